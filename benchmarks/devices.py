@@ -20,7 +20,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from bai_services.agent.devices.base import Granted
+from bai_services.agent.devices.base import GrantedDevice
 from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.inventory import Inventory
 from bai_services.agent.devices.memory_watchdog import Action, Watchdog
@@ -67,21 +67,21 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Return the medians, in milliseconds, of complete checks after the first one."""
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
-    holdings = DeviceGrants(Folders(folder))
-    watchdog = Watchdog(inventory, engine, holdings, Action.WARN)
+    grants = DeviceGrants(Folders(folder))
+    watchdog = Watchdog(inventory, engine, grants, Action.WARN)
     started = time.perf_counter()
-    await inventory.look()
+    await inventory.refresh()
     first = time.perf_counter() - started
     sessions = [str(uuid.uuid4()) for _ in range(options.sessions)]
     processes = start_sessions(sessions)
     try:
-        give(sessions, processes, folder, inventory, holdings)
+        give(sessions, processes, folder, inventory, grants)
         looks, sums = [], []
         for _ in range(options.runs):
             started = time.perf_counter()
-            await inventory.look()
+            await inventory.refresh()
             seen = time.perf_counter()
-            await watchdog.look()
+            await watchdog.check()
             looks.append(seen - started)
             sums.append(time.perf_counter() - seen)
         watched = sum(bool(watchdog.usage(key)["devices"][0]["processes"]) for key in sessions)
@@ -121,16 +121,16 @@ def give(
     processes: list[subprocess.Popen[bytes]],
     folder: Path,
     inventory: Inventory,
-    holdings: DeviceGrants,
+    grants: DeviceGrants,
 ) -> None:
     """Allocate a share to each session, and let its process use memory of that GPU."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):
         device = devices[number % len(devices)]
-        Folders(folder).make(Task("bench", "prepare", session, session), None, None)
+        Folders(folder).create(Task("bench", "prepare", session, session), None, None)
         task = Task("bench", "prepare", session, session)
-        holdings.add(task, [Granted(device, 100, "cuda.shares")])
+        grants.add(task, [GrantedDevice(device, 100, "cuda.shares")])
         lines.append(f"{device.index} {process.pid} {2**30}")
     (folder / "processes").write_text("\n".join(lines))
 

@@ -19,12 +19,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bai_services.agent.devices.base import Device, Granted
+from bai_services.agent.devices.base import Device, GrantedDevice
 from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.inventory import Inventory
-from bai_services.agent.devices.memory_watchdog import LOOK_SECONDS, Action, Watchdog
+from bai_services.agent.devices.memory_watchdog import CHECK_INTERVAL_SECONDS, Action, Watchdog
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
-from bai_services.agent.devices.nvidia.mps import Limits, MpsFailed, why_no_program
+from bai_services.agent.devices.nvidia.mps import Limits, MpsFailed, program_problem
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
@@ -83,7 +83,7 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
             "pairs": alone.pairs(plain(gpu)),
             **{f"{n}_tenants": alone.crowd(n, plain(gpu)) for n in CROWDS},
         },
-        "why_no_mps": why_no_program(),
+        "why_no_mps": program_problem(),
     }
     if figures["why_no_mps"]:
         return figures
@@ -166,16 +166,16 @@ def compute_error(rates: Mapping[int, float]) -> float:
 async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | None:
     """Return the seconds until a session with twice its memory share is stopped, or None."""
     inventory, folders = Inventory([CudaGpus()]), Folders(folder)
-    await inventory.look()
+    await inventory.refresh()
     engine = ProcessEngine(AGENT, folders, 1.0)
-    holdings = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, engine, holdings, Action.TERMINATE)
+    grants = DeviceGrants(folders)
+    watchdog = Watchdog(inventory, engine, grants, Action.TERMINATE)
     session = str(uuids.uuid4())
     task = Task("bench", "prepare", session, session)
-    folders.make(task, None, None)
+    folders.create(task, None, None)
     marks = {"BAI_AGENT_ID": AGENT, "BAI_SESSION_ID": session, "BAI_KERNEL_ID": session}
-    granted = Granted(gpu, 50, "cuda.shares")
-    holdings.add(task, [granted])
+    granted = GrantedDevice(gpu, 50, "cuda.shares")
+    grants.add(task, [granted])
     size = min(2 * (granted.memory_bytes or 0) + GIB, total // 2)
     with Tenant(["hold", size], {**plain(gpu), **marks}) as tenant:
         await asyncio.to_thread(tenant.message)
@@ -183,7 +183,9 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
         watching = asyncio.create_task(watchdog.run())
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await asyncio.to_thread(tenant.process.wait, PATIENCE_SECONDS + LOOK_SECONDS)
+                await asyncio.to_thread(
+                    tenant.process.wait, PATIENCE_SECONDS + CHECK_INTERVAL_SECONDS
+                )
         except TimeoutError:
             return None
         finally:

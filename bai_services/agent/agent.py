@@ -1,4 +1,4 @@
-"""Main loops of the agent: heartbeats, work, cleaning up."""
+"""Main loops of the agent: heartbeats, work items, cleanup."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
 from .machine import machine_facts
-from .preparation import Work
+from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
 
-INTERVAL_SECONDS = 5.0
-OBSERVE_SECONDS = 10.0
+DEFAULT_HEARTBEAT_SECONDS = 5.0  # until the manager's first response names another interval
+OBSERVE_TIMEOUT_SECONDS = 10.0
 SLOW_FACTS_SECONDS = 60.0
-TIDY_SECONDS = 300.0
-LEAVE_SECONDS = 2.0
+CLEANUP_INTERVAL_SECONDS = 300.0
+SIGN_OFF_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who the agent is and what it offers."""
+    """The agent's id, resource group, architecture and capacity."""
 
     agent_id: str
     resource_group: str
@@ -43,10 +43,10 @@ class Identity:
 
 
 class Agent:
-    """Keeps the manager informed and does its work items.
+    """Sends heartbeats to the manager and executes its work items.
 
-    Items run concurrently. What is expensive (Docker calls, threads) has its own limits, so that a
-    pull that takes an hour blocks nothing else.
+    Work items run concurrently. Expensive operations (Docker calls, threads) have their own limits,
+    so that an image pull of one hour does not block other items.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Agent:
         engine: Engine,
         inventory: Inventory,
         folders: Folders,
-        holdings: DeviceGrants,
+        grants: DeviceGrants,
         watchdog: Watchdog,
         disk: DiskWatch,
     ) -> None:
@@ -65,66 +65,70 @@ class Agent:
         self._engine = engine
         self._inventory = inventory
         self._folders = folders
-        self._holdings = holdings
+        self._grants = grants
         self._watchdog = watchdog
         self._disk = disk
-        self._work = Work(link, engine, inventory, folders, holdings, watchdog, self.beat)
-        self._doing: dict[str, asyncio.Task[None]] = {}
-        self._interval_seconds = INTERVAL_SECONDS
-        self._beating = asyncio.Lock()
+        self._executor = WorkExecutor(
+            link, engine, inventory, folders, grants, watchdog, self.send_heartbeat
+        )
+        self._running_items: dict[str, asyncio.Task[None]] = {}
+        self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
+        self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        self._slow: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
+        # Time of reading, facts, names of images.
+        self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then report the end and release everything."""
-        await asyncio.to_thread(self._holdings.restore)
-        await self._inventory.reconcile(self._holdings.all())
+        """Run until ``stop`` is set; then sign off at the manager and release all resources."""
+        await asyncio.to_thread(self._grants.restore)
+        await self._inventory.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.tidy)
         loops = [
-            asyncio.create_task(self._beat_for_ever(), name="heartbeats"),
-            asyncio.create_task(self._work_for_ever(), name="work"),
-            asyncio.create_task(self._tidy_for_ever(), name="tidying"),
+            asyncio.create_task(self._heartbeat_loop(), name="heartbeats"),
+            asyncio.create_task(self._work_loop(), name="work"),
+            asyncio.create_task(self._cleanup_loop(), name="cleanup"),
             asyncio.create_task(self._watchdog.run(), name="watchdog"),
             asyncio.create_task(self._disk.run(), name="disk"),
-            asyncio.create_task(self._inventory.tend(), name="devices"),
+            asyncio.create_task(self._inventory.maintain(), name="devices"),
         ]
-        ended = asyncio.create_task(stop.wait())
+        stopped = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait([ended, *loops], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopped, *loops], return_when=asyncio.FIRST_COMPLETED)
             for loop in loops:
                 if loop.done():
-                    # The loops never return, so a loop that is done has failed, and the agent with
-                    # it.
+                    # A loop never returns, so a finished loop has failed: end the agent with its
+                    # exception.
                     loop.result()
         finally:
-            tasks = [ended, *loops, *self._doing.values()]
+            tasks = [stopped, *loops, *self._running_items.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._leave()
+            await self._sign_off()
             await self._engine.close()
             await self._inventory.close()
 
-    async def beat(self) -> None:
-        """Read the state of everything and send one heartbeat.
+    async def send_heartbeat(self) -> None:
+        """Read the current state of the machine and send one heartbeat.
 
         Raises
         ------
         BaiError
-            If the manager is unavailable, or refuses.
+            If the manager is unavailable or rejects the heartbeat.
         """
-        async with self._beating:
-            answer = await self._link.heartbeat(await self._content())
-            self._engine.allow_url(str(answer.get("hub_api_url") or ""))
-            self._interval_seconds = float(answer.get("interval_seconds") or INTERVAL_SECONDS)
+        async with self._heartbeat_lock:
+            response = await self._link.heartbeat(await self._heartbeat_content())
+            self._engine.allow_url(str(response.get("hub_api_url") or ""))
+            interval = response.get("interval_seconds")
+            self._interval_seconds = float(interval or DEFAULT_HEARTBEAT_SECONDS)
         if not self._is_registered.is_set():
-            log.info("agent %s is known to the manager", self._identity.agent_id)
+            log.info("agent %s is registered at the manager", self._identity.agent_id)
             self._is_registered.set()
 
-    async def _content(self) -> dict[str, Any]:
-        devices, kernels = await asyncio.gather(self._inventory.look(), self._kernels())
+    async def _heartbeat_content(self) -> dict[str, Any]:
+        devices, kernels = await asyncio.gather(self._inventory.refresh(), self._kernels())
         for device in devices:
-            device["facts"] = {**device["facts"], "held": self._holdings.facts(device["id"])}
+            device["facts"] = {**device["facts"], "held": self._grants.facts(device["id"])}
         facts, images = await self._slow_facts()
         return {
             "resource_group": self._identity.resource_group,
@@ -140,22 +144,27 @@ class Agent:
         }
 
     async def _kernels(self) -> list[Kernel] | None:
-        """Return all kernels that run or have a folder here; None if the engine does not answer."""
+        """Return all kernels that run or have a folder here; None if the engine does not
+        respond.
+        """
         try:
-            seen = await asyncio.wait_for(self._engine.observe(), OBSERVE_SECONDS)
+            observed = await asyncio.wait_for(self._engine.observe(), OBSERVE_TIMEOUT_SECONDS)
         except TimeoutError:
-            seen = None
-        if seen is None:
+            observed = None
+        if observed is None:
             return None
-        self._disk.follow(seen)
-        seen = [self._with_uses(kernel) for kernel in seen]
-        return [*seen, *await asyncio.to_thread(self._left_over, {k.kernel_id for k in seen})]
+        self._disk.set_kernels(observed)
+        observed = [self._with_usage(kernel) for kernel in observed]
+        known_ids = {kernel.kernel_id for kernel in observed}
+        return [*observed, *await asyncio.to_thread(self._kernels_with_folder_only, known_ids)]
 
-    def _with_uses(self, kernel: Kernel) -> Kernel:
-        held = self._watchdog.usage(kernel.session_id) | self._disk.usage(kernel.kernel_id)
-        return replace(kernel, usage={**(kernel.usage or {}), **held}) if held else kernel
+    def _with_usage(self, kernel: Kernel) -> Kernel:
+        """Add the kernel's device and disk usage to its report."""
+        usage = self._watchdog.usage(kernel.session_id) | self._disk.usage(kernel.kernel_id)
+        return replace(kernel, usage={**(kernel.usage or {}), **usage}) if usage else kernel
 
-    def _left_over(self, seen: set[str]) -> list[Kernel]:
+    def _kernels_with_folder_only(self, known_ids: set[str]) -> list[Kernel]:
+        """Return the kernels that have a folder here but that the engine did not report."""
         return [
             Kernel(
                 kernel_id=folder.kernel_id,
@@ -163,85 +172,91 @@ class Agent:
                 exit_code=self._folders.exit_code(folder.name),
             )
             for folder in self._folders.all()
-            if folder.kernel_id not in seen
+            if folder.kernel_id not in known_ids
         ]
 
     async def _slow_facts(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Return facts and images, which change rarely and are read once a minute."""
+        """Return machine facts and image names, cached for ``SLOW_FACTS_SECONDS``."""
         now = asyncio.get_running_loop().time()
-        if self._slow is None or now - self._slow[0] > SLOW_FACTS_SECONDS:
+        cache = self._slow_facts_cache
+        if cache is None or now - cache[0] > SLOW_FACTS_SECONDS:
             facts, images, folders = await asyncio.gather(
                 self._engine.facts(),
                 self._engine.images(),
                 asyncio.to_thread(self._folders.facts),
             )
-            self._slow = (now, {**machine_facts(), **folders, **facts}, images)
-        return self._slow[1], self._slow[2]
+            cache = self._slow_facts_cache = (
+                now,
+                {**machine_facts(), **folders, **facts},
+                images,
+            )
+        return cache[1], cache[2]
 
-    async def _beat_for_ever(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         backoff = FIRST_BACKOFF_SECONDS
         while True:
             try:
-                await self.beat()
+                await self.send_heartbeat()
                 backoff = FIRST_BACKOFF_SECONDS
                 await asyncio.sleep(self._interval_seconds)
                 continue
             except Unavailable as error:
-                log.info("the manager is unavailable, next try in %g s: %s", backoff, error)
+                log.info("the manager is unavailable, retrying in %g s: %s", backoff, error)
             except BaiError as error:
-                log.error("the manager refuses this agent, next try in %g s: %s", backoff, error)
+                log.error("the manager rejects this agent, retrying in %g s: %s", backoff, error)
             except Exception:
-                log.exception("a heartbeat failed, next try in %g s", backoff)
+                log.exception("a heartbeat failed, retrying in %g s", backoff)
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
-    async def _work_for_ever(self) -> None:
+    async def _work_loop(self) -> None:
         backoff = FIRST_BACKOFF_SECONDS
         while True:
             await self._is_registered.wait()
             try:
                 for item in await self._link.work():
-                    self._begin(item)
+                    self._start_item(item)
                 backoff = FIRST_BACKOFF_SECONDS
                 continue
             except NotFound:
-                # Deleted by an administrator, or another database: register again.
+                # An administrator deleted this agent, or the manager has a new database: the next
+                # heartbeat registers the agent again.
                 self._is_registered.clear()
             except Unavailable as error:
-                log.debug("work cannot be fetched at the moment: %s", error)
+                log.debug("work items cannot be fetched at the moment: %s", error)
             except BaiError as error:
-                log.error("work is refused, next try in %g s: %s", backoff, error)
+                log.error("the manager denies work items, retrying in %g s: %s", backoff, error)
             except Exception:
-                log.exception("waiting for work failed, next try in %g s", backoff)
+                log.exception("fetching work items failed, retrying in %g s", backoff)
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
-    def _begin(self, item: Mapping[str, Any]) -> None:
-        """Start an item, unless it is in progress: the manager repeats items that take long."""
+    def _start_item(self, item: Mapping[str, Any]) -> None:
+        """Start a work item unless it is running already: the manager sends slow items again."""
         try:
-            task = Task.of(item)
+            task = Task.from_json(item)
         except InvalidRequest as error:
             log.error("%s", error)
             return
-        if task.id not in self._doing:
-            doing = asyncio.create_task(self._work.do(task), name=task.id)
-            self._doing[task.id] = doing
-            doing.add_done_callback(lambda _: self._doing.pop(task.id, None))
+        if task.id not in self._running_items:
+            running = asyncio.create_task(self._executor.execute(task), name=task.id)
+            self._running_items[task.id] = running
+            running.add_done_callback(lambda _: self._running_items.pop(task.id, None))
 
-    async def _tidy_for_ever(self) -> None:
+    async def _cleanup_loop(self) -> None:
         while True:
-            await asyncio.sleep(TIDY_SECONDS)
+            await asyncio.sleep(CLEANUP_INTERVAL_SECONDS)
             try:
                 await self._engine.tidy()
             except Exception:
-                log.exception("tidying failed")
+                log.exception("the cleanup of the engine failed")
 
-    async def _leave(self) -> None:
-        """Tell the manager to place nothing new here; running sessions continue."""
+    async def _sign_off(self) -> None:
+        """Ask the manager to place no new sessions here; running sessions continue."""
         if not self._is_registered.is_set():
             return
         try:
-            async with asyncio.timeout(LEAVE_SECONDS):
-                await self._link.heartbeat({**await self._content(), "is_leaving": True})
+            async with asyncio.timeout(SIGN_OFF_TIMEOUT_SECONDS):
+                await self._link.heartbeat({**await self._heartbeat_content(), "is_leaving": True})
         except (BaiError, TimeoutError) as error:
-            log.info("the manager could not be told that this agent stops: %s", error)
+            log.info("this agent could not sign off at the manager: %s", error)

@@ -37,15 +37,15 @@ from .docker.egress import Egress
 from .docker.layers import Layers
 from .docker.networks import Networks, read_pool
 from .engine import Engine
-from .folders.disk import DiskSettings, DiskWatch, Excess
+from .folders.disk import DiskSettings, DiskWatch, ExcessAction
 from .folders.kernel_folders import Folders
 from .link import Link
-from .machine import capacity, hostname_slug
+from .machine import detect_capacity, hostname_slug
 from .processes import ProcessEngine
 
 log = logging.getLogger("bai_services.agent")
 
-# Traits and the variables that set them; the first non-empty variable counts.
+# Environment variables that set each trait; the first non-empty one applies.
 ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
     "AgentApp.manager_url": ("BAI_MANAGER_URL",),
     "AgentApp.token_file": ("BAI_AGENT_TOKEN_FILE",),
@@ -74,7 +74,7 @@ ENVIRONMENT: Mapping[str, tuple[str, ...]] = {
 
 
 def from_environment(environ: Mapping[str, str]) -> Config:
-    """Return the configuration given by environment variables."""
+    """Return the configuration that the environment variables set."""
     config = Config()
     for trait, names in ENVIRONMENT.items():
         text = next(filter(None, map(environ.get, names)), None)
@@ -85,29 +85,28 @@ def from_environment(environ: Mapping[str, str]) -> Config:
 
 
 class DockerSettings(Configurable):
-    """How the agent uses the Docker engine of its machine."""
+    """Connection to the machine's Docker engine, networks and egress policy."""
 
     host = Unicode(
         "unix:///var/run/docker.sock",
         help="""
-        URL by which this agent reaches the engine. `BAI_AGENT_DOCKER_HOST` or `DOCKER_HOST` set
-        it too. No effect with the process engine.
+        URL of the Docker engine for this agent. No effect with the process engine.
+        Environment: `BAI_AGENT_DOCKER_HOST` or `DOCKER_HOST`.
         """,
     ).tag(config=True)
 
     endpoint = Unicode(
         help="""
-        URL by which the Hub reaches the same engine (unix, ssh or tcp with TLS). Empty is the
-        same as `host`, which is right for a Hub on this machine. `BAI_AGENT_DOCKER_ENDPOINT`
-        sets it too.
+        URL of the same engine for the Hub (unix, ssh or tcp with TLS). Empty means the value of
+        `host`, which fits a Hub on this machine. Environment: `BAI_AGENT_DOCKER_ENDPOINT`.
         """
     ).tag(config=True)
 
     network_pool = Unicode(
         "10.213.0.0/16",
         help="""
-        IPv4 network that the networks of users are cut from; choose one that nothing else here
-        uses. `BAI_AGENT_NETWORK_POOL` sets it too.
+        IPv4 range from which each user's network gets its subnet. Choose a range that is not used
+        on this machine or its networks. Environment: `BAI_AGENT_NETWORK_POOL`.
         """,
     ).tag(config=True)
 
@@ -115,35 +114,36 @@ class DockerSettings(Configurable):
         26,
         min=16,
         max=29,
-        help="Prefix length of one user's network: 26 is for about 60 sessions at once.",
+        help="Prefix length of one user's network; 26 allows about 60 concurrent sessions.",
     ).tag(config=True)
 
     egress = Enum(
         [policy.value for policy in Policy],
         Policy.DEFAULT.value,
         help="""
-        What sessions may reach beside the Hub, the manager and `egress_allowed`: `default` is the
-        internet and name servers, but no port of this machine and no private or link-local
-        network; `closed` is nothing; `open` sets no rules. It needs root and iptables; an agent
-        without them says so. `BAI_AGENT_EGRESS` sets it too.
+        Networks that sessions may reach besides the Hub, the manager and `egress_allowed`.
+        `default`: the internet and name servers, but no port of this machine and no private or
+        link-local network. `closed`: nothing else. `open`: everything; no rules are set.
+        Rules require root and iptables; an agent without them reports that the policy is not
+        enforced. Environment: `BAI_AGENT_EGRESS`.
         """,
     ).tag(config=True)
 
     egress_allowed = Unicode(
         help="""
-        Further networks that sessions may reach, comma separated, each with a port or without:
-        `10.1.0.0/16, 10.2.0.3:443, [fd00::3]:443`. `BAI_AGENT_EGRESS_ALLOWED` sets it too.
+        Additional networks that sessions may reach, comma separated, each with an optional port:
+        `10.1.0.0/16, 10.2.0.3:443, [fd00::3]:443`. Environment: `BAI_AGENT_EGRESS_ALLOWED`.
         """
     ).tag(config=True)
 
     timeout_seconds = Float(
-        30, min=1, help="Seconds after which a call to the engine counts as not answered."
+        30, min=1, help="Timeout of a call to the Docker engine, in seconds."
     ).tag(config=True)
 
     def hub_endpoint(self) -> str:
         return self.endpoint or self.host
 
-    def allowed(self) -> tuple[Target, ...]:
+    def allowed_targets(self) -> tuple[Target, ...]:
         """Return the parsed ``egress_allowed``.
 
         Raises
@@ -155,12 +155,15 @@ class DockerSettings(Configurable):
             return parse_targets(self.egress_allowed)
         except ValueError as error:
             raise InvalidRequest(
-                f"BAI_AGENT_EGRESS_ALLOWED: {error}; write for instance 10.1.0.0/16,10.2.0.3:443"
+                f"BAI_AGENT_EGRESS_ALLOWED: {error}; for example 10.1.0.0/16,10.2.0.3:443"
             ) from None
 
 
 class AgentApp(Application):
-    """Runs on every machine that runs sessions; it calls the manager, nothing calls it."""
+    """Agent process: runs on every machine with sessions and connects to the manager.
+
+    It accepts no connections itself.
+    """
 
     name = "bai-agent"
     version = __version__
@@ -175,71 +178,74 @@ class AgentApp(Application):
         "log-level": "Application.log_level",
     }
 
-    config_file = Unicode(help="Python file with settings (`c.AgentApp…`). Empty: no file.").tag(
-        config=True
-    )
+    config_file = Unicode(
+        help="Python file with settings (`c.AgentApp…`). Empty: no file is read."
+    ).tag(config=True)
     manager_url = Unicode(
-        help="Direct address of the manager, not through the proxy. `BAI_MANAGER_URL` sets it too."
+        help="Direct URL of the manager, not through the proxy. Environment: `BAI_MANAGER_URL`."
     ).tag(config=True)
     token_file = Unicode(
-        help="File with the secret that all agents share. `BAI_AGENT_TOKEN_FILE` sets it too."
+        help="File with the secret shared by all agents. Environment: `BAI_AGENT_TOKEN_FILE`."
     ).tag(config=True)
     agent_id = Unicode(
-        help="Name of this machine for the manager, unique; empty takes the host name. "
-        "`BAI_AGENT_ID` sets it too."
+        help="Unique id of this agent at the manager. Empty: the host name. "
+        "Environment: `BAI_AGENT_ID`."
     ).tag(config=True)
     resource_group = Unicode(
         "default",
-        help="Resource group that a new agent joins; an administrator may move it later. "
-        "`BAI_AGENT_RESOURCE_GROUP` sets it too.",
+        help="Resource group that a new agent joins; an administrator can move it later. "
+        "Environment: `BAI_AGENT_RESOURCE_GROUP`.",
     ).tag(config=True)
     engine = Enum(
         ["process", "docker"],
         "process",
-        help="What runs sessions here. `BAI_AGENT_ENGINE` or `BAI_ENGINE` set it too.",
+        help="Engine that runs the sessions of this machine. Environment: `BAI_AGENT_ENGINE` or "
+        "`BAI_ENGINE`.",
     ).tag(config=True)
     simulated_gpus = Integer(
         2,
         min=0,
         max=64,
-        help="Simulated GPUs of a machine without a real one; 0 offers none. No effect where "
-        "there is a real one. `BAI_AGENT_SIMULATED_GPUS` sets it too.",
+        help="Number of simulated GPUs on a machine without a real GPU; 0 offers none. No effect "
+        "on a machine with a real GPU. Environment: `BAI_AGENT_SIMULATED_GPUS`.",
     ).tag(config=True)
     accelerator_table = Unicode(
-        help="YAML file that adds to the table of accelerators, or changes rows of it; see "
-        "docs/accelerators.md. `BAI_AGENT_ACCELERATOR_TABLE` sets it too.",
+        help="YAML file that adds rows to the table of accelerators or replaces some of them; see "
+        "docs/accelerators.md. Environment: `BAI_AGENT_ACCELERATOR_TABLE`.",
     ).tag(config=True)
     masked_devices = List(
         Unicode(),
-        help="Ids of devices that sessions must not get. Sessions that use one continue.",
+        help="Ids of devices that are not allocated to new sessions. Sessions that use one "
+        "continue.",
     ).tag(config=True)
     device_excess = Enum(
         [action.value for action in Action],
         Action.TERMINATE.value,
-        help="What happens to a session that holds more of a device's memory than its share: its "
-        "owner is told (warn), its largest process there is ended (terminate), or it is stopped "
-        "(stop). `BAI_AGENT_DEVICE_EXCESS` sets it too.",
+        help="Action on a session that uses more of a device's memory than its share: `warn` "
+        "notifies its owner, `terminate` also ends its largest process on the device, `stop` stops "
+        "the session. Environment: `BAI_AGENT_DEVICE_EXCESS`.",
     ).tag(config=True)
     home = Unicode(
         ".bai",
-        help="State folder; sessions have theirs below `sessions/`. `BAI_HOME` sets it too.",
+        help="State folder; the folders of sessions are in `sessions/` inside it. "
+        "Environment: `BAI_HOME`.",
     ).tag(config=True)
     cpu = Unicode(
-        help="Cores that sessions may have together; empty takes all that this process may use, "
-        "more than there are makes sessions share them. `BAI_AGENT_CPU` sets it too."
+        help="Total number of cores for sessions. Empty: all cores that this process may use. A "
+        "larger number than that overcommits the cores. Environment: `BAI_AGENT_CPU`."
     ).tag(config=True)
     mem = Unicode(
-        help="Memory that sessions may have together, like `16g`; empty takes all that this "
-        "process may use. `BAI_AGENT_MEM` sets it too."
+        help="Total memory for sessions, such as `16g`. Empty: all memory that this process may "
+        "use. Environment: `BAI_AGENT_MEM`."
     ).tag(config=True)
     stop_grace_seconds = Float(
         5,
         min=0,
-        help="Seconds between asking something left over to end and killing it.",
+        help="Seconds between SIGTERM and SIGKILL when a leftover kernel is removed.",
     ).tag(config=True)
 
     def initialize(self, argv: list[str] | None = None) -> None:
-        """Read the environment, then the file, then the command line; the last value counts."""
+        """Read the environment, then the file, then the command line; later values override."""
         self.update_config(from_environment(os.environ))
         self.parse_command_line(argv)
         if self.config_file:
@@ -276,22 +282,22 @@ class AgentApp(Application):
         engine = self._make_engine(folders)
         kinds = await asyncio.to_thread(self.device_kinds)
         inventory = Inventory(kinds, self.masked_devices)
-        async with ServiceClient(self.manager_url, Token(self._secret())) as client:
+        async with ServiceClient(self.manager_url, Token(self._read_secret())) as client:
             link = Link(client, identity.agent_id)
             log.info("agent %s: %s engine, %s", identity.agent_id, engine.name, str(identity.slots))
-            holdings = DeviceGrants(folders)
-            watchdog = Watchdog(inventory, engine, holdings, Action(self.device_excess))
+            grants = DeviceGrants(folders)
+            watchdog = Watchdog(inventory, engine, grants, Action(self.device_excess))
             disk = self._disk_watch(engine, folders)
-            agent = Agent(identity, link, engine, inventory, folders, holdings, watchdog, disk)
+            agent = Agent(identity, link, engine, inventory, folders, grants, watchdog, disk)
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:
-        """Return the device kinds that this machine may have; it blocks.
+        """Return the device kinds to search this machine for; blocking.
 
         Raises
         ------
         InvalidRequest
-            If the table of accelerators or a setting cannot be used.
+            If a setting is invalid, or a plugin has the family of another kind.
         """
         sharing = SharingSettings(parent=self)
         excess = Action(self.device_excess)
@@ -301,18 +307,18 @@ class AgentApp(Application):
 
     def _disk_watch(self, engine: Engine, folders: Folders) -> DiskWatch:
         settings = DiskSettings(parent=self)
-        return DiskWatch(engine, folders, settings.limit_bytes(), Excess(settings.excess))
+        return DiskWatch(engine, folders, settings.limit_bytes(), ExcessAction(settings.excess))
 
     def _slots(self) -> ResourceSlots:
-        mine = capacity()
+        detected = detect_capacity()
         return ResourceSlots(
             {
-                CPU: parse_amount(CPU, self.cpu) if self.cpu else mine.cpu_millis,
-                MEM: parse_amount(MEM, self.mem) if self.mem else mine.mem_bytes,
+                CPU: parse_amount(CPU, self.cpu) if self.cpu else detected.cpu_millis,
+                MEM: parse_amount(MEM, self.mem) if self.mem else detected.mem_bytes,
             }
         )
 
-    def _secret(self) -> str:
+    def _read_secret(self) -> str:
         if not self.manager_url:
             raise InvalidRequest("set BAI_MANAGER_URL (AgentApp.manager_url) to the manager's URL")
         try:
@@ -335,7 +341,12 @@ class AgentApp(Application):
             self.own_id,
             calls,
             Networks(calls, self.own_id, pool, settings.network_prefix),
-            Egress(self.own_id, Policy(settings.egress), settings.allowed(), [self.manager_url]),
+            Egress(
+                self.own_id,
+                Policy(settings.egress),
+                settings.allowed_targets(),
+                [self.manager_url],
+            ),
             Layers(calls, DiskSettings(parent=self).limit_bytes()),
             endpoint=settings.hub_endpoint(),
             stop_grace_seconds=self.stop_grace_seconds,
@@ -343,7 +354,7 @@ class AgentApp(Application):
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Run the agent; a wrong configuration ends it with one sentence and exit code 2."""
+    """Run the agent; an invalid configuration is reported on stderr and exits with code 2."""
     try:
         AgentApp.launch_instance(argv)
     except (BaiError, TraitError) as error:

@@ -1,4 +1,4 @@
-"""Interface of engines that run sessions on this machine."""
+"""Interface of the engines that observe, prepare and remove sessions on this machine."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 from .kernels import Kernel, Task
 
-# Called from the event loop with the stage, a sentence, and a percentage or None.
-Tell = Callable[[str, str, int | None], None]
+# Called in the event loop with the stage, a message, and a percentage or None.
+ReportProgress = Callable[[str, str, int | None], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The engine's part of the injection; ``uid`` None leaves the home to this process's user."""
+    """The engine's part of the injection of a kernel."""
 
     network: str = ""
     uid: int | None = None
+    """Owner of the home directory; None: the user of this process."""
     gid: int | None = None
     notices: tuple[str, ...] = ()
-    """Notices for the user about this machine."""
+    """Notices for the session's user about this machine."""
     layer_limit_bytes: int = 0
     """Size limit that Docker enforces for the container's writable layer; 0: none."""
 
 
 class Engine(ABC):
-    """Lists, prepares and removes sessions; the spawner starts them."""
+    """Observes, prepares and removes kernels; the spawner starts them."""
 
     name: str
     endpoint: str = ""
@@ -39,50 +40,54 @@ class Engine(ABC):
 
     @abstractmethod
     async def observe(self) -> list[Kernel] | None:
-        """Return all our kernels, running or ended; None if the engine does not answer."""
+        """Return all kernels of this agent, running or ended; None if the engine does not
+        respond.
+        """
 
     @abstractmethod
-    async def prepare(self, task: Task, tell: Tell) -> Prepared:
-        """Prepare what a session needs before it starts; idempotent.
+    async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
+        """Prepare a kernel's image and network before its start; idempotent.
 
         Raises
         ------
         BaiError
-            With a text for the user, if it fails.
+            If it fails; the message is for the user.
         """
 
     @abstractmethod
     async def remove(self, task: Task) -> None:
-        """Stop and remove what is left of a session; idempotent."""
+        """Stop and remove the remaining processes or container of a kernel; idempotent."""
 
     @abstractmethod
     async def log(self, task: Task) -> str | None:
-        """Return the end of a session's output; None if there is none."""
+        """Return the end of a kernel's output; None if there is none."""
 
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
-        """Return the session of each of these processes that belongs to one."""
+        """Return the session id by pid, for those processes that belong to a session."""
         return {}
 
-    async def writable(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
-        """Return the paths outside of home and folders that a kernel writes to, and the bytes
-        that these paths do not cover.
+    async def writable_layer(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
+        """Return the directories outside of home and folders that a kernel writes to, and a
+        number of bytes to add for data outside these directories.
         """
         return (), 0
 
     def layer_limit(self) -> str:
-        """Return how the size of these files is limited: ``enforced``, ``watched``, ``none``."""
+        """Return how the layer's size is limited: ``enforced``, ``watched``, ``unknown`` or
+        ``none``.
+        """
         return "none"
 
     def allow_url(self, url: str) -> None:
-        """Allow sessions to reach an address that they need, if their network is restricted."""
+        """Let sessions reach the address of a URL, if the engine restricts their network."""
         return None
 
     async def images(self) -> Sequence[str]:
-        """Return the names of the machine's images."""
+        """Return the names of the images on this machine."""
         return ()
 
     async def tidy(self) -> None:
-        """Remove what has been unused for long; called from time to time."""
+        """Remove resources that have been unused for a long time; called periodically."""
         return None
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The injection of a session: devices, home, network."""
+"""Injection of a kernel: everything it needs for its devices, home and network."""
 
 from __future__ import annotations
 
@@ -12,75 +12,80 @@ from bai_services.core.folders.mounts import HOME
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.launch_plan import Injection, Mount
 
-from .devices.base import Device, DeviceKind, Granted
+from .devices.base import Device, DeviceKind, GrantedDevice
 from .devices.nvidia.cuda import limit_environ
 from .kernels import DeviceShare
 
-# File in containers that repeats the resource variables, and the variables in it.
+# Path in the container of a file with resource variables, and the variables written to it.
 RESOURCE_FILE = "/home/config/resource.txt"
-TOLD = (
+RESOURCE_FILE_VARIABLES = (
     "CUDA_GLOBAL_DEVICE_IDS",
     "CUDA_RESOURCE_VIRTUALIZED",
     "CUDA_MEMORY_LIMITS",
     "CUDA_PROCESSOR_LIMITS",
     "CUDA_RESERVED_MEMORY",
 )
-LISTS = ("device_nodes", "device_requests", "notices", "capabilities", "groups")
+# Fields of an injection that collect the entries of all device kinds.
+LIST_FIELDS = ("device_nodes", "device_requests", "notices", "capabilities", "groups")
 
 
-def granted_of(shares: Iterable[DeviceShare], devices: Mapping[str, Device]) -> list[Granted]:
-    """Return the devices of a session, lowest index first.
+def resolve_devices(
+    shares: Iterable[DeviceShare], devices: Mapping[str, Device]
+) -> list[GrantedDevice]:
+    """Return the allocated devices of a kernel, sorted by family and index.
 
     Raises
     ------
     NotFound
-        If one of them is no longer on this machine, or not healthy.
+        If a device is missing on this machine or unhealthy.
     """
-    found = []
+    granted = []
     for share in shares:
         device = devices.get(share.id)
         if device is None or not device.is_healthy:
             raise NotFound(
-                f"device {share.id} was chosen for the session, but the machine has lost it",
+                f"device {share.id} was allocated to the session, but it is missing or unhealthy "
+                "on this agent",
                 device=share.id,
             )
-        found.append(Granted(device, share.amount, share.slot or f"{device.family}.shares"))
-    return sorted(found, key=lambda g: (g.device.family, g.device.index))
+        granted.append(GrantedDevice(device, share.amount, share.slot or f"{device.family}.shares"))
+    return sorted(granted, key=lambda g: (g.device.family, g.device.index))
 
 
 def make_injection(
-    granted: Sequence[Granted],
+    granted: Sequence[GrantedDevice],
     kinds: Mapping[str, DeviceKind],
     engine: str,
     home: Path,
     network: str,
 ) -> Injection:
-    """Return the injection of one session; its format is in docs/protocols.md.
+    """Return the injection of one kernel in the format of docs/protocols.md.
 
-    ``kinds`` are by family. A session without devices of a kind cannot see any device of that kind.
+    ``kinds`` maps a device family to its kind. Devices of a kind are hidden from a kernel to which
+    none is allocated.
     """
     environ: dict[str, str] = {}
     defaults: dict[str, str] = {}
     enforcement: dict[str, str] = {}
     memlock = False
     mounts = [Mount(str(home), HOME, read_only=False, is_own=True)]
-    lists: dict[str, list[Any]] = {name: [] for name in LISTS}
+    lists: dict[str, list[Any]] = {name: [] for name in LIST_FIELDS}
     for family, kind in sorted(kinds.items()):
-        mine = [g for g in granted if g.device.family == family]
-        if not mine:
+        of_family = [g for g in granted if g.device.family == family]
+        if not of_family:
             environ.update(kind.hidden())
             continue
-        part = kind.inject(mine, engine)
+        part = kind.inject(of_family, engine)
         environ.update(part.environ)
         defaults.update(part.defaults)
         enforcement[family] = part.level.value
         memlock |= part.memlock
-        found = map(Mount.from_json, part.mounts)
-        mounts += [mount for mount in found if mount not in mounts]
+        part_mounts = map(Mount.from_json, part.mounts)
+        mounts += [mount for mount in part_mounts if mount not in mounts]
         for name, items in lists.items():
-            items += [one for one in getattr(part, name) if one not in items]
+            items += [item for item in getattr(part, name) if item not in items]
     environ.update(limit_environ([g for g in granted if g.device.family == "cuda"]))
-    devices = tuple(_described(g, enforcement[g.device.family]) for g in granted)
+    devices = tuple(_describe(g, enforcement[g.device.family]) for g in granted)
     environ["BAI_DEVICES"] = json.dumps(devices)
     return Injection(
         environ=environ,
@@ -99,12 +104,12 @@ def make_injection(
 
 
 def resource_file(environ: Mapping[str, str]) -> str:
-    """Return the content of a file that tells programs the session's share of GPUs."""
-    told = [name for name in TOLD if name in environ]
-    return "".join(f"{name}={environ[name]}\n" for name in told)
+    """Return the content of the resource file, one ``NAME=value`` line per variable."""
+    names = [name for name in RESOURCE_FILE_VARIABLES if name in environ]
+    return "".join(f"{name}={environ[name]}\n" for name in names)
 
 
-def _described(granted: Granted, level: str) -> dict[str, Any]:
+def _describe(granted: GrantedDevice, level: str) -> dict[str, Any]:
     device = granted.device
     return {
         "id": device.id,

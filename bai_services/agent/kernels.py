@@ -1,4 +1,4 @@
-"""Kernels as the agent sees them, and work items for them."""
+"""Observed kernels, and the work items that the manager sends for them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class DeviceShare:
-    """What a session has of one device; ``amount`` is in thousandths of it."""
+    """The part of one device that is allocated to a kernel; ``amount`` is in thousandths."""
 
     id: str
     amount: int
@@ -41,19 +41,19 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The other kernels of a cluster session, as far as one kernel must know them."""
+    """The cluster session that a kernel belongs to: its network and extent."""
 
     network: str
-    is_spread: bool = False  # over more than one machine
+    is_spread: bool = False  # its kernels are on more than one machine
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> Cluster:
+    def from_json(cls, data: Mapping[str, Any]) -> Cluster:
         return cls(network=str(data["network"]), is_spread=bool(data.get("is_spread")))
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One item of work. Ids are checked: they name folders and containers."""
+    """One work item. Its ids are validated because they become names of folders and containers."""
 
     id: str
     kind: str
@@ -75,13 +75,13 @@ class Task:
         return folder_name(self.session_id, self.hostname)
 
     @classmethod
-    def of(cls, item: Mapping[str, Any]) -> Task:
-        """Read an item of the manager's answer.
+    def from_json(cls, item: Mapping[str, Any]) -> Task:
+        """Parse a work item of the manager's response.
 
         Raises
         ------
         InvalidRequest
-            If an id is not a uuid, or the format differs from docs/protocols.md.
+            If an id is not a UUID, or the format differs from docs/protocols.md.
         """
         try:
             return cls(
@@ -99,11 +99,11 @@ class Task:
                     for d in item.get("devices") or ()
                 ),
                 mounts=tuple(item.get("mounts") or ()),
-                hostname=_hostname(str(item.get("hostname") or MAIN_HOST)),
-                cluster=Cluster.of(item["cluster"]) if item.get("cluster") else None,
+                hostname=_check_hostname(str(item.get("hostname") or MAIN_HOST)),
+                cluster=Cluster.from_json(item["cluster"]) if item.get("cluster") else None,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InvalidRequest(f"an item of work cannot be read: {error!r}") from error
+            raise InvalidRequest(f"a work item cannot be parsed: {error!r}") from error
 
     def to_report(self, state: str, **facts: Any) -> dict[str, Any]:
         """Return the report on this work item; ``state`` is progress, done or failed."""
@@ -117,8 +117,8 @@ class Task:
         }
 
 
-def _hostname(text: str) -> str:
-    """Check a host name, which is used in the names of folders and containers."""
+def _check_hostname(text: str) -> str:
+    """Return a valid kernel host name; it becomes part of the names of folders and containers."""
     if not _HOSTNAME.fullmatch(text):
-        raise ValueError(f"{text[:40]!r} is not the hostname of a kernel")
+        raise ValueError(f"{text[:40]!r} is not a valid kernel host name")
     return text

@@ -1,4 +1,4 @@
-"""The agent's client of the manager, with long polls."""
+"""Client of the manager for one agent: heartbeats, long polls for work, reports."""
 
 from __future__ import annotations
 
@@ -12,60 +12,66 @@ from bai_services.service_client import ServiceClient
 
 log = logging.getLogger(__name__)
 
-WAIT_SECONDS = 25
-ANSWER_SECONDS = 10.0
-# After this time the manager offers the work again anyway.
-REPORT_SECONDS = 60.0
+LONG_POLL_SECONDS = 25
+RESPONSE_TIMEOUT_SECONDS = 10.0
+# Retry a final report for this long; after that the manager sends the work item again anyway.
+REPORT_RETRY_SECONDS = 60.0
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 5.0
 
 
 class Link:
-    """Calls the manager for one agent; raises ``Unavailable`` if the manager does not answer."""
+    """Calls the manager for one agent; raises ``Unavailable`` if the manager does not respond."""
 
     def __init__(self, client: ServiceClient, agent_id: str) -> None:
         self._client = client
         self._path = f"/agents/{agent_id}"
 
     async def heartbeat(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = await self._client.post(
-            f"{self._path}/heartbeat", dict(content), timeout_seconds=ANSWER_SECONDS
+        response: Mapping[str, Any] = await self._client.post(
+            f"{self._path}/heartbeat", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
         )
-        return answer
+        return response
 
     async def work(self) -> Sequence[Mapping[str, Any]]:
-        """Return work items as soon as there are some; [] after the wait."""
-        answer = await self._client.get(
-            f"{self._path}/work", timeout_seconds=WAIT_SECONDS + ANSWER_SECONDS, wait=WAIT_SECONDS
+        """Long-poll for work items; return [] if there were none for ``LONG_POLL_SECONDS``."""
+        response = await self._client.get(
+            f"{self._path}/work",
+            timeout_seconds=LONG_POLL_SECONDS + RESPONSE_TIMEOUT_SECONDS,
+            wait=LONG_POLL_SECONDS,
         )
-        items: Sequence[Mapping[str, Any]] = answer["items"]
+        items: Sequence[Mapping[str, Any]] = response["items"]
         return items
 
     async def report(self, content: Mapping[str, Any]) -> None:
-        """Send one report; it is lost if the manager does not answer."""
+        """Send one progress report; it is dropped if the manager does not respond."""
         try:
-            await self._client.post(
-                f"{self._path}/reports", dict(content), timeout_seconds=ANSWER_SECONDS
-            )
+            await self._post_report(content)
         except BaiError as error:
-            log.info("a report on %s did not arrive: %s", content.get("work_id"), error)
+            log.info("a report on work item %s was lost: %s", content.get("work_id"), error)
 
     async def deliver(self, content: Mapping[str, Any]) -> None:
-        """Send a final report, repeated for a minute while the manager does not answer."""
+        """Send a final report; retry for ``REPORT_RETRY_SECONDS`` while the manager does not
+        respond.
+        """
         backoff = FIRST_BACKOFF_SECONDS
-        deadline = asyncio.get_running_loop().time() + REPORT_SECONDS
+        deadline = asyncio.get_running_loop().time() + REPORT_RETRY_SECONDS
+        work_id = content.get("work_id")
         while True:
             try:
-                await self._client.post(
-                    f"{self._path}/reports", dict(content), timeout_seconds=ANSWER_SECONDS
-                )
+                await self._post_report(content)
                 return
             except Unavailable as error:
                 if asyncio.get_running_loop().time() > deadline:
-                    log.warning("the report on %s is abandoned: %s", content.get("work_id"), error)
+                    log.warning("giving up on the report of work item %s: %s", work_id, error)
                     return
             except BaiError as error:
-                log.warning("the report on %s was refused: %s", content.get("work_id"), error)
+                log.warning("the manager rejected the report of work item %s: %s", work_id, error)
                 return
             await asyncio.sleep(backoff)
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
+
+    async def _post_report(self, content: Mapping[str, Any]) -> None:
+        await self._client.post(
+            f"{self._path}/reports", dict(content), timeout_seconds=RESPONSE_TIMEOUT_SECONDS
+        )

@@ -1,4 +1,4 @@
-"""Facts about this machine, and the capacity for its sessions."""
+"""Facts about this machine: capacity for sessions, system versions, isolation of sessions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from typing import Any
 
 import psutil
 
-BUBBLEWRAP_SECONDS = 10
-# cgroup v1 expresses "no limit" by a number near the largest one.
+BUBBLEWRAP_TIMEOUT_SECONDS = 10
+# Treat larger limits as none: cgroup v1 reports "no limit" as a number near 2**63.
 NO_LIMIT_BYTES = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Capacity of this machine for all sessions together."""
+    """Total capacity of this machine for sessions."""
 
     cpu_millis: int
     mem_bytes: int
 
 
-def capacity(root: Path = Path("/")) -> Capacity:
-    """Return the cpus and the memory that this process may use, by affinity and cgroup."""
+def detect_capacity(root: Path = Path("/")) -> Capacity:
+    """Return the CPUs and the memory that this process may use, by CPU affinity and cgroup."""
     cpus = len(os.sched_getaffinity(0)) * 1000
     mem = int(psutil.virtual_memory().total)
     return Capacity(
@@ -50,52 +50,59 @@ def machine_facts() -> dict[str, Any]:
 def bubblewrap_problem() -> str | None:
     """Return why bubblewrap cannot isolate processes here; None if it can.
 
-    It starts a real sandbox, which takes some hundredths of a second.
+    Blocking: it starts a real sandbox, which takes about 50 ms.
     """
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
     reason = ""
-    # A container with root but without user namespaces still has mount namespaces.
-    for users in (["--unshare-user"], []) if os.geteuid() == 0 else (["--unshare-user"],):
-        words = [program, *users, "--unshare-pid", "--unshare-ipc", "--die-with-parent"]
-        words += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    # Root can also try without a user namespace: some containers forbid user namespaces only.
+    for user_options in (["--unshare-user"], []) if os.geteuid() == 0 else (["--unshare-user"],):
+        args = [program, *user_options, "--unshare-pid", "--unshare-ipc", "--die-with-parent"]
+        args += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
         try:
-            tried = subprocess.run(
-                [*words, "--", "/bin/sh", "-c", "test $$ -lt 100"],
+            # A new PID namespace begins at 1, so a small process id proves that there is one.
+            probe = subprocess.run(
+                [*args, "--", "/bin/sh", "-c", "test $$ -lt 100"],
                 capture_output=True,
                 text=True,
-                timeout=BUBBLEWRAP_SECONDS,
+                timeout=BUBBLEWRAP_TIMEOUT_SECONDS,
             )
         except (subprocess.TimeoutExpired, OSError) as error:
             reason = str(error)
             continue
-        if tried.returncode == 0:
+        if probe.returncode == 0:
             return None
-        reason = tried.stderr.strip()[:300] or "its processes are not isolated"
-    return f"bubblewrap does not run here: {reason}"
+        reason = probe.stderr.strip()[:300] or "it does not create a PID namespace"
+    return f"bubblewrap cannot be used here: {reason}"
 
 
-def isolation_facts(engine: str) -> dict[str, Any]:
-    """Return how sessions are isolated (``isolation``) and notices about it (``notices``).
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """How sessions of this machine are isolated: ``docker``, ``bubblewrap`` or ``none``."""
 
-    ``docker``, ``bubblewrap`` or ``none``.
-    """
+    isolation: str
+    notices: tuple[str, ...] = ()
+    """Notices for administrators."""
+
+
+def detect_isolation(engine: str) -> Isolation:
+    """Return how the engine isolates sessions; blocking for the process engine."""
     if engine == "docker":
-        return {"isolation": "docker", "notices": []}
+        return Isolation("docker")
     problem = bubblewrap_problem()
     if problem is None:
-        return {"isolation": "bubblewrap", "notices": []}
-    notice = f"Sessions of this machine are not isolated from one another: {problem}."
-    return {"isolation": "none", "notices": [notice]}
+        return Isolation("bubblewrap")
+    notice = f"Sessions on this machine are not isolated from each other: {problem}."
+    return Isolation("none", (notice,))
 
 
 def hostname_slug(name: str) -> str:
-    """Return a machine's name as an agent id: unsupported characters become ``-``."""
-    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
-    while ".." in kept:
-        kept = kept.replace("..", ".")
-    return kept[:64].strip("-_.") or "agent"
+    """Return a host name as an agent id: unsupported characters become ``-``."""
+    slug = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name)
+    while ".." in slug:
+        slug = slug.replace("..", ".")
+    return slug[:64].strip("-_.") or "agent"
 
 
 def _os_name() -> str:
@@ -107,7 +114,7 @@ def _os_name() -> str:
 
 
 def _cpu_limits(root: Path) -> list[int]:
-    """Return the cpu limits of the cgroup, in millicores; [] if there is none."""
+    """Return the CPU limit of the cgroup in millicores as a list; [] without a limit."""
     quota, _, period = _read(root / "sys/fs/cgroup/cpu.max").partition(" ")
     if not quota:
         quota = _read(root / "sys/fs/cgroup/cpu/cpu.cfs_quota_us")
@@ -118,6 +125,7 @@ def _cpu_limits(root: Path) -> list[int]:
 
 
 def _mem_limits(root: Path) -> list[int]:
+    """Return the memory limits of the cgroup in bytes; [] without a limit."""
     texts = (
         _read(root / "sys/fs/cgroup/memory.max"),
         _read(root / "sys/fs/cgroup/memory/memory.limit_in_bytes"),

@@ -1,4 +1,4 @@
-"""Sessions as processes of this machine, found by their environment and ended as process trees."""
+"""Process engine: sessions are process trees, found by environment variables of their processes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from typing import Any
 
 import psutil
 
-from .engine import Engine, Prepared, Tell
+from .engine import Engine, Prepared, ReportProgress
 from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
-from .machine import isolation_facts
+from .machine import detect_isolation
 
+# Environment variables that the spawner sets for every process of a kernel.
 AGENT, SESSION, KERNEL = b"BAI_AGENT_ID", b"BAI_SESSION_ID", b"BAI_KERNEL_ID"
 KILL_ROUNDS = 20
 KILL_WAIT_SECONDS = 0.5
@@ -27,7 +28,7 @@ KILL_WAIT_SECONDS = 0.5
 
 @dataclass(slots=True)
 class ProcessTree:
-    """The processes of one kernel: those with its mark, and all their descendants."""
+    """The processes of one kernel: those with its variables, and all their descendants."""
 
     session_id: str
     kernel_id: str
@@ -43,8 +44,8 @@ class Processes:
         self._cpu: dict[str, tuple[float, float]] = {}
 
     def trees(self) -> list[ProcessTree]:
-        """Return every kernel that runs here, without zombies."""
-        found: dict[str, ProcessTree] = {}
+        """Return the process tree of every kernel that runs here, without zombies."""
+        trees: dict[str, ProcessTree] = {}
         children: dict[int, list[int]] = defaultdict(list)
         for pid in self._pids():
             parent = self._parent(pid)
@@ -55,16 +56,15 @@ class Processes:
             if marks.get(AGENT) == self._agent_id and marks.get(SESSION):
                 session_id = marks[SESSION].decode(errors="replace")
                 kernel_id = marks.get(KERNEL, b"").decode(errors="replace")
-                tree = found.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
+                tree = trees.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
                 tree.pids.add(pid)
-        for tree in found.values():
-            # A process may have dropped its environment, while its parent still belongs to the
-            # session.
-            tree.pids |= _below(tree.pids, children)
-        return list(found.values())
+        for tree in trees.values():
+            # Include descendants: a process may have cleared its environment.
+            tree.pids |= _descendants(tree.pids, children)
+        return list(trees.values())
 
     def usage(self, tree: ProcessTree) -> dict[str, Any]:
-        """Return a session's current usage; ``cpu_cores`` is the mean since the previous call."""
+        """Return a kernel's current usage; ``cpu_cores`` is the mean since the previous call."""
         totals: dict[str, float] = defaultdict(float)
         for pid in tree.pids:
             for name, value in _usage_of(pid).items():
@@ -74,7 +74,7 @@ class Processes:
         self._cpu[tree.kernel_id] = (now, cpu_seconds)
         cores = 0.0
         if before is not None and now > before[0]:
-            # The seconds of an ended process are lost, so the sum may sink.
+            # The CPU seconds of an ended process are lost, so the sum can decrease.
             cores = max(0.0, (cpu_seconds - before[1]) / (now - before[0]))
         return {
             "cpu_seconds": round(cpu_seconds, 2),
@@ -86,52 +86,54 @@ class Processes:
             "threads": int(totals["threads"]),
         }
 
-    def forget(self, living: Iterable[str]) -> None:
-        """Drop the figures of sessions that no longer run."""
-        self._cpu = {key: self._cpu[key] for key in set(living) & self._cpu.keys()}
+    def retain(self, kernel_ids: Iterable[str]) -> None:
+        """Drop the CPU samples of all other kernels."""
+        self._cpu = {key: self._cpu[key] for key in set(kernel_ids) & self._cpu.keys()}
 
-    def end(self, kernel_id: str, grace_seconds: float) -> bool:
-        """End every process of a kernel, first with SIGTERM; return whether none is left."""
+    def terminate(self, kernel_id: str, grace_seconds: float) -> bool:
+        """Terminate every process of a kernel with SIGTERM, then SIGKILL; return whether none is
+        left.
+        """
         known: set[psutil.Process] = set()
-        left = self._left(kernel_id, known)
-        _signal(left, signal.SIGTERM)
+        alive = self._alive(kernel_id, known)
+        _signal(alive, signal.SIGTERM)
         deadline = time.monotonic() + grace_seconds
-        while left and time.monotonic() < deadline:
+        while alive and time.monotonic() < deadline:
             time.sleep(0.05)
-            left = self._left(kernel_id, known)
+            alive = self._alive(kernel_id, known)
         for _ in range(KILL_ROUNDS):
-            # Processes forked meanwhile are found in the next round.
-            if not left:
+            # The next round finds processes that were forked meanwhile.
+            if not alive:
                 return True
-            _signal(left, signal.SIGKILL)
+            _signal(alive, signal.SIGKILL)
             deadline = time.monotonic() + KILL_WAIT_SECONDS
-            while (left := self._left(kernel_id, known)) and time.monotonic() < deadline:
+            while (alive := self._alive(kernel_id, known)) and time.monotonic() < deadline:
                 time.sleep(0.02)
-        return not left
+        return not alive
 
-    def _left(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
+    def _alive(self, kernel_id: str, known: set[psutil.Process]) -> list[psutil.Process]:
         """Return the living processes of a kernel, and add them to ``known``.
 
-        A process that was found once stays known: without its environment and its parent, nothing
-        else identifies its kernel.
+        ``known`` also keeps processes that cleared their environment and whose parent has ended:
+        nothing else identifies their kernel.
         """
         for tree in self.trees():
             if tree.kernel_id == kernel_id:
                 for pid in tree.pids:
                     with suppress(psutil.Error):
                         known.add(psutil.Process(pid))
-        return [process for process in known if _lives(process)]
+        return [process for process in known if is_running(process)]
 
     def _pids(self) -> list[int]:
         return [int(name) for name in os.listdir(self._proc) if name.isdecimal()]
 
     def _parent(self, pid: int) -> int | None:
-        """Return a process's parent; None for one that has ended."""
+        """Return the pid of a process's parent; None if the process has ended."""
         try:
             text = (self._proc / str(pid) / "stat").read_text(errors="replace")
         except OSError:
             return None
-        # The process name, in parentheses, may contain anything, also parentheses and spaces.
+        # The process name, in parentheses, can contain any character, even parentheses and spaces.
         state, parent, *_ = text.rpartition(")")[2].split()
         return None if state in "ZX" else int(parent)
 
@@ -147,7 +149,7 @@ class Processes:
 
 
 class ProcessEngine(Engine):
-    """Sessions that the spawner starts as processes of this machine."""
+    """Engine for sessions that the spawner starts as processes of this machine."""
 
     name = "process"
 
@@ -158,21 +160,22 @@ class ProcessEngine(Engine):
         self._notices: tuple[str, ...] | None = None
 
     async def facts(self) -> dict[str, Any]:
-        found = await asyncio.to_thread(isolation_facts, self.name)
-        self._notices = tuple(found["notices"])
-        return found
+        found = await asyncio.to_thread(detect_isolation, self.name)
+        self._notices = found.notices
+        return {"isolation": found.isolation, "notices": list(found.notices)}
 
     async def observe(self) -> list[Kernel] | None:
         return await asyncio.to_thread(self._observe)
 
-    async def prepare(self, task: Task, tell: Tell) -> Prepared:
+    async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
         if self._notices is None:
             await self.facts()
-        # Sessions run as the user of the Hub and the agent; the sandbox only shows another user.
+        # No uid: sessions run as the user of the Hub and the agent; the sandbox only maps it to
+        # another uid.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:
-        await asyncio.to_thread(self._processes.end, task.kernel_id, self._stop_grace_seconds)
+        await asyncio.to_thread(self._processes.terminate, task.kernel_id, self._stop_grace_seconds)
 
     async def log(self, task: Task) -> str | None:
         return await asyncio.to_thread(self._folders.log, task.folder)
@@ -183,7 +186,7 @@ class ProcessEngine(Engine):
 
     def _observe(self) -> list[Kernel]:
         trees = self._processes.trees()
-        self._processes.forget(tree.kernel_id for tree in trees)
+        self._processes.retain(tree.kernel_id for tree in trees)
         return [
             Kernel(
                 kernel_id=tree.kernel_id,
@@ -196,18 +199,19 @@ class ProcessEngine(Engine):
         ]
 
 
-def _below(pids: set[int], children: Mapping[int, list[int]]) -> set[int]:
+def _descendants(pids: set[int], children: Mapping[int, list[int]]) -> set[int]:
     found: set[int] = set()
-    waiting = list(pids)
-    while waiting:
-        for child in children.get(waiting.pop(), ()):
+    stack = list(pids)
+    while stack:
+        for child in children.get(stack.pop(), ()):
             if child not in found:
                 found.add(child)
-                waiting.append(child)
+                stack.append(child)
     return found
 
 
 def _usage_of(pid: int) -> dict[str, float]:
+    """Return the usage of one process, as far as it can be read."""
     found: dict[str, float] = {}
     try:
         process = psutil.Process(pid)
@@ -216,17 +220,18 @@ def _usage_of(pid: int) -> dict[str, float]:
             found["cpu_seconds"] = times.user + times.system
             found["threads"] = process.num_threads()
             found["mem_bytes"] = process.memory_info().rss
-        # PSS: pages shared by processes are counted once for all of them.
+        # PSS instead of RSS: divides shared pages among the processes that map them.
         found["mem_bytes"] = process.memory_full_info().pss
         io = process.io_counters()
         found["io_read_bytes"], found["io_write_bytes"] = io.read_bytes, io.write_bytes
     except (psutil.Error, OSError, AttributeError):
-        # The process has ended, or may not be read: return what was found so far.
+        # The process has ended or is not readable: return the values read so far.
         return found
     return found
 
 
-def _lives(process: psutil.Process) -> bool:
+def is_running(process: psutil.Process) -> bool:
+    """Return whether a process still runs; a zombie does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

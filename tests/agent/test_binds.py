@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent import preparation
+from bai_services.agent import work
 from bai_services.agent.folders.bind_mounts import BindMounts
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
@@ -52,16 +52,16 @@ def wanted(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
 
 
 def test_only_the_directory_is_bound(binds: BindMounts, folder: Path) -> None:
-    (mount,) = binds.make(NAME, wanted(folder))
+    (mount,) = binds.create(NAME, wanted(folder))
     assert (mount["target"], mount["read_only"]) == ("/home/work/data", True)
     place = Path(mount["source"])
     assert os.listdir(place) == ["own"]
     assert place.parent.stat().st_mode & 0o077 == 0
-    assert binds.make(NAME, wanted(folder)) == [mount]  # requested again after a crash
+    assert binds.create(NAME, wanted(folder)) == [mount]  # requested again after a crash
 
 
 def test_a_link_that_comes_later_changes_nothing(binds: BindMounts, folder: Path) -> None:
-    (mount,) = binds.make(NAME, wanted(folder))
+    (mount,) = binds.create(NAME, wanted(folder))
     (folder / "sub").rename(folder / "aside")
     (folder / "sub").symlink_to(folder.parent / "secret")
     assert os.listdir(mount["source"]) == ["own"]
@@ -85,12 +85,12 @@ def test_nothing_else_is_bound(
 ) -> None:
     (folder / "link").symlink_to(link)
     with pytest.raises(error):
-        binds.make(NAME, wanted(folder, subpath))
+        binds.create(NAME, wanted(folder, subpath))
 
 
 def test_a_link_inside_of_the_folder_is_followed(binds: BindMounts, folder: Path) -> None:
     (folder / "link").symlink_to("sub")
-    (mount,) = binds.make(NAME, wanted(folder, "link"))
+    (mount,) = binds.create(NAME, wanted(folder, "link"))
     assert os.listdir(mount["source"]) == ["own"]
 
 
@@ -109,14 +109,14 @@ def test_nobody_wins_a_race_against_the_check(binds: BindMounts, folder: Path) -
     try:
         for _ in range(SWAPS):
             try:
-                (mount,) = binds.make(NAME, wanted(folder))
+                (mount,) = binds.create(NAME, wanted(folder))
             except (Forbidden, NotFound):
                 continue
             assert os.listdir(mount["source"]) == ["own"]
     finally:
         is_over.set()
         swapping.join()
-    binds.make(NAME, wanted(folder))
+    binds.create(NAME, wanted(folder))
 
 
 def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> None:
@@ -129,8 +129,8 @@ def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> No
         "user": "ann",
         "mounts": wanted(folder),
     }
-    task = Task.of(item)
-    folders.make(task, None, None)
+    task = Task.from_json(item)
+    folders.create(task, None, None)
     (mount,) = folders.bind(task)
     assert folders.remove(task.folder)
     assert not Path(mount["source"]).parent.exists()
@@ -140,7 +140,7 @@ def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> No
 def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
     binds: BindMounts, folder: Path
 ) -> None:
-    (kept,) = binds.make(NAME, wanted(folder))
+    (kept,) = binds.create(NAME, wanted(folder))
     lost = Path(kept["source"]).parent / "7"
     lost.mkdir()
     binds.tidy()
@@ -157,7 +157,7 @@ os.setgid(65534); os.setuid(65534)
 pathlib.Path("folder/sub").mkdir(parents=True)
 mount = {"source": "folder", "target": "/in", "subpath": "sub"}
 try:
-    BindMounts(pathlib.Path("home")).make("s", [mount])
+    BindMounts(pathlib.Path("home")).create("s", [mount])
 except Unavailable as error:
     print(error.message)
 """
@@ -167,20 +167,20 @@ except Unavailable as error:
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o777)
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)
-    assert "may not mount, which requires root; mount the whole folder" in done.stdout, done.stderr
+    assert "which requires root; mount the whole folder" in done.stdout, done.stderr
 
 
 async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time(
     binds: BindMounts, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preparation, "MOUNT_SECONDS", 0.2)
+    monkeypatch.setattr(work, "MOUNT_TIMEOUT_SECONDS", 0.2)
     try:
         with dead_mount(folder):
-            for look in (lambda: os.listdir(folder), lambda: binds.make(NAME, wanted(folder))):
-                with pytest.raises(Unavailable, match="does not answer on the chosen agent"):
-                    await preparation.in_time(look)
+            for look in (lambda: os.listdir(folder), lambda: binds.create(NAME, wanted(folder))):
+                with pytest.raises(Unavailable, match="does not respond on the chosen agent"):
+                    await work.with_mount_timeout(look)
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    assert await preparation.in_time(os.listdir, folder) == ["sub"]
+    assert await work.with_mount_timeout(os.listdir, folder) == ["sub"]
     with pytest.raises(NotFound):
-        await preparation.in_time(binds.make, NAME, wanted(folder, "none"))
+        await work.with_mount_timeout(binds.create, NAME, wanted(folder, "none"))

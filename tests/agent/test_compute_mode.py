@@ -21,7 +21,7 @@ __all__ = ["driver"]
 STEPS = """
 import json, sys
 from pathlib import Path
-from bai_services.agent.devices.base import Granted
+from bai_services.agent.devices.base import GrantedDevice
 from bai_services.agent.devices.nvidia.cuda import CudaGpus, GpuRules
 from bai_services.agent.devices.nvidia.mps_servers import MpsServers
 from bai_services.core.errors import Unavailable
@@ -30,13 +30,13 @@ root, mode, may_set = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "may-
 mps = None if sys.argv[4] == "no-mps" else MpsServers(root, 0, has_own_shm=False)
 gpus = CudaGpus(rules=GpuRules("docker", mps=mps, may_set_mode=may_set))
 gpus.discover()
-gpus.tend()
+gpus.maintain()
 gpu = gpus.discover()[0]
 said = {"level": gpu.sharing.level, "facts": dict(gpu.facts), "healthy": gpu.is_healthy}
 said["most"] = gpu.sharing.most_now
 for name, amount in (("share", 250), ("whole", 1000)):
     try:
-        part = gpus.inject([Granted(gpu, amount, "cuda.shares")], "docker")
+        part = gpus.inject([GrantedDevice(gpu, amount, "cuda.shares")], "docker")
         said[name] = {"notices": list(part.notices), "level": part.level}
     except Unavailable as error:
         said[name] = {"error": error.message}
@@ -86,7 +86,7 @@ def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -
     assert (said["level"], said["share"]["level"]) == ("soft", "soft")
     assert said["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
-    assert said["share"]["mps"] and "which is not enforced" in said["share"]["notices"][0]
+    assert said["share"]["mps"] and "MPS is not enforced" in said["share"]["notices"][0]
     # Changing the mode is not enabled.
     assert said["mode_after"] == "0"
 
@@ -119,7 +119,7 @@ def test_a_mode_that_cannot_be_set_leaves_less(root: Path, driver: Path) -> None
 def test_without_mps_only_one_program_would_compute(root: Path, driver: Path) -> None:
     said = steps(root, driver, "3", "leave", "no-mps")
     assert said["most"] == 0
-    assert "a second program is refused" in said["facts"]["shares_withheld"]
+    assert "a second program is rejected" in said["facts"]["shares_withheld"]
 
 
 def test_a_gpu_that_no_program_can_use_is_not_offered(root: Path, driver: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Device, Granted
+from bai_services.agent.devices.base import Device, GrantedDevice
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.nvidia.nvml import peers
 from tests.testbed.manager import Api
@@ -100,7 +100,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
             "shares_withheld": "",
             "not_firmer": {
                 "cgroup": "the driver can limit containers only",
-                "process": "it is switched off: SharingSettings.mps_share is empty",
+                "process": "MPS is disabled: SharingSettings.mps_share is empty",
             },
         },
     }
@@ -157,7 +157,10 @@ def gpu(index: int) -> Device:
 
 
 def test_containers_get_their_devices_by_uuid() -> None:
-    granted = [Granted(gpu(0), 250, "cuda.shares"), Granted(gpu(3), 1000, "cuda.device")]
+    granted = [
+        GrantedDevice(gpu(0), 250, "cuda.shares"),
+        GrantedDevice(gpu(3), 1000, "cuda.device"),
+    ]
     part = CudaGpus().inject(granted, "docker")
     assert part.environ["NVIDIA_VISIBLE_DEVICES"] == "GPU-0,GPU-3"
     assert part.environ["CUDA_VISIBLE_DEVICES"] == "GPU-0,GPU-3"
@@ -173,7 +176,7 @@ def test_containers_get_their_devices_by_uuid() -> None:
 
 
 def test_processes_get_the_nodes_of_their_devices() -> None:
-    part = CudaGpus().inject([Granted(gpu(1), 1000, "cuda.device")], "process")
+    part = CudaGpus().inject([GrantedDevice(gpu(1), 1000, "cuda.device")], "process")
     assert part.device_nodes[:2] == ["/dev/nvidia1", "/dev/nvidiactl"]
     assert (list(part.device_requests), list(part.notices)) == ([], [])
 

@@ -16,7 +16,13 @@ from bai_services.agent.docker.containers import DockerEngine as Agent
 from bai_services.agent.docker.egress import Egress
 from bai_services.agent.docker.layers import Layers
 from bai_services.agent.docker.networks import Networks, read_pool
-from bai_services.agent.folders.disk import DiskSettings, DiskWatch, Excess, Space, measure
+from bai_services.agent.folders.disk import (
+    DiskSettings,
+    DiskUsage,
+    DiskWatch,
+    ExcessAction,
+    measure,
+)
 from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Kernel, Task
 from bai_services.agent.processes import ProcessEngine
@@ -59,7 +65,7 @@ def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) 
     assert space.is_complete
     # A directory takes a block or so.
     assert 3 * MIB <= space.used_bytes < 3 * MIB + 2100 * 8192
-    assert measure([home], 0) == Space(measure([home], 0).used_bytes, is_complete=False)
+    assert measure([home], 0) == DiskUsage(measure([home], 0).used_bytes, is_complete=False)
     # Removed with rm: shutil cannot remove trees this deep.
     subprocess.run(["rm", "-rf", str(home / "d")], check=True)
 
@@ -67,32 +73,32 @@ def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) 
 @pytest.mark.parametrize(
     "mebibytes, excess, said",
     [
-        pytest.param(1, Excess.STOP, set(), id="little"),
-        pytest.param(19, Excess.STOP, {"disk_notice"}, id="nearly all"),
-        pytest.param(22, Excess.STOP, {"disk_notice", "stop_reason"}, id="too much"),
-        pytest.param(22, Excess.WARN, {"disk_notice"}, id="too much, and a warning only"),
+        pytest.param(1, ExcessAction.STOP, set(), id="little"),
+        pytest.param(19, ExcessAction.STOP, {"disk_notice"}, id="nearly all"),
+        pytest.param(22, ExcessAction.STOP, {"disk_notice", "stop_reason"}, id="too much"),
+        pytest.param(22, ExcessAction.WARN, {"disk_notice"}, id="too much, and a warning only"),
     ],
 )
 async def test_who_has_more_than_the_limit_is_warned_and_stopped(
-    tmp_path: Path, mebibytes: int, excess: Excess, said: set[str]
+    tmp_path: Path, mebibytes: int, excess: ExcessAction, said: set[str]
 ) -> None:
     folders = Folders(tmp_path)
     session, kernel = str(uuid.uuid4()), str(uuid.uuid4())
-    fill(folders.make(Task("w", "prepare", session, kernel), None, None) / "data", mebibytes)
+    fill(folders.create(Task("w", "prepare", session, kernel), None, None) / "data", mebibytes)
     engine = ProcessEngine("disk", folders, 0)
     watch = DiskWatch(engine, folders, 20 * MIB, excess)
-    watch.follow([Kernel(kernel, session, is_running=True)])
-    await watch.look()
+    watch.set_kernels([Kernel(kernel, session, is_running=True)])
+    await watch.check()
     usage = watch.usage(kernel)
     assert mebibytes * MIB <= usage["disk_bytes"] < (mebibytes + 1) * MIB
     assert usage["disk_limit_bytes"] == 20 * MIB
     assert usage.keys() - {"disk_bytes", "disk_limit_bytes"} == said
     assert watch.facts()["disk"]["home"] == "watched"
-    watch.follow([])
+    watch.set_kernels([])
     assert watch.usage(kernel) == {}
     unlimited = DiskWatch(engine, folders, 0, excess)
-    unlimited.follow([Kernel(kernel, session, is_running=True)])
-    await unlimited.look()
+    unlimited.set_kernels([Kernel(kernel, session, is_running=True)])
+    await unlimited.check()
     assert unlimited.usage(kernel) == {}
 
 
@@ -129,7 +135,7 @@ async def test_what_a_container_writes_to_its_layer_counts(
     )
     assert engine.layer_limit() == "unknown"
     image = await asyncio.to_thread(base_image, docker_engine)
-    size = await layers.limit_for(image)
+    size = await layers.size_option(image)
     # An answer of the real engine, the same as for a start.
     assert engine.layer_limit() == ("enforced" if size else "watched")
     assert size == 0 or size >= 50 * MIB
@@ -142,15 +148,17 @@ async def test_what_a_container_writes_to_its_layer_counts(
         assert await asyncio.to_thread(next, logs) == b"done\n"
         folders = Folders(tmp_path)
         kernel = Kernel(str(uuid.uuid4()), str(uuid.uuid4()), container.id, is_running=True)
-        watch = DiskWatch(engine, folders, 15 * MIB, Excess.STOP)
-        watch.follow([kernel])
-        await watch.look()
+        watch = DiskWatch(engine, folders, 15 * MIB, ExcessAction.STOP)
+        watch.set_kernels([kernel])
+        await watch.check()
         usage = watch.usage(kernel.kernel_id)
         assert 20 * MIB <= usage["disk_bytes"] < 24 * MIB
         assert "disk space" in usage["stop_reason"]
         assert watch.facts()["disk"]["layer"] == engine.layer_limit()
         # As if no directory of the layer could be read: Docker counts.
-        paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable(container.id)
+        paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable_layer(
+            container.id
+        )
         assert paths == () and 20 * MIB <= counted < 24 * MIB
     finally:
         await asyncio.to_thread(container.remove, force=True)

@@ -17,7 +17,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 def task(session_id: str | None = None) -> Task:
     item = {"id": "w", "kind": "prepare", "kernel_id": str(uuid.uuid4()), "user": "ann"}
-    return Task.of({**item, "session_id": session_id or str(uuid.uuid4())})
+    return Task.from_json({**item, "session_id": session_id or str(uuid.uuid4())})
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def test_only_uuids_name_folders(session_id: str) -> None:
 
 def test_made_twice_found_and_removed(tmp_path: Path) -> None:
     folders, mine = Folders(tmp_path), task()
-    home = folders.make(mine, None, None)
+    home = folders.create(mine, None, None)
     (home / "file").write_text("kept")
-    assert folders.make(mine, None, None) == home
+    assert folders.create(mine, None, None) == home
     assert (home / "file").read_text() == "kept"
     assert folders.all() == [SessionFolder(mine.session_id, mine.kernel_id)]
     assert folders.remove(mine.session_id)
@@ -45,7 +45,7 @@ def test_nothing_outside_is_removed(tmp_path: Path) -> None:
     outside.mkdir()
     (outside / "precious").write_text("x")
     folders, mine = Folders(tmp_path / "state"), task()
-    home = folders.make(mine, None, None)
+    home = folders.create(mine, None, None)
     (home / "link").symlink_to(outside)
     locked = home / "locked"
     locked.mkdir()
@@ -57,7 +57,7 @@ def test_nothing_outside_is_removed(tmp_path: Path) -> None:
 
 @as_root
 def test_the_home_belongs_to_the_sessions_user(tmp_path: Path) -> None:
-    home = Folders(tmp_path).make(task(), 1234, 2345)
+    home = Folders(tmp_path).create(task(), 1234, 2345)
     about = home.stat()
     assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (1234, 2345, 0o700)
     assert home.parent.stat().st_mode & 0o777 == 0o700
@@ -74,7 +74,7 @@ def test_the_home_belongs_to_the_sessions_user(tmp_path: Path) -> None:
 )
 def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:
     folders, mine = Folders(tmp_path), task()
-    folders.make(mine, None, None)
+    folders.create(mine, None, None)
     assert folders.exit_code(mine.session_id) is None
     (folders.path(mine.session_id) / "exit.json").write_text(text)
     assert folders.exit_code(mine.session_id) == code
@@ -82,7 +82,7 @@ def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:
 
 def test_the_end_of_a_log(tmp_path: Path) -> None:
     folders, mine = Folders(tmp_path), task()
-    folders.make(mine, None, None)
+    folders.create(mine, None, None)
     assert folders.log(mine.session_id) is None
     long = b"x" * LOG_LIMIT_BYTES + "é\xff\n".encode("latin-1") + b"last"
     (folders.path(mine.session_id) / "session.log").write_bytes(long)

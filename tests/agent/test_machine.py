@@ -49,7 +49,7 @@ def test_capacity(
         path = tmp_path / "sys/fs/cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    found = machine.capacity(tmp_path)
+    found = machine.detect_capacity(tmp_path)
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert found.cpu_millis == (cpu_millis or len(os.sched_getaffinity(0)) * 1000)
     assert found.mem_bytes == (mem_bytes or pages)
@@ -82,10 +82,10 @@ def test_bubblewrap_that_is_missing_or_refuses(
     assert "not installed" in str(machine.bubblewrap_problem())
     fake_bubblewrap(tmp_path, "echo 'No permissions to create new namespace' >&2; exit 1")
     assert "No permissions" in str(machine.bubblewrap_problem())
-    facts = machine.isolation_facts("process")
-    assert facts["isolation"] == "none"
-    assert "not isolated" in facts["notices"][0]
-    assert machine.isolation_facts("docker") == {"isolation": "docker", "notices": []}
+    found = machine.detect_isolation("process")
+    assert found.isolation == "none"
+    assert "not isolated" in found.notices[0]
+    assert machine.detect_isolation("docker") == machine.Isolation("docker")
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Device, Granted
+from bai_services.agent.devices.base import Device, GrantedDevice
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.nvidia.gpu_reader import profile_of
@@ -73,7 +73,7 @@ def test_mig_is_switched_on_and_off_while_the_agent_runs(driver: Path, tmp_path:
         {"GPU-0000-1": None},
         {"GPU-0000-0": None, "GPU-0000-1": None},
     ]  # fmt: skip
-    assert bare[1] == "MIG is on and there is no instance on GPU-0000-0"
+    assert bare[1] == "MIG is enabled, but there is no instance on GPU-0000-0"
     # Former instances stay known: a session may still have one in the database.
     gone = {d["id"] for d in whole[0] if not d["is_healthy"]}
     assert gone == {"MIG-0000-0", "MIG-0000-1", "MIG-0000-2"}
@@ -115,13 +115,13 @@ def test_the_profile_of_an_instance(model: str, attributes: Any, profile: str) -
     assert profile_of(model, attributes) == profile
 
 
-def instance(number: int) -> Granted:
+def instance(number: int) -> GrantedDevice:
     device = Device(
         f"MIG-{number}", "cuda", 0, "H100 MIG 1g.10gb", 10 * 2**30, slot="cuda.mig-1g.10gb",
         sharing=Sharing(Level.HARDWARE, most=0),
         facts={"minor": 3, "gpu_instance": number, "compute_instance": 0},
     )  # fmt: skip
-    return Granted(device, 1000, device.slot)
+    return GrantedDevice(device, 1000, device.slot)
 
 
 def test_a_session_reaches_its_instance_and_no_other(tmp_path: Path) -> None:

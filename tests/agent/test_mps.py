@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bai_services.agent.devices.base import Device, Granted, Holding
+from bai_services.agent.devices.base import Device, DeviceGrant, GrantedDevice
 from bai_services.agent.devices.nvidia import mps, mps_servers
 from bai_services.agent.devices.nvidia.cuda import CudaGpus, GpuRules
 from bai_services.agent.devices.nvidia.mps import Limits, MpsControl
@@ -112,17 +112,17 @@ def servers(root: Path, clock: MovableClock) -> MpsServers:
 
 def made(root: Path, clock: MovableClock, share: int = 250) -> MpsServers:
     servers = MpsServers(root, share, has_own_shm=False, clock=lambda: clock().timestamp())
-    servers.want({GPU: 80 * GIB})
+    servers.set_gpus({GPU: 80 * GIB})
     return servers
 
 
 def test_limits_are_in_force_before_the_gpu_is_offered(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
-    assert servers.why_not(GPU) == "MPS is being started"
+    assert servers.unavailable_reason(GPU) == "MPS is being started"
     assert servers.control(GPU) is None
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
     flags = "-d -M" if os.geteuid() == 0 else "-d"
     assert program.told() == [
         f"start {GPU} {flags}",
@@ -140,13 +140,13 @@ def test_limits_are_in_force_before_the_gpu_is_offered(
 def test_each_gpu_has_a_daemon_of_its_own(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
-    servers.want({"GPU-0": 80 * GIB, "GPU-1": 40 * GIB})
-    servers.tend()
+    servers.set_gpus({"GPU-0": 80 * GIB, "GPU-1": 40 * GIB})
+    servers.maintain()
     assert sorted(path.name for path in root.iterdir()) == ["GPU-0", "GPU-1"]
     starts = sorted(line.split()[1] for line in program.told() if line.startswith("start"))
     assert starts == ["GPU-0", "GPU-1"]
-    servers.want({"GPU-1": 40 * GIB})
-    servers.tend()
+    servers.set_gpus({"GPU-1": 40 * GIB})
+    servers.maintain()
     assert [path.name for path in root.iterdir()] == ["GPU-1"]
     assert len(program.processes(root)) == 1
 
@@ -155,88 +155,88 @@ def test_one_that_does_not_start_is_tried_again_later_and_later(
     servers: MpsServers, program: Program, clock: MovableClock
 ) -> None:
     program.misbehave("no-start")
-    servers.tend()
-    assert "MPS cannot be used on this device" in servers.why_not(GPU)
+    servers.maintain()
+    assert "MPS cannot be used on this device" in servers.unavailable_reason(GPU)
     program.misbehave("no-start", is_on=False)
-    servers.tend()
+    servers.maintain()
     assert program.told() == []
     clock.advance(seconds=5)
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
 
 
 def test_one_that_refuses_its_limits_is_never_offered(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     program.misbehave("refuse")
-    servers.tend()
-    assert "Invalid command" in servers.why_not(GPU)
+    servers.maintain()
+    assert "Invalid command" in servers.unavailable_reason(GPU)
     assert program.processes(root) == []
 
 
 def test_one_that_dies_is_started_anew(servers: MpsServers, program: Program, root: Path) -> None:
-    servers.tend()
+    servers.maintain()
     for process in program.processes(root):
         process.kill()
-    servers.tend()
-    assert "does not work" in servers.why_not(GPU)
-    servers.tend()
+    servers.maintain()
+    assert "does not work" in servers.unavailable_reason(GPU)
+    servers.maintain()
     assert servers.control(GPU) is None
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
     assert len(program.processes(root)) == 1
 
 
 def test_one_that_hangs_is_killed_and_started_anew(
     servers: MpsServers, program: Program, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers.tend()
+    servers.maintain()
     (before,) = program.processes(root)
     program.misbehave("hang")
     with monkeypatch.context() as patch:
         patch.setattr(mps, "COMMAND_SECONDS", 0.5)
-        servers.tend()
-        assert "no answer" in servers.why_not(GPU)
-        servers.tend()
+        servers.maintain()
+        assert "no response" in servers.unavailable_reason(GPU)
+        servers.maintain()
     program.misbehave("hang", is_on=False)
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
     assert before not in program.processes(root)
 
 
 def test_a_moment_without_an_answer_ends_no_session(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
-    servers.tend()
+    servers.maintain()
     before = program.processes(root)
     program.misbehave("refuse")
-    servers.tend()
+    servers.maintain()
     assert servers.control(GPU) is None
     program.misbehave("refuse", is_on=False)
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
     assert program.processes(root) == before
 
 
 def test_a_server_with_a_fault_lets_its_programs_go(servers: MpsServers, program: Program) -> None:
-    servers.tend()
+    servers.maintain()
     program.compute("FAULT")
     program.forget()
-    servers.tend()
-    assert servers.why_not(GPU) == "MPS is recovering from the fault of a program"
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == "MPS is recovering from the fault of a program"
     assert [line for line in program.told() if line.startswith("term")] == [
         "terminate_client 101 7",
         "terminate_client 101 8",
     ]
-    servers.tend()
-    assert servers.why_not(GPU) == ""
+    servers.maintain()
+    assert servers.unavailable_reason(GPU) == ""
 
 
 def test_programs_end_in_order(servers: MpsServers, program: Program) -> None:
-    servers.tend()
+    servers.maintain()
     program.compute(clients=(7, 8, 9))
     program.forget()
-    servers.end(GPU, {8, 4711})
+    servers.detach(GPU, {8, 4711})
     assert [line for line in program.told() if line.startswith("term")] == [
         "terminate_client 101 8"
     ]
@@ -245,13 +245,13 @@ def test_programs_end_in_order(servers: MpsServers, program: Program) -> None:
 def test_the_daemon_outlives_an_agent_that_is_killed(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers.tend()
+    servers.maintain()
     before = program.processes(root)
     program.forget()
     # Another agent process, which knows only what is in the folder.
     again = made(root, clock)
-    again.tend()
-    assert again.why_not(GPU) == ""
+    again.maintain()
+    assert again.unavailable_reason(GPU) == ""
     assert program.processes(root) == before
     assert not [line for line in program.told() if line.startswith(("start", "set"))]
 
@@ -259,45 +259,45 @@ def test_the_daemon_outlives_an_agent_that_is_killed(
 def test_what_computes_goes_on_until_somebody_has_looked_for_gpus(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers.tend()
+    servers.maintain()
     before = program.processes(root)
     again = MpsServers(root, 250, has_own_shm=False)
-    again.tend()
+    again.maintain()
     assert program.processes(root) == before
     # The driver fails for a moment: it reports no GPU.
     program.compute()
-    again.want({})
-    again.tend()
+    again.set_gpus({})
+    again.maintain()
     assert program.processes(root) == before
     program.compute(clients=())
-    again.tend()
+    again.maintain()
     assert program.processes(root) == []
 
 
 def test_half_of_a_start_is_done_again(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers.tend()
+    servers.maintain()
     # As if the agent was killed before the limits were set.
     (root / GPU / "limits.json").unlink()
     before = program.processes(root)
     again = made(root, clock)
-    again.tend()
-    assert again.why_not(GPU) == ""
+    again.maintain()
+    assert again.unavailable_reason(GPU) == ""
     assert program.processes(root) != before
 
 
 def test_other_limits_wait_for_the_sessions_that_compute(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers.tend()
+    servers.maintain()
     program.compute()
     again = made(root, clock, share=500)
-    again.tend()
-    assert "other limits" in again.why_not(GPU)
+    again.maintain()
+    assert "limits of an earlier setting" in again.unavailable_reason(GPU)
     program.compute(clients=())
-    again.tend()
-    assert again.why_not(GPU) == ""
+    again.maintain()
+    assert again.unavailable_reason(GPU) == ""
     assert "set_default_active_thread_percentage 50" in program.told()
 
 
@@ -318,23 +318,23 @@ def test_an_empty_gpu_takes_its_first_share_for_all(
 ) -> None:
     servers = made(root, clock, share=0)
     with pytest.raises(Unavailable, match="MPS is being started"):
-        servers.serve(GPU, 500)
-    servers.tend()
+        servers.set_share(GPU, 500)
+    servers.maintain()
     # No session has a share yet: the smallest one.
     assert last_limits(program) == of_share(50)
-    assert servers.serve(GPU, 500) == Limits.of(500, 80 * GIB)
+    assert servers.set_share(GPU, 500) == Limits.of(500, 80 * GIB)
     assert last_limits(program) == of_share(500)
     assert len(program.processes(root)) == 1
     program.forget()
-    servers.serve(GPU, 500)
+    servers.set_share(GPU, 500)
     assert program.told() == []
     program.compute()
     with monkeypatch.context() as patch:
-        patch.setattr(mps_servers, "LEAVE_SECONDS", 0.2)
-        with pytest.raises(Unavailable, match="programs with shares of 0.5 are running there"):
-            servers.serve(GPU, 250)
+        patch.setattr(mps_servers, "CLIENT_EXIT_TIMEOUT_SECONDS", 0.2)
+        with pytest.raises(Unavailable, match="programs with shares of 0.5 are running on it"):
+            servers.set_share(GPU, 250)
     program.compute(clients=())
-    servers.serve(GPU, 250)
+    servers.set_share(GPU, 250)
     assert last_limits(program) == of_share(250)
 
 
@@ -342,29 +342,29 @@ def test_a_daemon_that_takes_no_other_share_offers_none(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers = made(root, clock, share=0)
-    servers.tend()
+    servers.maintain()
     program.misbehave("no-start")
     with pytest.raises(Unavailable, match="MPS cannot be used on this device"):
-        servers.serve(GPU, 500)
+        servers.set_share(GPU, 500)
     assert servers.control(GPU) is None
     program.misbehave("no-start", is_on=False)
-    servers.tend()
-    servers.tend()
-    assert servers.serve(GPU, 500).percent == 50
+    servers.maintain()
+    servers.maintain()
+    assert servers.set_share(GPU, 500).percent == 50
 
 
 def test_the_share_of_what_runs_outlives_agent_and_daemon(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers = made(root, clock, share=0)
-    servers.tend()
-    servers.serve(GPU, 500)
+    servers.maintain()
+    servers.set_share(GPU, 500)
     before = program.processes(root)
-    held = [Holding("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
+    held = [DeviceGrant("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
     # The agent is killed; its daemon continues.
     again = made(root, clock, share=0)
     again.reconcile(held)
-    again.tend()
+    again.maintain()
     assert program.processes(root) == before
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
     # Both are killed; a session with its share still runs.
@@ -373,31 +373,31 @@ def test_the_share_of_what_runs_outlives_agent_and_daemon(
     program.forget()
     both = made(root, clock, share=0)
     both.reconcile(held)
-    both.tend()
+    both.maintain()
     assert last_limits(program) == of_share(500)
     # Killed in the middle of a start, so that the folder contains nothing useful.
     (root / GPU / "limits.json").unlink()
     again = made(root, clock, share=0)
     again.reconcile(held)
-    again.tend()
+    again.maintain()
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
     # The daemon alone is killed.
     for process in program.processes(root):
         process.kill()
     program.forget()
     for _ in range(3):
-        both.tend()
+        both.maintain()
     assert last_limits(program) == of_share(500)
     # No session has a share any more: the running daemon is taken over, and the next session
     # decides.
     empty = made(root, clock, share=0)
-    empty.tend()
+    empty.maintain()
     assert empty.limits(GPU) == Limits.of(500, 80 * GIB)
-    assert empty.serve(GPU, 250).share == 250
+    assert empty.set_share(GPU, 250).share == 250
 
 
 def test_a_clean_stop_leaves_nothing(servers: MpsServers, program: Program, root: Path) -> None:
-    servers.tend()
+    servers.maintain()
     servers.close()
     assert program.told()[-1] == "quit"
     assert list(root.iterdir()) == []
@@ -407,7 +407,7 @@ def test_a_clean_stop_leaves_nothing(servers: MpsServers, program: Program, root
 def test_sessions_that_compute_keep_their_daemon(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
-    servers.tend()
+    servers.maintain()
     program.compute()
     servers.close()
     assert len(program.processes(root)) == 1
@@ -416,19 +416,19 @@ def test_sessions_that_compute_keep_their_daemon(
 def test_a_killed_daemon_leaves_no_socket_that_hinders_the_next(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers.tend()
+    servers.maintain()
     (daemon,) = program.processes(root)
     os.kill(daemon.pid, signal.SIGKILL)
     wait_until(lambda: not program.processes(root), 10, "the daemon to end")
     assert (root / GPU / "pipe" / "control").exists()
     again = made(root, clock)
-    again.tend()
-    assert again.why_not(GPU) == ""
+    again.maintain()
+    assert again.unavailable_reason(GPU) == ""
 
 
 def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path, clock: MovableClock) -> None:
-    assert "too long" in made(tmp_path / ("x" * 80), clock).problem()
-    assert made(Path("/run/bai-hub/mps"), clock).problem() == ""
+    assert "too long" in made(tmp_path / ("x" * 80), clock).configuration_problem()
+    assert made(Path("/run/bai-hub/mps"), clock).configuration_problem() == ""
 
 
 def test_containers_share_the_memory_of_the_daemon(program: Program, root: Path) -> None:
@@ -448,9 +448,9 @@ def test_containers_share_the_memory_of_the_daemon(program: Program, root: Path)
     assert not (root / GPU).exists()
 
 
-def given(level: Level) -> Granted:
+def given(level: Level) -> GrantedDevice:
     sharing = Sharing(level, 250, 250, is_uniform=level is Level.PROCESS)
-    return Granted(Device(GPU, "cuda", 0, "H", 80 * GIB, sharing=sharing), 250, "cuda.shares")
+    return GrantedDevice(Device(GPU, "cuda", 0, "H", 80 * GIB, sharing=sharing), 250, "cuda.shares")
 
 
 def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
@@ -458,10 +458,10 @@ def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
 ) -> None:
     gpus = CudaGpus(rules=GpuRules(engine="docker", mps=servers))
     with pytest.raises(
-        Unavailable, match="GPU GPU-0 cannot be shared like this now: MPS is being started"
+        Unavailable, match="GPU GPU-0 cannot serve this share now: MPS is being started"
     ):
         gpus.inject([given(Level.PROCESS)], "docker")
-    servers.tend()
+    servers.maintain()
     part = gpus.inject([given(Level.PROCESS)], "docker")
     control = servers.control(GPU)
     assert control is not None

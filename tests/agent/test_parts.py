@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Device, DeviceKind, Finding, Granted
+from bai_services.agent.devices.base import Device, DeviceKind, Finding, GrantedDevice
 from bai_services.agent.devices.device_grants import DeviceGrants
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.inventory import Inventory
@@ -43,7 +43,9 @@ def test_partitions_of_an_mi300_are_slots_of_their_own(machine: FakeMachine) -> 
         (f"{UUID}.128", "rocm.cpx", Level.HARDWARE),
         (f"{UUID}.129", "rocm.cpx", Level.HARDWARE),
     ]
-    assert kind.inject([Granted(parts[0], 1000, "rocm.cpx")], "process").level is Level.HARDWARE
+    assert (
+        kind.inject([GrantedDevice(parts[0], 1000, "rocm.cpx")], "process").level is Level.HARDWARE
+    )
     machine.files({path: "SPX" for path in files if path.endswith("partition")})
     whole = [d for d in kind.discover() if d.is_healthy]
     assert {d.slot for d in whole} == {""}
@@ -69,7 +71,7 @@ def test_an_rngd_is_divided_in_its_natural_parts(
     devices = kind.discover()
     assert [d.id for d in devices] == [f"RNGD-1.{name}" for name in elements]
     assert {(d.slot, d.memory_bytes) for d in devices} == {(slot, 48 * GIB // parts)}
-    part = kind.inject([Granted(devices[0], 1000, slot)], "docker")
+    part = kind.inject([GrantedDevice(devices[0], 1000, slot)], "docker")
     assert list(part.device_nodes) == ["/dev/rngd/npu0mgmt", f"/dev/rngd/npu0{elements[0]}"]
     assert part.level is Level.HARDWARE
 
@@ -80,10 +82,10 @@ def test_a_number_does_not_begin_another_one(tmp_path: Path) -> None:
     assert HostFiles(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
 
 
-def gpu(number: int, numa: int | None = None, linked: int | None = None) -> Granted:
+def gpu(number: int, numa: int | None = None, linked: int | None = None) -> GrantedDevice:
     links = {} if linked is None else {f"g{linked}": 4}
     device = Device(f"g{number}", "cuda", number, "H", GIB, numa_node=numa, facts={"links": links})
-    return Granted(device, 1000, "cuda.device")
+    return GrantedDevice(device, 1000, "cuda.device")
 
 
 def test_nccl_is_told_of_links_and_the_nearest_adapters(tmp_path: Path) -> None:
@@ -158,22 +160,22 @@ async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
     cards, folders = Cards(), Folders(tmp_path)
     cards.seen = seen
     inventory = Inventory([cards])
-    await inventory.look()
+    await inventory.refresh()
     engine: Engine = ProcessEngine("m1", folders, 1.0)
-    holdings = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, engine, holdings, Action.STOP)
+    grants = DeviceGrants(folders)
+    watchdog = Watchdog(inventory, engine, grants, Action.STOP)
     key = "0" * 32
     task = Task("w", "prepare", key, key)
-    folders.make(task, None, None)
-    holdings.add(task, [Granted(cards.discover()[0], 1000, "gaudi2.device")])
-    await watchdog.look()
+    folders.create(task, None, None)
+    grants.add(task, [GrantedDevice(cards.discover()[0], 1000, "gaudi2.device")])
+    await watchdog.check()
     (use,) = watchdog.usage(key)["devices"]
     assert use["memory_bytes"] == seen.get("memory_used_bytes")
     assert (use["active_at"] is not None) == is_active
     active_at = use["active_at"]
     cards.seen = {"memory_used_bytes": 0}
-    await inventory.look()
-    await watchdog.look()
+    await inventory.refresh()
+    await watchdog.check()
     # Idle since then: the time of its last activity stays.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
@@ -182,14 +184,14 @@ async def test_a_mask_on_a_device_in_use_withdraws_it_and_goes_on_counting(tmp_p
     cards = Cards()
     cards.seen = {"memory_used_bytes": 7 * GIB}
     inventory = Inventory([cards], masked=["hl0"])
-    (report,) = await inventory.look()
+    (report,) = await inventory.refresh()
     assert (report["is_healthy"], report["facts"]["masked"]) == (False, True)
     folders = Folders(tmp_path)
-    holdings = DeviceGrants(folders)
-    watchdog = Watchdog(inventory, ProcessEngine("m1", folders, 1.0), holdings, Action.STOP)
+    grants = DeviceGrants(folders)
+    watchdog = Watchdog(inventory, ProcessEngine("m1", folders, 1.0), grants, Action.STOP)
     key = "1" * 32
     task = Task("w", "prepare", key, key)
-    folders.make(task, None, None)
-    holdings.add(task, [Granted(cards.discover()[0], 1000, "gaudi2.device")])
-    await watchdog.look()
+    folders.create(task, None, None)
+    grants.add(task, [GrantedDevice(cards.discover()[0], 1000, "gaudi2.device")])
+    await watchdog.check()
     assert watchdog.usage(key)["devices"][0]["memory_bytes"] == 7 * GIB

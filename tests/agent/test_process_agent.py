@@ -184,7 +184,7 @@ async def test_a_wrong_secret_is_said(api: Api, agent_home: Path) -> None:
     process = launch(environ, log)
     try:
         await wait_until_async(
-            lambda: "refuses this agent" in log.read_text(), 30, "the refusal in its log"
+            lambda: "rejects this agent" in log.read_text(), 30, "the rejection in its log"
         )
         assert process.poll() is None
     finally:

@@ -14,9 +14,9 @@ from bai_services.agent.app import AgentApp, DockerSettings
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 from bai_services.agent.devices.simulated import SimulatedGpus
 from bai_services.agent.docker.container_usage import Meter
-from bai_services.agent.docker.images import Progress, failure
+from bai_services.agent.docker.images import Progress, pull_error
 from bai_services.agent.docker.networks import free_subnets, network_name, read_pool
-from bai_services.agent.injection import granted_of, make_injection, resource_file
+from bai_services.agent.injection import make_injection, resolve_devices, resource_file
 from bai_services.agent.kernels import DeviceShare
 from bai_services.core import errors
 
@@ -25,7 +25,7 @@ DEVICES = {device.id: device for device in SIMULATED.discover()}
 
 
 def injection(*shares: DeviceShare, engine: str = "docker") -> dict[str, Any]:
-    granted = granted_of(shares, DEVICES)
+    granted = resolve_devices(shares, DEVICES)
     return make_injection(granted, {"cuda": SIMULATED}, engine, Path("/h"), "net").to_json()
 
 
@@ -126,7 +126,7 @@ def test_progress_of_a_pull() -> None:
     ],
 )
 def test_failures_of_a_pull_name_the_image(text: str, kind: type[errors.BaiError]) -> None:
-    error = failure("team/py:1", text)
+    error = pull_error("team/py:1", text)
     assert type(error) is kind
     assert "team/py:1" in error.message
 

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.enforcement_levels import cgroup_problem, highest_level, sharing_of
+from bai_services.agent.devices.enforcement_levels import (
+    allowed_shares,
+    cgroup_problem,
+    highest_level,
+)
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.memory_watchdog import Action
 from bai_services.agent.devices.sharing_settings import SharingSettings
@@ -39,14 +43,15 @@ __all__ = ["driver"]
     ],
 )
 def test_the_firmest_level_is_chosen(cgroup: str, process: str, soft: str, level: Level) -> None:
-    reached = highest_level(cgroup, process, soft)
-    assert reached.level is level
-    assert list(reached.why_not.values()) == [text for text in (cgroup, process, soft) if text]
+    problems = {Level.CGROUP: cgroup, Level.PROCESS: process, Level.SOFT: soft}
+    available = highest_level(problems)
+    assert available.level is level
+    assert list(available.problems.values()) == [text for text in problems.values() if text]
 
 
 def test_what_a_gpu_can_bear_on_a_level() -> None:
-    found = {level: sharing_of(level, 250) for level in Level}
-    any_share = sharing_of(Level.PROCESS, 0)
+    found = {level: allowed_shares(level, 250) for level in Level}
+    any_share = allowed_shares(Level.PROCESS, 0)
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
     assert (found[Level.PROCESS].least, found[Level.PROCESS].most) == (250, 250)
     assert found[Level.PROCESS].clients == 4
@@ -214,7 +219,10 @@ async def test_less_than_the_administrator_demands_is_not_offered(
     )
     facts = await facts_of(api, "GPU-0000-0")
     assert facts["shares"] is None
-    assert facts["shares_withheld"] == "the machine reaches only soft, and process is required"
+    assert (
+        facts["shares_withheld"]
+        == "the machine's enforcement level is soft, but process is required"
+    )
     user = await api.client("user")
     with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):
         await user.post("/sessions", {"name": "part", "resources": {"cuda.shares": "0.25"}})

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Device, DeviceProcess, Granted, Holding
+from bai_services.agent.devices.base import Device, DeviceGrant, DeviceProcess, GrantedDevice
 from bai_services.agent.devices.host_files import HostFiles
 from bai_services.agent.devices.table import built_in
-from bai_services.agent.devices.vendors.amd import AmdSmi, Instincts
+from bai_services.agent.devices.vendors.amd import AmdGpus, AmdSmi
 from bai_services.agent.devices.vendors.rebellions import Atoms
 from bai_services.core.errors import Unavailable
 
@@ -38,12 +38,12 @@ def amdsmi(**functions: Any) -> Any:
     return SimpleNamespace(**{**plain, **functions})
 
 
-def instincts(machine: FakeMachine, module: Any) -> Instincts:
+def amd_gpus(machine: FakeMachine, module: Any) -> AmdGpus:
     amd(machine)
     files = machine.root / "sys/devices/0000:00:00.0"
     for name in ("gpu_busy_percent", "mem_info_vram_used", "hwmon/hwmon4/power1_average"):
         (files / name).unlink()
-    return Instincts(built_in()["rocm"], "m1", HostFiles(machine.root), AmdSmi(module))
+    return AmdGpus(built_in()["rocm"], "m1", HostFiles(machine.root), AmdSmi(module))
 
 
 def failing(*_: Any) -> Any:
@@ -51,7 +51,7 @@ def failing(*_: Any) -> Any:
 
 
 def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> None:
-    kind = instincts(
+    kind = amd_gpus(
         machine,
         amdsmi(
             amdsmi_get_gpu_activity=lambda handle: {"gfx_activity": 64, "umc_activity": "N/A"},
@@ -76,7 +76,7 @@ def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> Non
     }
     # The values in files take precedence.
     assert sample[f"{UUID}1"]["utilization_percent"] == 37
-    assert kind.tells_processes
+    assert kind.reports_processes
     assert kind.processes()[:2] == [
         DeviceProcess(f"{UUID}0", 4711, GIB),
         DeviceProcess(f"{UUID}0", 4712, None),
@@ -94,10 +94,10 @@ def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> Non
 def test_what_amds_library_does_not_know_is_unknown(
     machine: FakeMachine, module: Any, tells: bool
 ) -> None:
-    kind = instincts(machine, module)
+    kind = amd_gpus(machine, module)
     kind.discover()
     assert kind.sample()[f"{UUID}0"]["utilization_percent"] is None
-    assert (kind.tells_processes, kind.processes()) == (tells, [])
+    assert (kind.reports_processes, kind.processes()) == (tells, [])
 
 
 class Tool:
@@ -143,12 +143,12 @@ def atoms(machine: FakeMachine) -> tuple[Atoms, list[Device]]:
     return kind, kind.discover()
 
 
-def held(devices: Sequence[Device], kernel: str = "k1") -> list[Holding]:
-    return [Holding(kernel, d.id, d.family, 1000, None, "atom-max.device") for d in devices]
+def held(devices: Sequence[Device], kernel: str = "k1") -> list[DeviceGrant]:
+    return [DeviceGrant(kernel, d.id, d.family, 1000, None, "atom-max.device") for d in devices]
 
 
-def granted(devices: Sequence[Device]) -> list[Granted]:
-    return [Granted(device, 1000, "atom-max.device") for device in devices]
+def granted(devices: Sequence[Device]) -> list[GrantedDevice]:
+    return [GrantedDevice(device, 1000, "atom-max.device") for device in devices]
 
 
 def test_several_devices_of_a_session_are_one_group(machine: FakeMachine) -> None:
@@ -217,6 +217,6 @@ def test_a_tpu_that_is_passed_through_is_given_by_its_group(machine: FakeMachine
     kind = machine.kind("tpu")
     (chip,) = kind.discover()
     assert (chip.model, chip.numa_node, chip.facts["pci"]) == ("TPU v5e", 1, "0000:00:05.0")
-    part = kind.inject([Granted(chip, 1000, "tpu.device")], "docker")
+    part = kind.inject([GrantedDevice(chip, 1000, "tpu.device")], "docker")
     assert list(part.device_nodes) == ["/dev/vfio/7", "/dev/vfio/vfio"]
     assert part.environ["TPU_VISIBLE_CHIPS"] == "0"

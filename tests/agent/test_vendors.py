@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bai_services.agent.devices.base import Granted
-from bai_services.agent.devices.host_files import HostFiles, pointed
+from bai_services.agent.devices.base import GrantedDevice
+from bai_services.agent.devices.host_files import HostFiles, json_pointer
 from bai_services.agent.devices.inventory import Inventory
-from bai_services.agent.devices.kinds import CODE, Machine, all_kinds
-from bai_services.agent.devices.table import built_in, read_table, with_file
+from bai_services.agent.devices.kinds import VENDOR_CLASSES, Machine, all_kinds
+from bai_services.agent.devices.table import built_in, load_table, read_table
 from bai_services.agent.devices.table_devices import TableDevices
 from bai_services.core.errors import InvalidRequest
 
@@ -49,7 +49,7 @@ class FakeMachine:
         place.chmod(0o755)
 
     def kind(self, family: str) -> TableDevices:
-        make = CODE.get(family, TableDevices)
+        make = VENDOR_CLASSES.get(family, TableDevices)
         return make(built_in()[family], "m1", HostFiles(self.root))
 
 
@@ -222,7 +222,7 @@ def test_a_vendors_devices_are_found_and_given(
     assert devices[0].model == model
     assert all(d.is_healthy and d.family == family for d in devices)
     assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
-    part = kind.inject([Granted(devices[0], 1000, f"{family}.device")], "docker")
+    part = kind.inject([GrantedDevice(devices[0], 1000, f"{family}.device")], "docker")
     # What the session needs of this device, and nothing of any other.
     assert list(part.device_nodes) == nodes
 
@@ -262,12 +262,14 @@ def test_environment_mounts_and_rights_come_from_the_row(machine: FakeMachine) -
     for vendor in EVERYTHING:
         vendor(machine)
     tpu = machine.kind("tpu")
-    part = tpu.inject([Granted(d, 1000, "tpu.device") for d in tpu.discover()], "docker")
+    part = tpu.inject([GrantedDevice(d, 1000, "tpu.device") for d in tpu.discover()], "docker")
     assert part.environ["TPU_VISIBLE_CHIPS"] == "3"
     assert part.environ["TPU_CHIPS_PER_PROCESS_BOUNDS"] == "1,1,1"
     assert part.memlock
     tt = machine.kind("tenstorrent")
-    part = tt.inject([Granted(d, 1000, "tenstorrent.device") for d in tt.discover()], "docker")
+    part = tt.inject(
+        [GrantedDevice(d, 1000, "tenstorrent.device") for d in tt.discover()], "docker"
+    )
     assert list(part.mounts) == [
         {"source": "/dev/hugepages-1G", "target": "/dev/hugepages-1G", "read_only": False}
     ]
@@ -287,9 +289,9 @@ def test_a_device_that_vanishes_stays_known_as_unhealthy(machine: FakeMachine) -
     ("prints", "code", "reason"),
     [
         ("{", 0, "printed invalid JSON"),
-        ("[]", 1, "ended with 1"),
+        ("[]", 1, "exited with code 1"),
         ('{"devices": 5}', 0, "lists no devices at /devices"),
-        ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "the number 'x'"),
+        ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "device number 'x'"),
     ],
 )
 def test_a_tool_that_prints_nonsense_is_named_and_not_fatal(
@@ -309,7 +311,7 @@ def test_two_devices_with_one_id_are_one_and_said(machine: FakeMachine) -> None:
     machine.tool("rbln-stat", json.dumps({"devices": [item, {**item, "npu": 1}]}))
     kind = machine.kind("atom")
     assert [d.index for d in kind.discover()] == [0]
-    assert "two devices have the id same" in kind.finding().reason
+    assert "duplicate device id same" in kind.finding().reason
 
 
 @pytest.mark.parametrize(
@@ -353,7 +355,7 @@ def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> No
     table = tmp_path / "table.yaml"
     table.write_text("mychip: {title: My chip, tried: device, find: {path: '/dev/mychip{i}'}}")
     machine.files({"/dev/mychip7": ""})
-    rows, wrong = with_file(built_in(), str(table))
+    rows, wrong = load_table(str(table))
     assert (set(rows), wrong) == ({*built_in(), "mychip"}, {})
     kind = TableDevices(rows["mychip"], "m1", HostFiles(machine.root))
     assert [(d.id, d.index, d.model) for d in kind.discover()] == [("m1-mychip-7", 7, "My chip")]
@@ -368,7 +370,7 @@ def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> No
             warboy: {title: Ours, tried: device, find: {path: /sys/x}, nods: []}
             """,
             "warboy",
-            "table.yaml: warboy: nods is unknown; there are capabilities, divided",
+            "table.yaml: warboy: nods is unknown; valid are capabilities, divided",
             id="a row with an unknown key",
         ),
         pytest.param("- a", "table", "must map the names of families", id="no table"),
@@ -385,7 +387,7 @@ async def test_what_is_wrong_with_a_table_is_said_and_the_rest_goes_on(
     furiosa(machine)
     machine.files({"/dev/mychip7": ""})
     inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
-    seen = {report["id"] for report in await inventory.look()}
+    seen = {report["id"] for report in await inventory.refresh()}
     # The built-in row of the family stays, and valid rows of the file count.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
@@ -399,7 +401,7 @@ async def test_a_machine_shows_all_its_kinds_and_masked_devices_are_not_offered(
     furiosa(machine)
     kinds = all_kinds(Machine("m1", HostFiles(machine.root)), 1, "")
     inventory = Inventory(kinds, masked=[UUID])
-    reports = {r["id"]: r for r in await inventory.look()}
+    reports = {r["id"]: r for r in await inventory.refresh()}
     assert set(reports) == {"SIM-m1-0", UUID, "RNGD-1"}
     assert not reports[UUID]["is_healthy"]
     assert reports[UUID]["facts"]["masked"]
@@ -417,7 +419,7 @@ async def test_a_machine_shows_all_its_kinds_and_masked_devices_are_not_offered(
 
 def test_pointers_are_those_of_rfc_6901() -> None:
     data = {"a/b": [{"m~n": 8}], "": 0}
-    assert pointed(data, "") == data
-    assert pointed(data, "/a~1b/0/m~0n") == 8
-    assert pointed(data, "/a~1b/1") is None
-    assert pointed(data, "/nothing/here") is None
+    assert json_pointer(data, "") == data
+    assert json_pointer(data, "/a~1b/0/m~0n") == 8
+    assert json_pointer(data, "/a~1b/1") is None
+    assert json_pointer(data, "/nothing/here") is None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bai_services.agent.devices.base import DeviceProcess
-from bai_services.agent.devices.memory_watchdog import DeviceUse, uses_of
+from bai_services.agent.devices.memory_watchdog import DeviceUsage, device_usages
 from bai_services.client import Client
 from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
@@ -34,29 +34,29 @@ SLEEPER = ["sleep", "1000"]
         pytest.param(
             {"g": 100},
             {"g": [("g", 1, 60), ("g", 2, 42)]},
-            [DeviceUse("g", 102, 100, 2)],
+            [DeviceUsage("g", 102, 100, 2)],
             id="all processes count together",
         ),
-        pytest.param({"g": 100}, {}, [DeviceUse("g", 0, 100, 0)], id="nothing is held"),
+        pytest.param({"g": 100}, {}, [DeviceUsage("g", 0, 100, 0)], id="nothing is held"),
         pytest.param(
             {"g": 100},
             {"g": [("g", 1, 60), ("g", 2, None)]},
-            [DeviceUse("g", None, 100, 2)],
+            [DeviceUsage("g", None, 100, 2)],
             id="one that nobody knows makes the sum unknown",
         ),
         pytest.param(
             {},
             {"g": [("g", 1, 1)]},
-            [DeviceUse("g", 1, 0, 1)],
+            [DeviceUsage("g", 1, 0, 1)],
             id="a device that was not given has the limit 0",
         ),
     ],
 )
 def test_what_a_session_holds(
-    limits: Mapping[str, int], held: Mapping[str, list[Any]], uses: list[DeviceUse]
+    limits: Mapping[str, int], held: Mapping[str, list[Any]], uses: list[DeviceUsage]
 ) -> None:
     processes = {key: [DeviceProcess(*one) for one in value] for key, value in held.items()}
-    assert uses_of(limits, processes) == uses
+    assert device_usages(limits, processes) == uses
 
 
 @pytest.mark.parametrize(
@@ -71,14 +71,14 @@ def test_what_a_session_holds(
 )
 def test_how_busy_a_session_keeps_a_device(busy: list[float | None], percent: float | None) -> None:
     held = {"g": [DeviceProcess("g", pid, 1, part) for pid, part in enumerate(busy)]}
-    assert uses_of({"g": 100}, held)[0].utilization_percent == percent
+    assert device_usages({"g": 100}, held)[0].utilization_percent == percent
 
 
 @pytest.mark.parametrize(
     ("held", "is_over"), [(100, False), (102, False), (103, True), (None, False)]
 )
 def test_two_percent_more_is_not_too_much(held: int | None, is_over: bool) -> None:
-    assert DeviceUse("g", held, 100, 1).is_over is is_over
+    assert DeviceUsage("g", held, 100, 1).is_over_limit is is_over
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ async def test_the_largest_process_of_a_greedy_session_is_ended(
     await user_sees(user, session, 10 * GIB)
     assert (small.poll(), neighbour.poll()) == (None, None)
     usage = await devices_of(user, session["id"])
-    assert f"largest process there ({large.pid}) was ended" in usage["device_notice"]
+    assert f"({large.pid}) was terminated" in usage["device_notice"]
 
 
 async def test_a_session_may_be_stopped_for_it(

@@ -189,9 +189,9 @@ PARSERS: dict[str, list[Parser]] = {
     "sessions.rules.check_session_name": [session_rules.check_session_name],
     "sessions.rules.hub_server_name": [lambda t: session_rules.hub_server_name(t, "0" * 32)],
     "sessions.rules.session_name_from": [session_rules.session_name_from],
-    "cluster.device_sharing.Sharing.of": [
-        lambda t: device_sharing.Sharing.of({"enforcement": t, "shares": {"least": t}}),
-        lambda t: device_sharing.Sharing.of({"shares": t}),
+    "cluster.device_sharing.Sharing.from_facts": [
+        lambda t: device_sharing.Sharing.from_facts({"enforcement": t, "shares": {"least": t}}),
+        lambda t: device_sharing.Sharing.from_facts({"shares": t}),
     ],
     "accounts.signature.parse_authorization": [signature.parse_authorization],
     "accounts.ssh_keys.check_key_name": [ssh_keys.check_key_name],
@@ -364,7 +364,7 @@ def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
         lambda v: group_options.check_options({"pending_timeout": v}),
         lambda v: group_options.check_options({"fair_share": {"default_weight": v}}),
         lambda v: group_options.check_options({"placement": v}),
-        lambda v: device_sharing.Sharing.of({"shares": {"least": v}}),
+        lambda v: device_sharing.Sharing.from_facts({"shares": {"least": v}}),
         lambda v: policies.ReplayPolicy.of({"scheduler": v}, "p"),
         lambda v: history.read_history(v, "f"),
         lambda v: history.read_history(row("cluster_size", v), "f"),

@@ -21,13 +21,13 @@ from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
     ],
 )
 def test_facts_say_what_a_device_bears(sharing: Sharing) -> None:
-    assert Sharing.of(sharing.to_facts()) == sharing
+    assert Sharing.from_facts(sharing.to_facts()) == sharing
 
 
 def test_a_device_that_is_not_shared_says_so() -> None:
     facts = Sharing(Level.SOFT, most=0).to_facts()
     assert facts == {"enforcement": "soft", "shares": None}
-    assert Sharing.of(facts).most == 0
+    assert Sharing.from_facts(facts).most == 0
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_device_that_is_not_shared_says_so() -> None:
     ],
 )
 def test_unknown_sharing_facts_offer_nothing(facts: dict[str, Any], sharing: Sharing) -> None:
-    assert Sharing.of(facts) == sharing
+    assert Sharing.from_facts(facts) == sharing
 
 
 def test_less_than_the_minimum_is_not_offered() -> None:
     soft, process = Sharing(Level.SOFT), Sharing(Level.PROCESS, 250, 250)
-    assert soft.holding(Level.NONE) == soft
-    assert soft.holding(Level.PROCESS).most == 0
-    assert process.holding(Level.PROCESS) == process
+    assert soft.restricted_to(Level.NONE) == soft
+    assert soft.restricted_to(Level.PROCESS).most == 0
+    assert process.restricted_to(Level.PROCESS) == process
     assert [level.value for level in Level] == ["none", "soft", "process", "cgroup", "hardware"]
     assert (Sharing().most, process.clients, Sharing(most=0).clients) == (ANY_SHARE, 4, 0)
 
@@ -75,4 +75,4 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 def test_all_shares_of_a_device_may_have_to_be_equal(
     sharing: Sharing, shares: list[int], share: int, is_borne: bool
 ) -> None:
-    assert sharing.bears(share, sharing.in_force(shares)) is is_borne
+    assert sharing.allows(share, sharing.in_force(shares)) is is_borne

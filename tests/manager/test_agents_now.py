@@ -30,7 +30,7 @@ WATCHED = Sharing(Level.SOFT)
         pytest.param([sharing("a", FIRM)], Level.PROCESS, id="one level"),
         pytest.param([sharing("a", FIRM), sharing("b", WATCHED)], Level.SOFT, id="the least firm"),
         pytest.param(
-            [sharing("a", FIRM, WATCHED.holding(Level.PROCESS))],
+            [sharing("a", FIRM, WATCHED.restricted_to(Level.PROCESS))],
             Level.PROCESS,
             id="what is not held as firmly as is demanded is not given",
         ),

@@ -1,4 +1,4 @@
-"""Interface of device kinds."""
+"""Interface of device kinds, and the data that they exchange with the agent."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from bai_services.core.resources import SHARE_UNIT
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of this machine; ``id`` is unique over all machines."""
+    """One device of this machine; ``id`` is unique across all machines."""
 
     id: str
     family: str
     index: int
     model: str
-    memory_bytes: int | None  # None: unknown, as with the processors
+    memory_bytes: int | None  # None: unknown
     numa_node: int | None = None
     is_simulated: bool = False
     is_healthy: bool = True
-    # Number of processors, of which a share is a part.
+    # Number of processors, which is divided among shares; None: unknown.
     processors: int | None = None
-    # Slot by which sessions request it if it is a part of a device; empty: whole or in shares.
+    # Slot to request a part of a divided device, such as a MIG instance; empty for a device that is
+    # allocated as a whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -42,8 +43,8 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
-    """A device and how much of it a session has, in thousandths."""
+class GrantedDevice:
+    """A device and the amount of it that is allocated to a kernel, in thousandths."""
 
     device: Device
     amount: int
@@ -65,8 +66,8 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What one kernel has of a device, in thousandths, until the kernel is removed."""
+class DeviceGrant:
+    """Stored record of a device's amount for one kernel, in thousandths, until its removal."""
 
     kernel_id: str
     device_id: str
@@ -78,9 +79,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInjection:
-    """What a session needs to use its devices, in the format that engines take for nodes and
-    requests.
-    """
+    """A device kind's part of the injection; nodes and requests are in the engine's format."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Sequence[str] = ()
@@ -88,44 +87,44 @@ class DeviceInjection:
     mounts: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     capabilities: Sequence[str] = ()
-    # Whether the session may lock memory without limit, as some drivers require to map memory.
+    # Lift the limit of locked memory, which some drivers need to map memory.
     memlock: bool = False
     groups: Sequence[str] = ()
-    # Enforcement level of the session's share.
+    # Enforcement level of the kernel's shares.
     level: Level = Level.NONE
-    # Recommended variables; values set by the user take precedence.
+    # Default variables, which the user's environment overrides.
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceProcess:
-    """A process that holds memory of a device; None: amount unknown."""
+    """A process that uses memory of a device; None: unknown."""
 
     device_id: str
     pid: int
     memory_bytes: int | None
-    # How much of the device it uses; None: unknown.
     utilization_percent: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a search for devices of one kind; ``reason`` says why it found no more."""
+    """Result of the discovery of one device kind."""
 
     family: str
     title: str
-    # device, stand-in or no: what the code was tested with.
+    # What the code was tested with: ``device``, ``stand-in`` (a fake) or ``no`` (untested).
     tried: str
     found: int
+    # Why no device, or fewer than expected, were found.
     reason: str = ""
 
 
 class DeviceKind(ABC):
-    """Devices of one kind. Every method may block; the agent calls it in a thread."""
+    """Devices of one family. Every method may block; the agent calls it in a thread."""
 
     family: str
-    # Whether the driver reports memory per process; otherwise the device's total is used.
-    tells_processes = False
+    # Whether the driver reports memory per process; if not, the device's total is used.
+    reports_processes = False
 
     @abstractmethod
     def discover(self) -> list[Device]:
@@ -133,44 +132,42 @@ class DeviceKind(ABC):
 
     @abstractmethod
     def finding(self) -> Finding:
-        """Return the result of the last `discover`, with the reason if it found less than
-        expected.
-        """
+        """Return the result of the last ``discover``."""
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        """Return the usage of each device, by id; a missing device is unknown."""
+        """Return the metrics of each device by id; devices with unknown usage are left out."""
         return {}
 
     def processes(self) -> list[DeviceProcess]:
-        """Return the processes that hold memory of each device; [] if the driver does not
+        """Return the processes that use memory of each device; [] if the driver does not
         report them.
         """
         return []
 
     @abstractmethod
     def hidden(self) -> Mapping[str, str]:
-        """Return the environment that hides these devices from a session that has none."""
+        """Return the environment that hides these devices from a kernel without any of them."""
 
     @abstractmethod
-    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        """Return what a session with these devices needs, for the engine of that name."""
+    def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
+        """Return the injection for a kernel with these devices; ``engine`` is the engine's name."""
 
-    def release(self, held: Sequence[Holding]) -> None:
-        """Undo `inject` for a kernel that is gone; idempotent."""
+    def release(self, grants: Sequence[DeviceGrant]) -> None:
+        """Undo ``inject`` for a removed kernel; idempotent."""
         return None
 
-    def reconcile(self, held: Sequence[Holding]) -> None:
-        """Restore what kernels of this machine have, as assigned by an earlier agent process."""
+    def reconcile(self, grants: Sequence[DeviceGrant]) -> None:
+        """Restore the state of the existing grants after a restart of the agent."""
         return None
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """Maintain helper processes of the devices; called every few seconds, never
         concurrently.
         """
         return None
 
-    def end(self, processes: Sequence[DeviceProcess]) -> None:
-        """Let processes finish their work on the devices in order before they are killed."""
+    def detach(self, processes: Sequence[DeviceProcess]) -> None:
+        """Disconnect processes from the devices gracefully before they are killed."""
         return None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The machine's files for device kinds: ``/sys``, ``/dev`` and the output of vendors' tools."""
+"""Access of device kinds to the machine: files in ``/sys`` and ``/dev``, output of vendor tools."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-COMMAND_SECONDS = 5.0
+TOOL_TIMEOUT_SECONDS = 5.0
 INDEX = "{i}"
 
 
 class ToolFailed(Exception):
-    """A vendor's tool exists but gave no readable answer."""
+    """A vendor tool is installed, but it failed or its output cannot be parsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A path that matched a pattern, and the number in its name."""
+    """A path that matched a pattern, and the device number in it."""
 
     index: int
     path: str
@@ -29,20 +29,23 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """Reads below ``root``, which is ``/`` except in tests; paths in and out do not contain it."""
+    """Reads files below ``root``, which is ``/`` except in tests.
+
+    All paths that methods take and return are without ``root``.
+    """
 
     root: Path = Path("/")
 
     def find(self, pattern: str) -> list[Match]:
-        """Return the paths that match ``pattern``, by number.
+        """Return the paths that match ``pattern``, sorted by device number.
 
-        ``{i}`` stands for the device's number, ``*`` for any text within one part of the path.
-        Matches of a pattern without ``{i}`` are numbered in order.
+        ``{i}`` matches a device number, ``*`` any text within one component of the path. Matches of
+        a pattern without ``{i}`` are numbered in sorted order.
         """
         expression = re.escape(pattern).replace(re.escape(INDEX), r"(\d+)").replace(r"\*", "[^/]*")
         found: list[Match] = []
-        for place in sorted(self.root.glob(pattern.replace(INDEX, "[0-9]*").lstrip("/"))):
-            path = f"/{place.relative_to(self.root)}"
+        for host_path in sorted(self.root.glob(pattern.replace(INDEX, "[0-9]*").lstrip("/"))):
+            path = f"/{host_path.relative_to(self.root)}"
             match = re.fullmatch(expression, path)
             if match is not None:
                 index = int(match[1]) if INDEX in pattern else len(found)
@@ -50,12 +53,12 @@ class HostFiles:
         return sorted(found, key=lambda m: m.index)
 
     def paths(self, pattern: str, index: int) -> list[str]:
-        """Return the paths of the device with this number; ``{i}`` is replaced, ``*`` matches."""
-        # So that the pattern for device 1 does not match device 10.
+        """Return the sorted paths that match ``pattern`` with ``{i}`` replaced by ``index``."""
+        # No digit may follow, so that the pattern for device 1 does not match device 10.
         number = rf"{index}(?!\d)"
         expression = re.escape(pattern).replace(re.escape(INDEX), number).replace(r"\*", "[^/]*")
-        places = self.root.glob(pattern.replace(INDEX, str(index)).lstrip("/"))
-        paths = [f"/{place.relative_to(self.root)}" for place in sorted(places)]
+        host_paths = self.root.glob(pattern.replace(INDEX, str(index)).lstrip("/"))
+        paths = [f"/{host_path.relative_to(self.root)}" for host_path in sorted(host_paths)]
         return [path for path in paths if re.fullmatch(expression, path)]
 
     def read(self, path: str) -> str | None:
@@ -65,21 +68,24 @@ class HostFiles:
         except OSError:
             return None
 
-    def target(self, path: str) -> str | None:
-        """Return the last part of a link's target, which for a device is its bus address."""
-        place = self.root / path.lstrip("/")
-        # A PCI device has a file ``device`` with its number where others have the link.
-        return place.resolve().name if place.is_dir() else None
+    def link_target_name(self, path: str) -> str | None:
+        """Return the name of the directory that a link leads to; None if it is not a directory.
 
-    def ask_json(self, command: Sequence[str]) -> Any:
-        """Return the JSON that a vendor's tool prints; None if there is no such tool.
+        For a device's link in ``/sys`` this is its bus address.
+        """
+        host_path = self.root / path.lstrip("/")
+        # In the folder of a PCI device, ``device`` is a file with the device number, not a link.
+        return host_path.resolve().name if host_path.is_dir() else None
+
+    def run_json_tool(self, command: Sequence[str]) -> Any:
+        """Return the JSON that a vendor tool prints; None if the tool is not installed.
 
         Raises
         ------
         ToolFailed
-            As `ask`, and if it prints something else.
+            As ``run_tool``, and if the output is not valid JSON.
         """
-        text = self.ask(command)
+        text = self.run_tool(command)
         if text is None:
             return None
         try:
@@ -87,8 +93,8 @@ class HostFiles:
         except ValueError as error:
             raise ToolFailed(f"{' '.join(command)} printed invalid JSON: {error}") from error
 
-    def ask(self, command: Sequence[str]) -> str | None:
-        """Return the output of a vendor's tool; None if there is no such tool.
+    def run_tool(self, command: Sequence[str]) -> str | None:
+        """Return the output of a vendor tool; None if the tool is not installed.
 
         Raises
         ------
@@ -98,7 +104,7 @@ class HostFiles:
         program = shutil.which(command[0])
         if program is None:
             return None
-        words = " ".join(command)
+        command_line = " ".join(command)
         try:
             done = subprocess.run(
                 [program, *command[1:]],
@@ -106,20 +112,28 @@ class HostFiles:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=COMMAND_SECONDS,
+                timeout=TOOL_TIMEOUT_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise ToolFailed(f"{words} gave no answer in {COMMAND_SECONDS:g} s") from None
+            raise ToolFailed(
+                f"{command_line} did not finish within {TOOL_TIMEOUT_SECONDS:g} s"
+            ) from None
         except OSError as error:
-            raise ToolFailed(f"{words} cannot be run: {error}") from error
+            raise ToolFailed(f"{command_line} cannot be run: {error}") from error
         if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing"]
-            raise ToolFailed(f"{words} ended with {done.returncode} and said {said[0]!r}")
+            raise ToolFailed(f"{command_line} {describe_exit(done)}")
         return done.stdout
 
 
-def pointed(data: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer (RFC 6901), None if there is none."""
+def describe_exit(done: subprocess.CompletedProcess[str]) -> str:
+    """Return how a command failed: its exit code and the last line of its output."""
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    output = f": {lines[-1]}" if lines else " without output"
+    return f"exited with code {done.returncode}{output}"
+
+
+def json_pointer(data: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer (RFC 6901); None if there is none."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(data, list):

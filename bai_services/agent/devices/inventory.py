@@ -1,4 +1,4 @@
-"""The devices of this machine, read before each heartbeat."""
+"""Inventory of this machine's devices, refreshed before each heartbeat."""
 
 from __future__ import annotations
 
@@ -10,102 +10,100 @@ from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level
 
-from .base import Device, DeviceKind, DeviceProcess, Holding
+from .base import Device, DeviceGrant, DeviceKind, DeviceProcess
 
 log = logging.getLogger(__name__)
 
-# A driver that hangs must not delay a heartbeat for longer.
-LOOK_SECONDS = 5.0
-TEND_SECONDS = 5.0
+# Timeout for reading one driver: a hung driver must not delay the heartbeat.
+READ_TIMEOUT_SECONDS = 5.0
+MAINTENANCE_INTERVAL_SECONDS = 5.0
 
 
 class Inventory:
-    """Knows every device of each kind; devices of a driver that hangs are unhealthy."""
+    """The devices of all kinds; the devices of a hung driver are unhealthy."""
 
     def __init__(self, kinds: Sequence[DeviceKind], masked: Iterable[str] = ()) -> None:
-        """``masked`` contains ids of devices that are never offered."""
+        """``masked`` contains ids of devices that are not allocated to new sessions."""
         self._masked = frozenset(masked)
         self.kinds: Mapping[str, DeviceKind] = {kind.family: kind for kind in kinds}
         self.devices: Mapping[str, Device] = {}
         self._found: dict[str, list[Device]] = {}
-        self._used: dict[str, Mapping[str, Any]] = {}
-        self._looking: dict[str, asyncio.Task[None]] = {}
+        self._usage: dict[str, Mapping[str, Any]] = {}
+        self._pending_reads: dict[str, asyncio.Task[None]] = {}
 
-    async def look(self) -> list[dict[str, Any]]:
+    async def refresh(self) -> list[dict[str, Any]]:
         """Read all devices and return them in the format of heartbeats."""
-        await asyncio.gather(*(self._look_at(kind) for kind in self.kinds.values()))
+        await asyncio.gather(*(self._refresh_kind(kind) for kind in self.kinds.values()))
         self.devices = self._merged()
         reports = []
         for device in self.devices.values():
             report = device.to_report()
-            if used := self._used.get(device.id):
+            if used := self._usage.get(device.id):
                 report["facts"] = {**report["facts"], "usage": dict(used)}
             reports.append(report)
         return reports
 
     def facts(self) -> dict[str, Any]:
-        """Return the enforcement levels of the families on this machine, and the results of the
-        search.
-        """
-        held: dict[str, list[Level]] = {}
+        """Return the enforcement level of each device family and the discovery findings."""
+        levels_by_family: dict[str, list[Level]] = {}
         for device in self.devices.values():
-            held.setdefault(device.family, []).append(device.sharing.level)
+            levels_by_family.setdefault(device.family, []).append(device.sharing.level)
         return {
-            # If the devices of a family differ, the weakest level.
+            # A family reports the weakest level of its devices.
             "enforcement": {
-                family: min(levels, key=lambda level: level.firmness).value
-                for family, levels in sorted(held.items())
+                family: Level.weakest(levels).value
+                for family, levels in sorted(levels_by_family.items())
             },
             "discovery": [asdict(kind.finding()) for kind in self.kinds.values()],
         }
 
     def sample(self, device_id: str) -> Mapping[str, Any]:
-        """Return the usage of a device at the last reading."""
-        return self._used.get(device_id, {})
+        """Return the metrics of a device at the last refresh; {} if unknown."""
+        return self._usage.get(device_id, {})
 
     async def processes(self) -> list[DeviceProcess]:
-        """Return the processes that hold memory of devices of this machine."""
+        """Return the processes that use memory of this machine's devices."""
         lists = [asyncio.to_thread(kind.processes) for kind in self.kinds.values()]
         return [process for found in await asyncio.gather(*lists) for process in found]
 
-    async def end(self, processes: Iterable[DeviceProcess]) -> None:
-        """Let processes finish their work on devices before they are killed."""
+    async def detach(self, processes: Iterable[DeviceProcess]) -> None:
+        """Disconnect processes from their devices gracefully before they are killed."""
         by_family: dict[str, list[DeviceProcess]] = {}
         for process in processes:
             if (device := self.devices.get(process.device_id)) is not None:
                 by_family.setdefault(device.family, []).append(process)
-        for family, mine in by_family.items():
-            await asyncio.to_thread(self.kinds[family].end, mine)
+        for family, family_processes in by_family.items():
+            await asyncio.to_thread(self.kinds[family].detach, family_processes)
 
-    async def release(self, held: Iterable[Holding]) -> None:
-        """Undo the preparation for a kernel that is gone."""
-        for family, mine in _by_family(held).items():
+    async def release(self, grants: Iterable[DeviceGrant]) -> None:
+        """Undo the injection of the devices of a removed kernel."""
+        for family, family_grants in _by_family(grants).items():
             if (kind := self.kinds.get(family)) is not None:
-                await asyncio.to_thread(kind.release, mine)
+                await asyncio.to_thread(kind.release, family_grants)
 
-    async def reconcile(self, held: Iterable[Holding]) -> None:
-        """Tell every device kind the assignments of this machine's kernels, before the first
-        reading.
+    async def reconcile(self, grants: Iterable[DeviceGrant]) -> None:
+        """Pass the existing device grants to every device kind; called once, before the first
+        refresh.
         """
-        of_family = _by_family(held)
+        by_family = _by_family(grants)
         for family, kind in self.kinds.items():
-            await asyncio.to_thread(kind.reconcile, of_family.get(family, []))
+            await asyncio.to_thread(kind.reconcile, by_family.get(family, []))
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Maintain helper processes of the devices in a loop."""
         while True:
             for kind in self.kinds.values():
                 try:
-                    await asyncio.to_thread(kind.tend)
+                    await asyncio.to_thread(kind.maintain)
                 except Exception:
                     log.exception("maintenance of %s devices failed", kind.family)
-            await asyncio.sleep(TEND_SECONDS)
+            await asyncio.sleep(MAINTENANCE_INTERVAL_SECONDS)
 
     async def close(self) -> None:
         """Stop waiting for drivers; a call that hangs ends with the process."""
-        for task in self._looking.values():
+        for task in self._pending_reads.values():
             task.cancel()
-        await asyncio.gather(*self._looking.values(), return_exceptions=True)
+        await asyncio.gather(*self._pending_reads.values(), return_exceptions=True)
         for kind in self.kinds.values():
             await asyncio.to_thread(kind.close)
 
@@ -113,39 +111,39 @@ class Inventory:
         found: dict[str, Device] = {}
         for device in (d for devices in self._found.values() for d in devices):
             if device.id in found:
-                log.error("two devices have the id %s; only the first is offered", device.id)
+                log.error("duplicate device id %s; only the first device is offered", device.id)
             elif device.id in self._masked:
-                # Still known, so that running sessions are counted; unhealthy, so that nothing new
-                # is placed.
+                # Report it, because running sessions may use it, but as unhealthy, so that no new
+                # session is placed on it.
                 facts = {**device.facts, "masked": True}
                 found[device.id] = replace(device, is_healthy=False, facts=facts)
             else:
                 found[device.id] = device
         return found
 
-    async def _look_at(self, kind: DeviceKind) -> None:
-        task = self._looking.get(kind.family)
+    async def _refresh_kind(self, kind: DeviceKind) -> None:
+        task = self._pending_reads.get(kind.family)
         if task is None:
-            task = self._looking[kind.family] = asyncio.create_task(self._read(kind))
+            task = self._pending_reads[kind.family] = asyncio.create_task(self._read(kind))
         try:
-            await asyncio.wait_for(asyncio.shield(task), LOOK_SECONDS)
+            await asyncio.wait_for(asyncio.shield(task), READ_TIMEOUT_SECONDS)
         except TimeoutError:
-            log.warning("the driver of %s devices does not answer", kind.family)
+            log.warning("the driver of %s devices does not respond", kind.family)
             known = self._found.get(kind.family, [])
             self._found[kind.family] = [replace(device, is_healthy=False) for device in known]
             return
         except Exception:
-            # A driver may fail in any way; the machine's other devices must remain usable.
+            # A driver may raise anything; the machine's other devices must remain usable.
             log.exception("%s devices cannot be read", kind.family)
-        del self._looking[kind.family]
+        del self._pending_reads[kind.family]
 
     async def _read(self, kind: DeviceKind) -> None:
         self._found[kind.family] = await asyncio.to_thread(kind.discover)
-        self._used.update(await asyncio.to_thread(kind.sample))
+        self._usage.update(await asyncio.to_thread(kind.sample))
 
 
-def _by_family(held: Iterable[Holding]) -> dict[str, list[Holding]]:
-    found: dict[str, list[Holding]] = {}
-    for one in held:
-        found.setdefault(one.family, []).append(one)
+def _by_family(grants: Iterable[DeviceGrant]) -> dict[str, list[DeviceGrant]]:
+    found: dict[str, list[DeviceGrant]] = {}
+    for grant in grants:
+        found.setdefault(grant.family, []).append(grant)
     return found

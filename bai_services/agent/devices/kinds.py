@@ -1,4 +1,4 @@
-"""All device kinds that this machine is searched for."""
+"""Registry of all device kinds that the agent searches for on its machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from importlib.metadata import entry_points
 
 from bai_services.core.errors import InvalidRequest, Unavailable
 
-from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
+from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
 from .host_files import HostFiles
 from .nvidia.cuda import CudaGpus, GpuRules
 from .simulated import SimulatedGpus
-from .table import built_in, with_file
+from .table import load_table
 from .table_devices import TableDevices
-from .vendors.amd import Instincts
-from .vendors.furiosa import Npus
+from .vendors.amd import AmdGpus
+from .vendors.furiosa import FuriosaNpus
 from .vendors.hyperaccel import Lpus
 from .vendors.rebellions import Atoms
 from .vendors.rngd import Rngds
@@ -24,16 +24,16 @@ from .vendors.tpu import Tpus
 
 log = logging.getLogger(__name__)
 
-# Other distributions can add kinds: a callable that takes the Machine and returns a DeviceKind.
-GROUP = "bai.accelerators"
-# Families that need code in addition to their row in the table.
-CODE: Mapping[str, type[TableDevices]] = {
-    "rocm": Instincts,
+# Entry points of plugins: callables that take the Machine and return a DeviceKind.
+ENTRY_POINT_GROUP = "bai.accelerators"
+# Classes of the families that need code in addition to their row in the table.
+VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {
+    "rocm": AmdGpus,
     "atom": Atoms,
     "atom-plus": Atoms,
     "atom-max": Atoms,
     "hyperaccel-lpu": Lpus,
-    "warboy": Npus,
+    "warboy": FuriosaNpus,
     "rngd": Rngds,
     "tpu": Tpus,
 }
@@ -41,7 +41,7 @@ CODE: Mapping[str, type[TableDevices]] = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts that a device kind may need: the machine's owner, its files, how GPUs are shared."""
+    """Facts that device kinds need: the agent's id, the machine's files, the GPU sharing rules."""
 
     agent_id: str
     host: HostFiles = HostFiles()
@@ -49,14 +49,18 @@ class Machine:
     rngd_parts: int = 1
 
 
-class WrongRow(DeviceKind):
-    """An invalid row of an administrator's table, or the whole invalid table."""
+class InvalidRow(DeviceKind):
+    """Kind without devices that reports an invalid row, or an invalid file, of the accelerator
+    table.
+    """
 
-    def __init__(self, name: str, why: str) -> None:
-        # Not a real family's name, so that the built-in row of that name remains in use.
+    def __init__(self, name: str, problem: str) -> None:
+        # With a prefix, so that the built-in row of the same family remains in use.
         self.family = f"table:{name}"
-        self._finding = Finding(name or "table", "wrong row of the table", "no", 0, why)
-        log.error("%s", why)
+        self._finding = Finding(
+            name or "table", "invalid row of the table", tried="no", found=0, reason=problem
+        )
+        log.error("%s", problem)
 
     def discover(self) -> list[Device]:
         return []
@@ -67,15 +71,15 @@ class WrongRow(DeviceKind):
     def hidden(self) -> Mapping[str, str]:
         return {}
 
-    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
+    def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
         raise Unavailable(self._finding.reason)
 
 
 def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
     """Return every device kind, one per family; it searches for GPUs, so it may block.
 
-    Simulated GPUs replace real ones where there are none. An error in the table file is a kind of
-    its own, which finds nothing and says why.
+    Without a real GPU the kind ``cuda`` has simulated ones. Each error in the table file becomes an
+    ``InvalidRow``.
 
     Raises
     ------
@@ -85,32 +89,32 @@ def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[De
     real = CudaGpus(rules=machine.gpus, host=machine.host)
     is_simulated = simulated_gpus and not real.discover()
     gpus = SimulatedGpus(machine.agent_id, simulated_gpus) if is_simulated else real
-    rows, wrong = with_file(built_in(), table_file)
+    rows, problems = load_table(table_file)
     rows["rngd"] = replace(rows["rngd"], parts=machine.rngd_parts)
-    tabled = [
-        CODE.get(row.family, TableDevices)(row, machine.agent_id, machine.host)
+    table_kinds = [
+        VENDOR_CLASSES.get(row.family, TableDevices)(row, machine.agent_id, machine.host)
         for row in rows.values()
     ]
-    unusable = [WrongRow(family, why) for family, why in wrong.items()]
-    kinds: list[DeviceKind] = [gpus, *tabled, *_plugins(machine), *unusable]
-    taken: set[str] = set()
+    invalid = [InvalidRow(family, problem) for family, problem in problems.items()]
+    kinds: list[DeviceKind] = [gpus, *table_kinds, *_plugins(machine), *invalid]
+    families: set[str] = set()
     for kind in kinds:
-        if kind.family in taken:
+        if kind.family in families:
             raise InvalidRequest(
-                f"two device kinds have the name {kind.family}; remove one plugin, or the row "
+                f"duplicate device kind {kind.family}; remove one plugin, or the row "
                 f"{kind.family} of {table_file or 'the table'}",
                 family=kind.family,
             )
-        taken.add(kind.family)
+        families.add(kind.family)
     return kinds
 
 
 def _plugins(machine: Machine) -> Sequence[DeviceKind]:
     kinds = []
-    for entry in entry_points(group=GROUP):
+    for entry in entry_points(group=ENTRY_POINT_GROUP):
         try:
             kinds.append(entry.load()(machine))
         except Exception:
-            # A broken package of one vendor must not hide the machine's other devices.
-            log.exception("the accelerator plugin %s cannot be used", entry.name)
+            # A broken plugin of one vendor must not hide the machine's other devices.
+            log.exception("the accelerator plugin %s cannot be loaded", entry.name)
     return kinds

@@ -1,7 +1,7 @@
 """Watchdog for device memory: acts on sessions that use more than their share.
 
-It reacts afterwards: between two checks a session may use more. It works at every enforcement level
-at which the driver reports the memory of each process.
+Between two checks a session can exceed its share. The watchdog works at every enforcement level,
+provided that the driver reports the memory of each process.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .inventory import Inventory
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 1.0
-# Memory that the driver uses per process is not counted against a session.
+CHECK_INTERVAL_SECONDS = 1.0
+# Allowed percentage of the limit, to tolerate the driver's own memory per process.
 TOLERANCE_PERCENT = 102
-# Unused devices may report some memory in use, as Gaudi does.
+# A device without a user can report up to this much memory in use (Gaudi does).
 IDLE_BYTES = 2**30
-# A single excess may be a moment between two allocations.
-LOOKS_BEFORE_ACTING = 2
+# One check over the limit is ignored: the session may be between two allocations.
+CHECKS_BEFORE_ACTING = 2
 
-# Allowed and used bytes of a session, by device.
+# By device id: the bytes that a session may use, and its processes on the device.
 Limits = Mapping[str, int]
-Held = dict[str, list[DeviceProcess]]
+ProcessesByDevice = dict[str, list[DeviceProcess]]
 
 
 class Action(StrEnum):
-    """What happens to a session that uses more than its share."""
+    """Action on a session that uses more device memory than its share."""
 
     WARN = "warn"
     TERMINATE = "terminate"
@@ -50,186 +50,192 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceUse:
+class DeviceUsage:
     """Usage of one device by a session; None: the driver does not report it."""
 
     id: str
     memory_bytes: int | None
     limit_bytes: int
     processes: int
-    # Utilization by the session's own programs; for a device that is not shared, all of it.
+    # Utilization by the session's own programs; for a whole device, the device's utilization.
     utilization_percent: float | None = None
-    # Time at which it was last seen active.
+    # Time of the last check that found activity, in ISO 8601.
     active_at: str | None = None
 
     @property
-    def is_over(self) -> bool:
-        held = self.memory_bytes
-        return held is not None and held * 100 > self.limit_bytes * TOLERANCE_PERCENT
+    def is_over_limit(self) -> bool:
+        used = self.memory_bytes
+        return used is not None and used * 100 > self.limit_bytes * TOLERANCE_PERCENT
 
 
 @dataclass(slots=True)
-class Watched:
-    """One session: its usage at the last check, and what was done about it."""
+class WatchedSession:
+    """State of one session: its usage at the last check, and the actions taken."""
 
-    uses: list[DeviceUse] = field(default_factory=list)
-    looks_over: dict[str, int] = field(default_factory=dict)
-    asked_to_end: set[int] = field(default_factory=set)
+    usages: list[DeviceUsage] = field(default_factory=list)
+    # Consecutive checks over the limit, by device id.
+    checks_over_limit: dict[str, int] = field(default_factory=dict)
+    # Processes that have been sent SIGTERM.
+    terminated_pids: set[int] = field(default_factory=set)
     notice: str = ""
 
 
 class Watchdog:
-    """Checks once a second while any session here has a device with known memory."""
+    """Checks the device memory of sessions once a second."""
 
     def __init__(
-        self, inventory: Inventory, engine: Engine, holdings: DeviceGrants, action: Action
+        self, inventory: Inventory, engine: Engine, grants: DeviceGrants, action: Action
     ) -> None:
         self._inventory = inventory
         self._engine = engine
-        self._holdings = holdings
+        self._grants = grants
         self._action = action
-        self._sessions: dict[str, Watched] = {}
+        self._sessions: dict[str, WatchedSession] = {}
 
-    async def let_go(self, session_id: str) -> None:
-        """Let the session's programs finish their work on devices before the session is removed."""
-        if session_id not in self._holdings.sessions():
+    async def detach_session(self, session_id: str) -> None:
+        """Disconnect a session's programs from their devices before the session is removed."""
+        if session_id not in self._grants.sessions():
             return
-        found = await self._inventory.processes()
-        owners = await self._engine.owners({process.pid for process in found})
-        await self._inventory.end(p for p in found if owners.get(p.pid) == session_id)
+        processes = await self._inventory.processes()
+        owners = await self._engine.owners({process.pid for process in processes})
+        await self._inventory.detach(p for p in processes if owners.get(p.pid) == session_id)
 
     def usage(self, session_id: str) -> dict[str, Any]:
         """Return the heartbeat's facts about a session's devices."""
-        watched = self._sessions.get(session_id)
-        if watched is None:
+        session = self._sessions.get(session_id)
+        if session is None:
             return {}
-        said = {"device_notice": watched.notice} if watched.notice else {}
-        return {"devices": [asdict(use) for use in watched.uses], **said}
+        notice = {"device_notice": session.notice} if session.notice else {}
+        return {"devices": [asdict(usage) for usage in session.usages], **notice}
 
     async def run(self) -> None:
         """Check in a loop; a failed check is logged and repeated."""
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if not self._holdings.sessions():
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
+            if not self._grants.sessions():
                 continue
             try:
-                await self.look()
+                await self.check()
             except Exception:
                 log.exception("the usage of devices cannot be read")
 
-    async def look(self) -> None:
-        """Sum up the usage of every session, and act where it is too high."""
-        found = await self._inventory.processes()
-        owners = await self._engine.owners({process.pid for process in found})
-        held: dict[str, Held] = defaultdict(lambda: defaultdict(list))
-        for process in found:
+    async def check(self) -> None:
+        """Sum up the usage of every session and act on sessions over their limit."""
+        processes = await self._inventory.processes()
+        owners = await self._engine.owners({process.pid for process in processes})
+        by_session: dict[str, ProcessesByDevice] = defaultdict(lambda: defaultdict(list))
+        for process in processes:
             if process.pid in owners:
-                held[owners[process.pid]][process.device_id].append(process)
-        for session_id, watched in self._watched():
-            mine = held.get(session_id, {})
-            before = {use.id: use.active_at for use in watched.uses}
-            limit = self._holdings.limit(session_id)
-            watched.uses = [
-                self._with_activity(use, before.get(use.id)) for use in uses_of(limit, mine)
+                by_session[owners[process.pid]][process.device_id].append(process)
+        for session_id, session in self._current_sessions():
+            by_device = by_session.get(session_id, {})
+            active_at = {usage.id: usage.active_at for usage in session.usages}
+            limits = self._grants.limit(session_id)
+            session.usages = [
+                self._with_activity(usage, active_at.get(usage.id))
+                for usage in device_usages(limits, by_device)
             ]
-            for use in watched.uses:
-                looks = watched.looks_over.get(use.id, 0) + 1 if use.is_over else 0
-                watched.looks_over[use.id] = looks
-                if looks >= LOOKS_BEFORE_ACTING:
-                    await self._act(session_id, watched, use, mine[use.id])
+            for usage in session.usages:
+                checks = session.checks_over_limit.get(usage.id, 0) + 1
+                session.checks_over_limit[usage.id] = checks if usage.is_over_limit else 0
+                if session.checks_over_limit[usage.id] >= CHECKS_BEFORE_ACTING:
+                    await self._act(session_id, session, usage, by_device.get(usage.id, ()))
 
-    def _watched(self) -> list[tuple[str, Watched]]:
-        """Return the sessions that have devices now; forget all others."""
+    def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
+        """Return the sessions that have devices now, and drop the state of all others."""
         self._sessions = {
-            session_id: self._sessions.get(session_id) or Watched()
-            for session_id in sorted(self._holdings.sessions())
+            session_id: self._sessions.get(session_id) or WatchedSession()
+            for session_id in sorted(self._grants.sessions())
         }
         return list(self._sessions.items())
 
-    def _with_activity(self, use: DeviceUse, active_at: str | None) -> DeviceUse:
-        """Add the device's own figures: its utilization, and when it was last active."""
-        device = self._inventory.devices.get(use.id)
-        sample = self._inventory.sample(use.id)
+    def _with_activity(self, usage: DeviceUsage, active_at: str | None) -> DeviceUsage:
+        """Complete a session's usage with the device's metrics and the time of last activity."""
+        device = self._inventory.devices.get(usage.id)
+        sample = self._inventory.sample(usage.id)
         if device is None:
-            return use
-        busy = sample.get("utilization_percent")
-        if not self._inventory.kinds[device.family].tells_processes:
-            # No other session has this device, so all its used memory belongs to this one.
-            use = replace(use, memory_bytes=sample.get("memory_used_bytes"))
-        if use.limit_bytes == device.memory_bytes:
-            use = replace(use, utilization_percent=busy)
-        own = busy if use.utilization_percent is None else use.utilization_percent
-        # If no driver reports utilization, used memory counts as activity.
-        is_active = (own is None or own > 0) and _holds(use)
+            return usage
+        utilization = sample.get("utilization_percent")
+        if not self._inventory.kinds[device.family].reports_processes:
+            # Such devices are not shared, so all used memory belongs to this session.
+            usage = replace(usage, memory_bytes=sample.get("memory_used_bytes"))
+        if usage.limit_bytes == device.memory_bytes:
+            usage = replace(usage, utilization_percent=utilization)
+        own = utilization if usage.utilization_percent is None else usage.utilization_percent
+        # With unknown utilization, used memory counts as activity.
+        is_active = (own is None or own > 0) and _is_using(usage)
         return replace(
-            use,
+            usage,
             active_at=datetime.now(UTC).isoformat() if is_active else active_at,
         )
 
     async def _act(
         self,
         session_id: str,
-        watched: Watched,
-        use: DeviceUse,
+        session: WatchedSession,
+        usage: DeviceUsage,
         processes: Sequence[DeviceProcess],
     ) -> None:
+        """Apply the configured action to a session that is over the limit of a device."""
         text = (
-            f"The session used {use.memory_bytes} bytes of device {use.id}, of which it may use "
-            f"{use.limit_bytes}."
+            f"The session used {usage.memory_bytes} bytes of device {usage.id}; its limit is "
+            f"{usage.limit_bytes} bytes."
         )
-        if self._action is Action.TERMINATE:
+        if self._action is Action.TERMINATE and processes:
             largest = max(processes, key=lambda p: p.memory_bytes or 0)
-            if largest.pid not in watched.asked_to_end:
-                await self._inventory.end([largest])
-            _end(largest.pid, watched.asked_to_end)
-            text += f" Its largest process there ({largest.pid}) was ended."
+            if largest.pid not in session.terminated_pids:
+                await self._inventory.detach([largest])
+            _terminate(largest.pid, session.terminated_pids)
+            text += f" Its largest process on the device ({largest.pid}) was terminated."
         elif self._action is Action.STOP:
-            await self._inventory.end(processes)
+            await self._inventory.detach(processes)
             text += " It was stopped."
-        if watched.notice != text:
+        if session.notice != text:
             log.warning("session %s: %s", session_id, text)
-        watched.notice = text
+        session.notice = text
         if self._action is Action.STOP:
             try:
-                for kernel_id in self._holdings.kernels(session_id):
+                for kernel_id in self._grants.kernels(session_id):
                     await self._engine.remove(Task("watchdog", "remove", session_id, kernel_id))
             except BaiError as error:
-                # Checked again in a second.
+                # The next check, a second later, tries again.
                 log.warning("session %s cannot be stopped: %s", session_id, error)
 
 
-def uses_of(limits: Limits, held: Mapping[str, Sequence[DeviceProcess]]) -> list[DeviceUse]:
-    """Return a session's usage of each device that it uses or was assigned.
+def device_usages(
+    limits: Limits, by_device: Mapping[str, Sequence[DeviceProcess]]
+) -> list[DeviceUsage]:
+    """Return a session's usage of each device that it uses or that is granted to it.
 
-    A device that was not assigned to it has the limit 0.
+    The limit of a device that is not granted to it is 0.
     """
-    uses = []
-    for device_id in sorted({*limits, *held}):
-        processes = held.get(device_id, ())
+    usages = []
+    for device_id in sorted({*limits, *by_device}):
+        processes = by_device.get(device_id, ())
         amounts = [process.memory_bytes for process in processes]
         total = None if None in amounts else sum(filter(None, amounts))
         limit = limits.get(device_id, 0)
-        uses.append(DeviceUse(device_id, total, limit, len(processes), _utilization(processes)))
-    return uses
+        usages.append(DeviceUsage(device_id, total, limit, len(processes), _utilization(processes)))
+    return usages
 
 
 def _utilization(processes: Sequence[DeviceProcess]) -> float | None:
-    """Return the utilization by a session's processes; unknown if that of one is unknown."""
-    parts = [process.utilization_percent for process in processes]
-    known = [part for part in parts if part is not None]
-    if not parts or len(known) < len(parts):
+    """Return the summed utilization of processes; None if it is unknown for one of them."""
+    percents = [process.utilization_percent for process in processes]
+    known = [percent for percent in percents if percent is not None]
+    if not percents or len(known) < len(percents):
         return None
     return min(100.0, round(sum(known), 1))
 
 
-def _holds(use: DeviceUse) -> bool:
-    """Return whether a session uses more of a device than a driver uses for itself."""
-    return use.processes > 0 or (use.memory_bytes or 0) > IDLE_BYTES
+def _is_using(usage: DeviceUsage) -> bool:
+    """Return whether a session has a process on a device, or uses more than its idle memory."""
+    return usage.processes > 0 or (usage.memory_bytes or 0) > IDLE_BYTES
 
 
-def _end(pid: int, asked: set[int]) -> None:
-    """Ask a process to end; kill one that was asked before and still runs."""
-    number = signal.SIGKILL if pid in asked else signal.SIGTERM
-    asked.add(pid)
+def _terminate(pid: int, terminated: set[int]) -> None:
+    """Send SIGTERM to a process, or SIGKILL if it is in ``terminated`` already."""
+    number = signal.SIGKILL if pid in terminated else signal.SIGTERM
+    terminated.add(pid)
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)

@@ -1,17 +1,17 @@
-"""Simulated GPUs for a machine without any: scheduled like real ones, but without computation."""
+"""Simulated GPUs for machines without a real one: they are scheduled, but cannot compute."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
+from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
 from .nvidia.cuda import HIDDEN
 
 MEMORY_BYTES = 16 * 2**30
 PROCESSORS = 100
 NOTICE = (
-    "The GPUs of this session are simulated: they are scheduled and counted like real ones, "
-    "and nothing can be computed on them."
+    "The GPUs of this session are simulated: they are scheduled and counted like real GPUs, "
+    "but programs cannot compute on them."
 )
 
 
@@ -41,14 +41,14 @@ class SimulatedGpus(DeviceKind):
         return Finding(
             self.family,
             "Simulated GPUs",
-            "no",
-            len(self._devices),
-            "simulated, because no NVIDIA GPU was found",
+            tried="no",
+            found=len(self._devices),
+            reason="simulated, because no NVIDIA GPU was found",
         )
 
     def hidden(self) -> Mapping[str, str]:
         return HIDDEN
 
-    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        # If the machine has a real device after all, it must not be visible to this session.
+    def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
+        # Hide real devices too: the machine may get one while the agent runs.
         return DeviceInjection(environ=HIDDEN, notices=[NOTICE])

@@ -1,7 +1,7 @@
 """Table of accelerators: how the devices of each vendor are found, assigned and monitored.
 
-The built-in table is ``vendors.yaml`` beside this file; an administrator can add or change rows
-with a file of the same format.
+The built-in table is ``vendors.yaml`` in this folder; an administrator can add or replace rows with
+a file of the same format.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from bai_services.core.errors import InvalidRequest
 
 FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
 METRICS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
-# In a path: the device's PCI address.
+# Placeholder in a path for the device's PCI address.
 PCI = "{pci}"
-# What was tested: the real device, a stand-in with its interface, or nothing.
+# What the code was tested with: a real device, a fake one with the same interface, or neither.
 TRIED = ("device", "stand-in", "no")
 
 T = TypeVar("T")
@@ -29,11 +29,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """How devices are found: a path with ``{i}``, or a vendor's tool.
+    """How devices are found: a path with ``{i}``, or the command of a vendor tool.
 
-    A tool prints JSON with its list at the pointer ``items``, or, with ``columns``, lines of
-    comma-separated values. ``where`` selects devices: a file below the path (or a pointer into the
-    tool's item) and patterns of accepted values.
+    A tool prints JSON with a list at the pointer ``items``; or, if ``columns`` is set, lines of
+    comma-separated values. ``where`` selects devices: it maps a file below the path (or a pointer
+    into the tool's item) to patterns, one of which the value must match.
     """
 
     path: str = ""
@@ -45,7 +45,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Files below the path, or pointers into the item, with facts about a device."""
+    """Sources of facts about a device: files below its path, or pointers into its item."""
 
     id: str = ""
     index: str = ""
@@ -57,7 +57,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: a file or a pointer, and the factor for its number."""
+    """One metric: a file or a pointer, and the factor by which its number is multiplied."""
 
     path: str
     scale: float = 1.0
@@ -65,7 +65,9 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """How a part of a device is recognized: a file or pointer, and its value for whole devices."""
+    """How a part of a device is recognized: a file or pointer (``mode``), and its values for whole
+    devices.
+    """
 
     mode: str = ""
     whole: Sequence[str] = ()
@@ -73,10 +75,11 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family of accelerators. Words in braces are filled in for each session or device.
+    """One family of accelerators, with placeholders in braces.
 
-    ``nodes`` and ``environ`` know ``{i}`` (the device's number on the machine); ``environ`` also
-    ``{indices}``, ``{ids}``, ``{count}`` and ``{local}`` (0, 1 …).
+    ``nodes`` can contain ``{i}``, the device's number on the machine. ``environ`` can contain
+    ``{count}`` and the comma-separated lists ``{indices}`` (numbers on the machine), ``{ids}`` and
+    ``{local}`` (0, 1 …).
     """
 
     family: str
@@ -85,15 +88,16 @@ class Row:
     find: Find
     facts: Facts = Facts()
     models: Mapping[str, str] = field(default_factory=dict)
-    # For devices that do not report their memory; 0 is unknown.
+    # Memory of devices that do not report it; 0: unknown.
     memory_bytes: int = 0
     # Bytes per unit of the fact ``memory_bytes``.
     memory_unit: int = 1
     nodes: Sequence[str] = ()
-    # Inside the session the first device has number 0, whatever its number on the machine.
+    # Path on the machine to path in the session, where ``{local}`` counts from 0.
     renumbered_nodes: Mapping[str, str] = field(default_factory=dict)
+    # Nodes that every session with a device of this family gets.
     shared_nodes: Sequence[str] = ()
-    # Path and ro or rw; paths that the machine does not have are left out.
+    # Path to ``ro`` or ``rw``; paths that do not exist on the machine are left out.
     mounts: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +107,7 @@ class Row:
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     notices: Sequence[str] = ()
     divided: Divided = Divided()
-    # Number of equal parts into which a setting divides each device, where code supports it.
+    # Number of equal parts of each device; set by code, not in the table (see ``rngd``).
     parts: int = 1
 
 
@@ -113,43 +117,43 @@ def built_in() -> dict[str, Row]:
     return read_table(text, "vendors.yaml")
 
 
-def with_file(rows: Mapping[str, Row], path: str) -> tuple[dict[str, Row], dict[str, str]]:
-    """Return the table extended by an administrator's file, and the errors of the file.
+def load_table(path: str) -> tuple[dict[str, Row], dict[str, str]]:
+    """Return the built-in table extended by an administrator's file, and the errors of the file.
 
-    Errors are listed by family; errors of the whole file under an empty name. An invalid row is
-    ignored, and a built-in row of that family remains.
+    Errors are by family; the key of an error of the whole file is an empty text. An invalid row is
+    ignored, so that a built-in row of the family remains. Without ``path`` no file is read.
     """
-    found = dict(rows)
-    wrong: dict[str, str] = {}
+    rows = built_in()
+    errors: dict[str, str] = {}
     if not path:
-        return found, wrong
+        return rows, errors
     try:
-        data = _parsed(Path(path).read_text(), path)
+        data = _parse_yaml(Path(path).read_text(), path)
     except (OSError, UnicodeDecodeError) as error:
-        return found, {"": f"the table of accelerators cannot be read: {error}"}
+        return rows, {"": f"the table of accelerators cannot be read: {error}"}
     except InvalidRequest as error:
-        return found, {"": error.message}
+        return rows, {"": error.message}
     for family, row in data.items():
         try:
-            found[family] = _row(family, row, f"{path}: {family}")
+            rows[family] = _row(family, row, f"{path}: {family}")
         except InvalidRequest as error:
-            wrong[str(family)] = error.message
-    return found, wrong
+            errors[str(family)] = error.message
+    return rows, errors
 
 
 def read_table(text: str, name: str) -> dict[str, Row]:
-    """Read a table; ``name`` is used in messages.
+    """Parse a table; ``name`` is its file name for error messages.
 
     Raises
     ------
     InvalidRequest
-        For a text that is not a table, an unknown key or a value of the wrong type.
+        If the text is not a table, or has an unknown key or a value of the wrong type.
     """
-    data = _parsed(text, name)
+    data = _parse_yaml(text, name)
     return {family: _row(family, row, f"{name}: {family}") for family, row in data.items()}
 
 
-def _parsed(text: str, name: str) -> dict[Any, Any]:
+def _parse_yaml(text: str, name: str) -> dict[Any, Any]:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -162,7 +166,7 @@ def _parsed(text: str, name: str) -> dict[Any, Any]:
 def _row(family: Any, data: Any, place: str) -> Row:
     if not isinstance(family, str) or not FAMILY.fullmatch(family):
         raise InvalidRequest(f"{place}: a family's name consists of a-z, 0-9 and -, like warboy")
-    known = _checked(Row, data, place, without=("family", "parts"))
+    known = _checked_arguments(Row, data, place, without=("family", "parts"))
     missing = next((name for name in ("title", "tried", "find") if name not in known), None)
     if missing is not None:
         raise InvalidRequest(f"{place}: {missing} is missing", key=missing)
@@ -170,11 +174,13 @@ def _row(family: Any, data: Any, place: str) -> Row:
         family=family,
         **{
             **known,
-            "find": Find(**_checked(Find, known["find"], f"{place}.find")),
-            "facts": Facts(**_checked(Facts, known.get("facts", {}), f"{place}.facts")),
-            "divided": Divided(**_checked(Divided, known.get("divided", {}), f"{place}.divided")),
+            "find": Find(**_checked_arguments(Find, known["find"], f"{place}.find")),
+            "facts": Facts(**_checked_arguments(Facts, known.get("facts", {}), f"{place}.facts")),
+            "divided": Divided(
+                **_checked_arguments(Divided, known.get("divided", {}), f"{place}.divided")
+            ),
             "metrics": {
-                metric: Metric(**_checked(Metric, value, f"{place}.metrics.{metric}"))
+                metric: Metric(**_checked_arguments(Metric, value, f"{place}.metrics.{metric}"))
                 for metric, value in (known.get("metrics") or {}).items()
             },
         },
@@ -184,42 +190,44 @@ def _row(family: Any, data: Any, place: str) -> Row:
     if row.tried not in TRIED:
         raise InvalidRequest(f"{place}.tried must be one of {', '.join(TRIED)}, not {row.tried!r}")
     if PCI in row.facts.pci:
-        raise InvalidRequest(f"{place}.facts.pci is the PCI address itself: {PCI} cannot be used")
+        raise InvalidRequest(f"{place}.facts.pci defines the PCI address and cannot contain {PCI}")
     for path, mode in row.mounts.items():
         if mode not in ("ro", "rw"):
             raise InvalidRequest(f"{place}.mounts: {path} must be mounted ro or rw, not {mode!r}")
     unknown = sorted(set(row.metrics) - set(METRICS))
     if unknown:
         raise InvalidRequest(
-            f"{place}.metrics: {unknown[0]} is unknown; there are {', '.join(METRICS)}"
+            f"{place}.metrics: {unknown[0]} is unknown; valid are {', '.join(METRICS)}"
         )
     where = {key: tuple(str(value) for value in row.find.where[key]) for key in row.find.where}
     return replace(row, find=replace(row.find, where=where))
 
 
-def _checked(kind: type[T], data: Any, place: str, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return ``data`` as arguments of a dataclass, after checking its keys and values."""
+def _checked_arguments(
+    kind: type[T], data: Any, place: str, without: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Validate keys and value types of ``data`` and return it as arguments of the dataclass."""
     if not isinstance(data, dict):
         raise InvalidRequest(f"{place} must be a map of settings")
     of_kind = {f.name: f for f in fields(kind) if f.name not in without}  # type: ignore[arg-type]
     unknown = sorted(str(key) for key in data if key not in of_kind)
     if unknown:
         raise InvalidRequest(
-            f"{place}: {unknown[0]} is unknown; there are {', '.join(sorted(of_kind))}"
+            f"{place}: {unknown[0]} is unknown; valid are {', '.join(sorted(of_kind))}"
         )
     for name, value in data.items():
-        wanted = _KINDS[str(of_kind[name].type).partition("[")[0]]
-        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+        expected = _TYPES_BY_ANNOTATION[str(of_kind[name].type).partition("[")[0]]
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise InvalidRequest(
-                f"{place}.{name} must be {_NAMES[wanted]}, not {value!r}", key=name
+                f"{place}.{name} must be {_TYPE_NAMES[expected]}, not {value!r}", key=name
             )
-        if wanted is list and not all(isinstance(item, str) for item in value):
+        if expected is list and not all(isinstance(item, str) for item in value):
             raise InvalidRequest(f"{place}.{name} must be a list of texts, not {value!r}", key=name)
     return dict(data)
 
 
-# Annotations are texts, because of ``from __future__ import annotations``.
-_KINDS: Mapping[str, Any] = {
+# Field annotations are strings, because of ``from __future__ import annotations``.
+_TYPES_BY_ANNOTATION: Mapping[str, Any] = {
     "str": str,
     "int": int,
     "float": (int, float),
@@ -230,7 +238,7 @@ _KINDS: Mapping[str, Any] = {
     "Facts": dict,
     "Divided": dict,
 }
-_NAMES: Mapping[Any, str] = {
+_TYPE_NAMES: Mapping[Any, str] = {
     str: "a text",
     int: "a whole number",
     (int, float): "a number",

@@ -1,4 +1,4 @@
-"""Devices of any vendor, found and assigned as described by a row of the table."""
+"""Device kind that finds, injects and monitors devices as described by a row of the table."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
 
-from .base import Device, DeviceInjection, DeviceKind, Finding, Granted
-from .host_files import HostFiles, ToolFailed, pointed
+from .base import Device, DeviceInjection, DeviceKind, Finding, GrantedDevice
+from .host_files import HostFiles, ToolFailed, json_pointer
 from .table import PCI, Row
 
-# Nothing limits the use of such a device, so it is only assigned whole.
+# Nothing enforces a share of such a device, so it is only allocated as a whole.
 WHOLE = Sharing(most=0)
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A found device: its number, and its folder below /sys or its JSON item."""
+    """A device that was found: its number, and its path or the vendor tool's item."""
 
     index: int
     path: str = ""
@@ -29,32 +29,32 @@ class FoundDevice:
 
 
 class TableDevices(DeviceKind):
-    """Whole devices of one family; a device that has disappeared stays known, as unhealthy."""
+    """Whole devices of one family; a device that has disappeared is reported as unhealthy."""
 
     def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
-        """``machine`` makes the ids of devices without a serial number unique."""
+        """``machine`` is a prefix that makes the ids of devices without a serial number unique."""
         self.family = row.family
         self.row = row
         self._machine = machine
         self.host = host
         self._known: dict[str, Device] = {}
         self._seen: dict[str, FoundDevice] = {}
-        self._finding = Finding(row.family, row.title, row.tried, 0, "not searched for yet")
+        self._finding = Finding(row.family, row.title, row.tried, 0, "not discovered yet")
 
     def discover(self) -> list[Device]:
         try:
-            seen = self.look()
-            reason = "" if seen else self._why_none()
+            found = self.find_devices()
+            reason = "" if found else self._reason_for_none()
         except ToolFailed as error:
-            # Its devices may be in use right now: known devices stay, as unhealthy.
-            seen, reason = [], str(error)
+            # Sessions may use the known devices: report these as unhealthy.
+            found, reason = [], str(error)
         self._seen = {}
-        for one in seen:
-            device = self._read(one)
+        for found_device in found:
+            device = self._read(found_device)
             if device.id in self._seen:
-                reason = f"two devices have the id {device.id}; only the first is used"
+                reason = f"duplicate device id {device.id}; only the first device is used"
                 continue
-            self._seen[device.id] = one
+            self._seen[device.id] = found_device
             self._known[device.id] = device
         row = self.row
         self._finding = Finding(row.family, row.title, row.tried, len(self._seen), reason)
@@ -70,24 +70,23 @@ class TableDevices(DeviceKind):
         return self._finding
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        answers = self._fresh_items() if self.row.find.command else {}
-        found = {}
+        items = self._fresh_items() if self.row.find.command else {}
+        samples = {}
         for device_id, seen in self._seen.items():
-            now = replace(seen, item=answers.get(seen.index, seen.item))
-            found[device_id] = {
-                name: self._number(now, metric.path, metric.scale)
+            refreshed = replace(seen, item=items.get(seen.index, seen.item))
+            samples[device_id] = {
+                name: self._number(refreshed, metric.path, metric.scale)
                 for name, metric in self.row.metrics.items()
             }
-        return found
+        return samples
 
     def hidden(self) -> Mapping[str, str]:
-        # Without such a device there is nothing to hide.
         return self.row.hidden if self._known else {}
 
-    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
+    def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
         row = self.row
         indices = [g.device.index for g in granted]
-        words = {
+        placeholders = {
             "indices": ",".join(map(str, indices)),
             "ids": ",".join(g.device.id for g in granted),
             "local": ",".join(str(n) for n in range(len(granted))),
@@ -106,7 +105,7 @@ class TableDevices(DeviceKind):
             if self.host.paths(path, 0)
         ]
         return DeviceInjection(
-            environ={name: _filled(text, words) for name, text in row.environ.items()},
+            environ={name: _substitute(text, placeholders) for name, text in row.environ.items()},
             device_nodes=[node for at, node in enumerate(nodes) if node not in nodes[:at]],
             mounts=mounts,
             notices=list(row.notices),
@@ -117,7 +116,7 @@ class TableDevices(DeviceKind):
         )
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        """Return the nodes of one device, which has the number ``local`` in the session."""
+        """Return the device nodes of one device, which has the number ``local`` in the session."""
         nodes: list[Any] = []
         for pattern in self.row.nodes:
             nodes += self.host.paths(pattern, device.index)
@@ -128,94 +127,100 @@ class TableDevices(DeviceKind):
             ]
         return nodes
 
-    def look(self) -> list[FoundDevice]:
-        """Return the devices that can be found now.
+    def find_devices(self) -> list[FoundDevice]:
+        """Search for the devices of the row and return those that are present now.
 
         Raises
         ------
         ToolFailed
-            If the vendor's tool gives no answer that can be read.
+            If the vendor tool fails or its output cannot be parsed.
         """
         find = self.row.find
         if find.command:
             items = self._items()
             if items is not None and not isinstance(items, list):
                 raise ToolFailed(f"{find.command[0]} lists no devices at {find.items}")
-            seen = []
-            for place, item in enumerate(items or []):
-                number = pointed(item, self.row.facts.index) if self.row.facts.index else place
+            found = []
+            for position, item in enumerate(items or []):
+                index = self.row.facts.index
+                number = json_pointer(item, index) if index else position
                 if not isinstance(number, int | str) or not str(number).isdigit():
-                    raise ToolFailed(f"{find.command[0]} gives a device the number {number!r}")
-                seen.append(FoundDevice(int(number), item=item))
+                    raise ToolFailed(f"{find.command[0]} reports a device number {number!r}")
+                found.append(FoundDevice(int(number), item=item))
         else:
-            seen = [
+            found = [
                 FoundDevice(match.index, path=match.path) for match in self.host.find(find.path)
             ]
-        return [one for one in seen if self._is_meant(one)]
+        return [device for device in found if self._matches_where(device)]
 
     def _items(self) -> Any:
+        """Return the items that the vendor tool lists: from JSON, or from lines of columns."""
         find = self.row.find
         if not find.columns:
-            return pointed(self.host.ask_json(find.command), find.items)
-        lines = (self.host.ask(find.command) or "").splitlines()
+            return json_pointer(self.host.run_json_tool(find.command), find.items)
+        lines = (self.host.run_tool(find.command) or "").splitlines()
         rows = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
-        odd = next((row for row in rows if len(row) != len(find.columns)), None)
-        if odd is not None:
+        invalid = next((row for row in rows if len(row) != len(find.columns)), None)
+        if invalid is not None:
             raise ToolFailed(
-                f"{find.command[0]} printed {len(odd)} columns, not {len(find.columns)}: {odd}"
+                f"{find.command[0]} printed {len(invalid)} columns instead of "
+                f"{len(find.columns)}: {invalid}"
             )
         return [dict(zip(find.columns, row, strict=True)) for row in rows]
 
-    def _is_meant(self, seen: FoundDevice) -> bool:
-        wanted = self.row.find.where
+    def _matches_where(self, seen: FoundDevice) -> bool:
         return all(
-            any(fnmatchcase(str(self.value(seen, key)), value) for value in values)
-            for key, values in wanted.items()
+            any(fnmatchcase(str(self.value(seen, key)), pattern) for pattern in patterns)
+            for key, patterns in self.row.find.where.items()
         )
 
-    def _why_none(self) -> str:
+    def _reason_for_none(self) -> str:
         find = self.row.find
         if find.command:
             return f"{find.command[0]} is not installed, or lists no device"
         if not self.host.find(find.path):
             return f"there is no {find.path}"
-        wanted = "; ".join(f"{key} is {' or '.join(v)}" for key, v in find.where.items())
-        return f"no {find.path} where {wanted}"
+        conditions = "; ".join(f"{key} is {' or '.join(v)}" for key, v in find.where.items())
+        return f"no {find.path} where {conditions}"
 
     def _fresh_items(self) -> dict[int, Any]:
         try:
-            return {one.index: one.item for one in self.look()}
+            return {device.index: device.item for device in self.find_devices()}
         except ToolFailed:
             return {}
 
     def value(self, seen: FoundDevice, key: str) -> Any:
-        """Return a fact: by a pointer into the tool's item, else from a file in the device's
-        folder.
+        """Return a fact of a device.
+
+        ``key`` is a pointer into the vendor tool's item. For a device with a path it is a file
+        below this path, an absolute path, or ``@address`` for the bus address.
         """
         if seen.item is not None:
-            return pointed(seen.item, key)
+            return json_pointer(seen.item, key)
         if key.startswith("/"):
             if PCI in key:
                 key = key.replace(PCI, str(self.value(seen, self.row.facts.pci)))
-            places = self.host.paths(key, seen.index)
-            return self.host.read(places[0]) if places else None
+            paths = self.host.paths(key, seen.index)
+            return self.host.read(paths[0]) if paths else None
         if key == "@address":
-            return self.host.target(f"{seen.path}/device") or self.host.target(seen.path)
-        places = self.host.paths(f"{seen.path}/{key}", seen.index)
-        return self.host.read(places[0]) if places else None
+            return self.host.link_target_name(f"{seen.path}/device") or self.host.link_target_name(
+                seen.path
+            )
+        paths = self.host.paths(f"{seen.path}/{key}", seen.index)
+        return self.host.read(paths[0]) if paths else None
 
     def _number(self, seen: FoundDevice, key: str, scale: float = 1.0) -> float | None:
         if not key:
             return None
-        # Tools append units to numbers: 98304 MiB.
+        # Ignore a unit after the number, as in ``98304 MiB``.
         match = NUMBER.match(str(self.value(seen, key)).strip())
         if match is None:
             return None
         number = float(match[0]) * scale
         return int(number) if number == int(number) else round(number, 2)
 
-    def _part(self, seen: FoundDevice) -> str:
-        """Return which kind of part of a device this is, or an empty text for a whole device."""
+    def _part_kind(self, seen: FoundDevice) -> str:
+        """Return the kind of a part of a device, such as ``cpx``; empty for a whole device."""
         divided = self.row.divided
         mode = str(self.value(seen, divided.mode) or "") if divided.mode else ""
         return "" if mode in divided.whole else re.sub(r"[^a-z0-9]+", "-", mode.lower()).strip("-")
@@ -226,8 +231,8 @@ class TableDevices(DeviceKind):
         numa = self._number(seen, facts.numa_node)
         memory = self._number(seen, facts.memory_bytes, row.memory_unit)
         own_id = self.value(seen, facts.id) if facts.id else None
-        mode = self._part(seen)
-        # The parts of a device may all report the device's number.
+        mode = self._part_kind(seen)
+        # Add the number: all parts of a device may report the device's serial number.
         own_id = f"{own_id}.{seen.index}" if own_id and mode else own_id
         return Device(
             id=str(own_id or f"{self._machine}-{row.family}-{seen.index}"),
@@ -235,7 +240,7 @@ class TableDevices(DeviceKind):
             index=seen.index,
             model=row.models.get(model, model) or row.title,
             memory_bytes=int(memory) if memory is not None else row.memory_bytes or None,
-            # The kernel reports -1 if it does not know.
+            # Linux reports -1 if the node is unknown.
             numa_node=int(numa) if numa is not None and numa >= 0 else None,
             slot=f"{row.family}.{mode}" if mode else "",
             sharing=Sharing(Level.HARDWARE, most=0) if mode else WHOLE,
@@ -246,14 +251,16 @@ class TableDevices(DeviceKind):
         )
 
 
-def level_of(granted: Sequence[Granted], engine: str) -> Level:
-    """Return the enforcement level for parts of devices, or for whole ones."""
-    if all(g.device.slot for g in granted):
-        return Level.HARDWARE
-    return Level.HARDWARE if engine == "docker" else Level.NONE
+def level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
+    """Return the enforcement level of parts of devices, or of whole devices.
+
+    Only a container can keep a session from opening other devices.
+    """
+    is_divided = all(g.device.slot for g in granted)
+    return Level.HARDWARE if is_divided or engine == "docker" else Level.NONE
 
 
-def _filled(text: str, words: Mapping[str, str]) -> str:
-    for name, value in words.items():
+def _substitute(text: str, placeholders: Mapping[str, str]) -> str:
+    for name, value in placeholders.items():
         text = text.replace(f"{{{name}}}", value)
     return text

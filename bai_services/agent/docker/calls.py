@@ -1,4 +1,4 @@
-"""Docker's blocking client in threads, with separate pools for short and long calls."""
+"""Calls of Docker's blocking client in threads, with separate pools for short and long calls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from bai_services.core.errors import Unavailable
 
 T = TypeVar("T")
 
-# Separate threads for queries, changes and pulls: ten pulls leave the others free.
-POOLS = {"look": 8, "change": 8, "pull": 4}
+# Threads by kind of call. Separate pools, so that many pulls do not block queries and changes.
+POOLS = {"query": 8, "change": 8, "pull": 4}
 
 
 class DockerCalls:
-    """Runs calls in threads with a client each; a call that never ends occupies its thread."""
+    """Thread pools with one Docker client per thread.
+
+    A call that never returns occupies its thread until the process ends.
+    """
 
     def __init__(self, endpoint: str, timeout_seconds: float) -> None:
         self.endpoint = endpoint
@@ -30,23 +33,24 @@ class DockerCalls:
             name: ThreadPoolExecutor(size, thread_name_prefix=f"docker-{name}")
             for name, size in POOLS.items()
         }
-        self._mine = threading.local()
+        self._thread_local = threading.local()
         self._clients: list[docker.APIClient] = []
         self._lock = threading.Lock()
 
     async def run(self, pool: str, call: Callable[[docker.APIClient], T]) -> T:
-        """Return what ``call`` returns; it gets the client of its thread.
+        """Run ``call`` with the client of a thread of that pool, and return its result.
 
         Raises
         ------
         Unavailable
-            If the engine does not answer. Docker's own refusals are passed on unchanged.
+            If the engine does not respond. Errors that Docker reports (``APIError``) are passed
+            through.
         """
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pools[pool], self._call, call)
 
     def close(self) -> None:
-        """Release the engine; calls in progress end by themselves."""
+        """Close all clients without waiting for running calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
@@ -65,16 +69,16 @@ class DockerCalls:
             OSError,
         ) as error:
             raise Unavailable(
-                f"the Docker engine at {self.endpoint} does not answer; try again shortly"
+                f"the Docker engine at {self.endpoint} does not respond; try again shortly"
             ) from error
 
     def _client(self) -> docker.APIClient:
-        client: Any = getattr(self._mine, "client", None)
+        client: Any = getattr(self._thread_local, "client", None)
         if client is None:
             client = docker.APIClient(
                 base_url=self.endpoint, version="auto", timeout=self._timeout_seconds
             )
-            self._mine.client = client
+            self._thread_local.client = client
             with self._lock:
                 self._clients.append(client)
         return client

@@ -10,13 +10,13 @@ NANOSECONDS = 1_000_000_000
 
 
 class Meter:
-    """Turns samples into figures; ``cpu_cores`` needs the previous sample."""
+    """Computes usage from samples of Docker's statistics; ``cpu_cores`` needs two samples."""
 
     def __init__(self) -> None:
         self._cpu: dict[str, tuple[float, float]] = {}
 
     def read(self, container_id: str, stats: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the usage shown by a sample of ``/containers/ID/stats``."""
+        """Return the usage in a sample of ``/containers/ID/stats``."""
         cpu_seconds = _number(stats, "cpu_stats", "cpu_usage", "total_usage") / NANOSECONDS
         now = time.monotonic()
         before = self._cpu.get(container_id)
@@ -38,9 +38,9 @@ class Meter:
             "processes": int(_number(stats, "pids_stats", "current")),
         }
 
-    def forget(self, living: Iterable[str]) -> None:
-        """Drop the samples of containers that are gone."""
-        self._cpu = {key: self._cpu[key] for key in set(living) & self._cpu.keys()}
+    def retain(self, container_ids: Iterable[str]) -> None:
+        """Drop the samples of all other containers."""
+        self._cpu = {key: self._cpu[key] for key in set(container_ids) & self._cpu.keys()}
 
 
 def _memory(memory: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Egress policy: iptables rules for the networks of this agent's sessions."""
+"""Egress policy: sets iptables rules for the networks of this agent's sessions."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from bai_services.core.cluster.egress import DNS_PORT, TCP, Chains, Policy, Sour
 
 log = logging.getLogger(__name__)
 
-COMMAND_SECONDS = 20
-LOCK_SECONDS = 10  # iptables serves one caller at a time
-# Files with name servers that Docker may pass to containers: the machine's, or Docker's own.
+COMMAND_TIMEOUT_SECONDS = 20
+LOCK_TIMEOUT_SECONDS = 10  # wait for the xtables lock, which iptables takes exclusively
+# Files with the name servers that Docker can pass to containers.
 RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 DOCKER_SETTINGS = Path("/etc/docker/daemon.json")
 DEFAULT_PORTS = {"http": 80, "https": 443}
-# Docker's tools may be one variant and the machine's default another.
+# Docker may use another variant of iptables than the machine's default.
 VARIANTS = ("", "-legacy", "-nft")
 
 
 class RulesError(Exception):
-    """Rules cannot be set here; the text says why."""
+    """Rules cannot be set on this machine; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Firewall:
-    """The tools of one protocol version, and the chain that filters forwarded packets."""
+    """The iptables program of one IP version, and the chain that filters forwarded packets."""
 
     version: int
     program: str
@@ -44,37 +44,37 @@ class Firewall:
 
     @classmethod
     def find(cls, version: int) -> Firewall:
-        """Return the tools that Docker uses here.
+        """Return the variant of iptables that Docker uses here.
 
         Raises
         ------
         RulesError
-            If there are none, or this process may not use them.
+            If iptables is not installed, or this process may not use it.
         """
         name = "iptables" if version == 4 else "ip6tables"
         usable, problem = "", f"{name} is not installed"
         for program in filter(shutil.which, (name + variant for variant in VARIANTS)):
             try:
-                _run([program, "-w", str(LOCK_SECONDS), "-S", "FORWARD"])
+                _run([program, "-w", str(LOCK_TIMEOUT_SECONDS), "-S", "FORWARD"])
             except RulesError as error:
                 problem = str(error)
                 continue
             usable = usable or program
-            if _succeeds([program, "-w", str(LOCK_SECONDS), "-S", "DOCKER-USER"]):
+            if _succeeds([program, "-w", str(LOCK_TIMEOUT_SECONDS), "-S", "DOCKER-USER"]):
                 return cls(version, program, "DOCKER-USER")
         if not usable:
             raise RulesError(problem)
         return cls(version, usable, "FORWARD")
 
     def apply(self, chains: Chains, rules: str) -> None:
-        """Set the chains in one step and jump to them."""
-        _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_SECONDS)], rules)
+        """Set our chains atomically and insert the jumps to them."""
+        _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_TIMEOUT_SECONDS)], rules)
         for parent, chain in ((self.forward, chains.forwarded), ("INPUT", chains.local)):
             if not self._has(parent, chain):
                 self._do("-I", parent, "1", "-j", chain)
 
     def remove(self, chains: Chains) -> None:
-        """Remove everything of ours; idempotent."""
+        """Remove our chains and the jumps to them; idempotent."""
         for parent, chain in (
             (self.forward, chains.forwarded),
             ("FORWARD", chains.forwarded),
@@ -83,30 +83,30 @@ class Firewall:
             while self._has(parent, chain):
                 self._do("-D", parent, "-j", chain)
         for chain in chains.all():
-            if _succeeds([*self._words, "-F", chain]):
+            if _succeeds([*self._command, "-F", chain]):
                 self._do("-X", chain)
 
     @property
-    def _words(self) -> list[str]:
-        return [self.program, "-w", str(LOCK_SECONDS)]
+    def _command(self) -> list[str]:
+        return [self.program, "-w", str(LOCK_TIMEOUT_SECONDS)]
 
     def _has(self, parent: str, chain: str) -> bool:
-        return _succeeds([*self._words, "-C", parent, "-j", chain])
+        return _succeeds([*self._command, "-C", parent, "-j", chain])
 
-    def _do(self, *words: str) -> None:
-        _run([*self._words, *words])
+    def _do(self, *args: str) -> None:
+        _run([*self._command, *args])
 
 
 class Egress:
-    """Keeps the rules of one agent's networks in force.
+    """Applies the egress policy to one agent's networks.
 
-    If they cannot be set, sessions start nevertheless, and `facts` reports it.
+    If the rules cannot be set, sessions start nevertheless, and ``facts`` reports the problem.
     """
 
     def __init__(
         self, agent_id: str, policy: Policy, allowed: Sequence[Target], urls: Iterable[str]
     ) -> None:
-        """``urls`` are addresses that every session needs: the manager's and the Hub's."""
+        """``urls`` are URLs that every session must reach: the manager's and the Hub's."""
         self._chains = Chains.of(agent_id)
         self._policy = policy
         self._allowed = tuple(allowed)
@@ -116,7 +116,7 @@ class Egress:
         self._applying = asyncio.Lock()
 
     def allow_url(self, url: str) -> bool:
-        """Allow one more address that sessions need; return whether it is new."""
+        """Add a URL that sessions must reach; return whether it is new."""
         if not url or url in self._urls:
             return False
         self._urls.add(url)
@@ -124,10 +124,9 @@ class Egress:
 
     async def apply(self, sources: Iterable[Source]) -> None:
         """Set the rules for exactly these sources; without sources, remove all rules."""
-        wanted = frozenset(sources)
         async with self._applying:
             try:
-                await asyncio.to_thread(self._apply, wanted)
+                await asyncio.to_thread(self._apply, frozenset(sources))
                 problem = ""
             except RulesError as error:
                 problem = str(error)
@@ -136,7 +135,7 @@ class Egress:
             self._problem = problem
 
     async def withdraw(self) -> None:
-        """Remove all rules: no session needs them any more."""
+        """Remove all rules."""
         await self.apply(())
 
     def facts(self) -> dict[str, Any]:
@@ -151,7 +150,7 @@ class Egress:
         }
         if self._problem:
             facts["notices"] = [
-                "Sessions of this machine may reach its own ports and private networks: "
+                "Sessions on this machine can reach its ports and private networks: "
                 f"the egress policy cannot be enforced ({self._problem})."
             ]
         return facts
@@ -169,7 +168,7 @@ class Egress:
             try:
                 firewall = Firewall.find(version)
             except RulesError:
-                # Without IPv6 on the machine, its containers have no IPv6 either.
+                # Without IPv6 on the machine, containers have no IPv6 either.
                 if version == 6 and not Path("/proc/net/if_inet6").exists():
                     continue
                 raise
@@ -181,13 +180,13 @@ class Egress:
             try:
                 firewall = Firewall.find(version)
             except RulesError:
-                continue  # without permission to set rules, none were set
+                continue  # a process that cannot use iptables has set no rules
             firewall.remove(self._chains)
 
     def _targets(self) -> list[Target]:
         targets = list(self._allowed)
         for url in sorted(self._urls):
-            # An address that cannot be resolved at the moment keeps its last value.
+            # Use the last known addresses while the name cannot be resolved.
             if found := targets_of(url):
                 self._resolved[url] = found
             targets += self._resolved.get(url, ())
@@ -197,7 +196,7 @@ class Egress:
 
 
 def targets_of(url: str) -> tuple[Target, ...]:
-    """Return the addresses and the port of a URL; () if its name cannot be resolved."""
+    """Return a target for each address of a URL's host; () if its name cannot be resolved."""
     parts = urlsplit(url)
     port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
     try:
@@ -211,16 +210,16 @@ def targets_of(url: str) -> tuple[Target, ...]:
 def name_servers(
     resolvers: Sequence[Path] = RESOLVERS, docker_settings: Path = DOCKER_SETTINGS
 ) -> list[str]:
-    """Return the networks of the name servers that containers may get."""
+    """Return the name servers that containers may get, as networks of one address (CIDR)."""
     texts: list[str] = []
     for path in resolvers:
-        words = [line.split() for line in _read(path).splitlines()]
-        texts += [line[1] for line in words if len(line) > 1 and line[0] == "nameserver"]
+        lines = [line.split() for line in _read(path).splitlines()]
+        texts += [line[1] for line in lines if len(line) > 1 and line[0] == "nameserver"]
     try:
         settings: Mapping[str, Any] = json.loads(_read(docker_settings) or "{}")
         texts += [str(text) for text in settings.get("dns") or ()]
     except (ValueError, AttributeError):
-        log.warning("%s cannot be read", docker_settings)
+        log.warning("%s cannot be parsed", docker_settings)
     found = {parse_address(text) for text in texts}
     return sorted(_network(str(a)) for a in found if a is not None and not a.is_loopback)
 
@@ -240,21 +239,21 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _succeeds(words: Sequence[str]) -> bool:
+def _succeeds(command: Sequence[str]) -> bool:
     try:
-        _run(words)
+        _run(command)
     except RulesError:
         return False
     return True
 
 
-def _run(words: Sequence[str], text: str = "") -> None:
+def _run(command: Sequence[str], text: str = "") -> None:
     try:
         done = subprocess.run(
-            words, input=text, capture_output=True, text=True, timeout=COMMAND_SECONDS
+            command, input=text, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RulesError(f"{words[0]}: {error}") from error
+        raise RulesError(f"{command[0]}: {error}") from error
     if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"code {done.returncode}"]
-        raise RulesError(f"{words[0]}: {said[-1][:200]}")
+        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise RulesError(f"{command[0]}: {lines[-1][:200]}")

@@ -1,4 +1,4 @@
-"""Images of this machine; concurrent requests for one image share one pull."""
+"""Images of this machine: list, pull with progress, errors of a pull."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import docker
 
 from bai_services.core.errors import BaiError, NotFound, StorageFull, Unavailable
 
-from ..engine import Tell
+from ..engine import ReportProgress
 from .calls import DockerCalls
 
-MISSING = 404
+NOT_FOUND_STATUS = 404
 PULL = "pull"
 
 
@@ -25,9 +25,9 @@ class Progress:
         self._ready: set[str] = set()
 
     def read(self, line: Mapping[str, Any]) -> int | None:
-        """Process one line and return the percentage; None while no size is known.
+        """Process one line and return the overall percentage; None while no size is known.
 
-        A downloaded layer counts half, an extracted one fully.
+        The download of a layer is one half of its progress, its extraction the other half.
         """
         layer, status = str(line.get("id") or ""), str(line.get("status") or "")
         detail = line.get("progressDetail") or {}
@@ -46,46 +46,46 @@ class Progress:
 
 
 class Images:
-    """Lists and pulls images; concurrent requests share one pull, which blocks nothing else."""
+    """Lists and pulls images; concurrent requests for one image share one pull (single-flight)."""
 
     def __init__(self, calls: DockerCalls) -> None:
         self._calls = calls
         self._pulls: dict[str, asyncio.Task[None]] = {}
-        self._listeners: dict[str, list[Tell]] = {}
+        self._listeners: dict[str, list[ReportProgress]] = {}
 
-    async def ensure(self, name: str, tell: Tell) -> None:
-        """Return when the image is on the machine.
+    async def ensure(self, name: str, report_progress: ReportProgress) -> None:
+        """Pull the image unless it is on the machine already.
 
         Raises
         ------
         NotFound
-            If no registry has it, or the registry requires a sign-in.
+            If no registry has it, or the registry requires credentials.
         Unavailable
-            If the registry or the engine does not answer.
+            If the registry or the engine does not respond.
         StorageFull
             If it does not fit on the disk.
         """
-        if await self._calls.run("look", lambda client: _is_here(client, name)):
+        if await self._calls.run("query", lambda client: _is_present(client, name)):
             return
         pull = self._pulls.get(name)
         if pull is None:
             pull = self._pulls[name] = asyncio.create_task(self._pull(name), name=f"pull {name}")
             pull.add_done_callback(lambda _: self._forget(name))
-        self._listeners.setdefault(name, []).append(tell)
-        tell(PULL, f"pulling image {name}", None)
-        # A caller that is cancelled must not cancel the pull for the others.
+        self._listeners.setdefault(name, []).append(report_progress)
+        report_progress(PULL, f"pulling image {name}", None)
+        # Cancelling one caller must not cancel the pull of the others.
         await asyncio.shield(pull)
 
     async def names(self) -> list[str]:
-        """Return the names of all images, sorted; [] if the engine does not answer."""
+        """Return the names of all images, sorted; [] if the engine does not respond."""
         try:
-            found = await self._calls.run("look", lambda client: client.images())
+            found = await self._calls.run("query", lambda client: client.images())
         except (Unavailable, docker.errors.APIError):
             return []
         return sorted({tag for image in found for tag in image.get("RepoTags") or ()} - {NO_NAME})
 
     async def close(self) -> None:
-        """Stop waiting for pulls; the engine finishes them by itself."""
+        """Stop waiting for pulls; the engine may still finish them."""
         pulls = list(self._pulls.values())
         for pull in pulls:
             pull.cancel()
@@ -95,15 +95,15 @@ class Images:
         pull = self._pulls.pop(name, None)
         self._listeners.pop(name, None)
         if pull is not None and not pull.cancelled():
-            # All callers may be cancelled; then nobody reads the error, and asyncio would log it.
+            # Mark the exception as retrieved: if all callers were cancelled, asyncio would log it.
             pull.exception()
 
     async def _pull(self, name: str) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(percent: int | None) -> None:
-            for listener in self._listeners.get(name, ()):
-                listener(PULL, f"pulling image {name}", percent)
+        def notify_listeners(percent: int | None) -> None:
+            for report_progress in self._listeners.get(name, ()):
+                report_progress(PULL, f"pulling image {name}", percent)
 
         def pull(client: docker.APIClient) -> None:
             repository, tag = docker.utils.parse_repository_tag(name)
@@ -111,16 +111,16 @@ class Images:
             lines = client.pull(repository, tag=tag or "latest", stream=True, decode=True)
             for line in lines:
                 if "error" in line:
-                    raise failure(name, str(line["error"]))
+                    raise pull_error(name, str(line["error"]))
                 percent = progress.read(line)
                 if percent != last:
                     last = percent
-                    loop.call_soon_threadsafe(tell, percent)
+                    loop.call_soon_threadsafe(notify_listeners, percent)
 
         try:
             await self._calls.run("pull", pull)
         except docker.errors.APIError as error:
-            raise failure(name, str(error.explanation or error)) from error
+            raise pull_error(name, str(error.explanation or error)) from error
 
 
 NO_NAME = "<none>:<none>"
@@ -140,14 +140,14 @@ _UNREACHABLE = (
 )
 
 
-def failure(name: str, text: str) -> BaiError:
-    """Return the error for the user that corresponds to a refusal of Docker."""
+def pull_error(name: str, text: str) -> BaiError:
+    """Return the error for the user that corresponds to Docker's error message of a pull."""
     low = text.lower()
     if "no space left" in low:
         return StorageFull(f"image {name} does not fit on the disk of its machine", image=name)
     if any(word in low for word in _UNREACHABLE):
         return Unavailable(
-            f"image {name} is not on the machine and its registry does not answer: {text[:300]}",
+            f"image {name} is not on the machine and its registry does not respond: {text[:300]}",
             image=name,
         )
     return NotFound(
@@ -155,11 +155,11 @@ def failure(name: str, text: str) -> BaiError:
     )
 
 
-def _is_here(client: docker.APIClient, name: str) -> bool:
+def _is_present(client: docker.APIClient, name: str) -> bool:
     try:
         client.inspect_image(name)
     except docker.errors.APIError as error:
-        if error.status_code == MISSING:
+        if error.status_code == NOT_FOUND_STATUS:
             return False
         raise
     return True

@@ -1,7 +1,7 @@
 """Docker networks: one per user, and one per cluster session.
 
-Sessions of different users cannot reach each other. The kernels of a cluster session find each
-other by host names, which are the same in every cluster session.
+Sessions of different users cannot reach each other. The kernels of a cluster session reach each
+other by host name; each cluster session has its own network, because all use the same host names.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from .calls import DockerCalls
 
 PREFIX = "bai-u-"
 CLUSTER_PREFIX = "bai-c-"
-# The network of an ended cluster session is not reused; a start may take 15 minutes.
+# Longer than a start of a cluster session, which may take 15 minutes; networks are not reused.
 CLUSTER_UNUSED_SECONDS = 1200.0
 LABEL = "bai.agent-id"
 OWNER = "bai.owner"
 BRIDGE_NAME = "com.docker.network.bridge.name"
-# Docker's bridge on which each container of an overlay network has a second address.
+# Docker's bridge on which each container of an overlay network has an additional address.
 SHARED_BRIDGE = "docker_gwbridge"
-TRIES = 32
-TAKEN = 409
+MAX_SUBNET_ATTEMPTS = 32
+CONFLICT = 409
 
 Network = ipaddress.IPv4Network
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The networks of this agent's sessions, and the sources of their packets."""
+    """Networks of this agent's sessions, and the packet sources that egress rules apply to."""
 
     names: frozenset[str]
     sources: frozenset[Source]
 
 
 def network_name(user: str, agent_id: str) -> str:
-    """Return the name of a user's network on one agent; user names need no escaping in it.
+    """Return the name of a user's network on one agent.
 
-    The hash of the agent's id separates the agents of several installations on one engine.
+    The hash of the agent's id keeps apart the agents of several installations on one engine.
     """
     return f"{PREFIX}{check_username(user)}-{hashlib.sha256(agent_id.encode()).hexdigest()[:6]}"
 
@@ -63,12 +63,12 @@ def free_subnets(pool: Network, prefix_length: int, used: Iterable[Network]) -> 
 
 
 def read_pool(text: str, prefix_length: int) -> Network:
-    """Return the parsed pool.
+    """Parse the setting of the network pool.
 
     Raises
     ------
     InvalidRequest
-        If it is not an IPv4 network or smaller than one subnet.
+        If it is not an IPv4 network, or smaller than one subnet.
     """
     try:
         pool = ipaddress.IPv4Network(text, strict=True)
@@ -82,8 +82,9 @@ def read_pool(text: str, prefix_length: int) -> Network:
 
 
 class Networks:
-    """Creates networks with subnets of its own, because Docker's default pools end at about 30
-    networks.
+    """Creates, lists and removes Docker networks.
+
+    It chooses the subnets itself, because Docker's default pools allow only about 30 networks.
     """
 
     def __init__(
@@ -100,80 +101,82 @@ class Networks:
         self._prefix_length = prefix_length
         self._clock = clock
         self._used_at: dict[str, float] = {}
-        self._making = asyncio.Lock()
+        self._create_lock = asyncio.Lock()
 
     async def ensure(self, user: str) -> str:
-        """Return the name of the user's network, which is created if missing.
+        """Create the user's network if it is missing, and return its name.
 
         Raises
         ------
         Unavailable
-            If the pool has no subnet left, or the engine does not answer.
+            If the pool has no free subnet, or the engine does not respond.
         """
         name = network_name(user, self._agent_id)
         self._used_at[name] = self._clock()
-        if await self._calls.run("look", lambda client: _find(client, name)):
+        if await self._calls.run("query", lambda client: _find(client, name)):
             return name
-        # One at a time: two would choose the same subnet.
-        async with self._making:
-            await self._calls.run("change", lambda client: self._make(client, name, user))
+        # Concurrent calls would choose the same subnet.
+        async with self._create_lock:
+            await self._calls.run("change", lambda client: self._create(client, name, user))
         return name
 
     async def ensure_cluster(self, cluster: Cluster, user: str) -> str:
-        """Return the name of a cluster session's network, which is created if missing.
+        """Create a cluster session's network if it is missing, and return its name.
 
         Raises
         ------
         Unavailable
-            If the session spans several machines and this one is in no Swarm, or as ``ensure``.
+            If the session spans several machines and this one is not in a Docker Swarm, or for the
+            reasons of ``ensure``.
         """
         name = cluster.network
         if not name.startswith(CLUSTER_PREFIX):
-            raise InvalidRequest(f"{name[:80]!r} is not the network of a cluster session")
+            raise InvalidRequest(f"{name[:80]!r} is not a valid network name of a cluster session")
         self._used_at[name] = self._clock()
-        make = self._make_overlay if cluster.is_spread else self._make
-        async with self._making:
+        make = self._create_overlay if cluster.is_spread else self._create
+        async with self._create_lock:
             await self._calls.run("change", lambda client: make(client, name, user))
         return name
 
     async def attached(self, containers: Iterable[str]) -> Attached:
-        """Return this agent's networks; ``containers`` are its containers on overlay networks.
+        """Return this agent's networks; ``containers`` are the ids of its containers on overlay
+        networks.
 
         Raises
         ------
         Unavailable
-            If the engine does not answer.
+            If the engine does not respond.
         """
         ids = frozenset(containers)
-        return await self._calls.run("look", lambda client: self._attached(client, ids))
+        return await self._calls.run("query", lambda client: self._attached(client, ids))
 
     async def tidy(self, unused_seconds: float) -> list[str]:
-        """Remove our networks that have had no container for this time; return their names.
+        """Remove this agent's networks without a container for that long, and return their names.
 
-        Those of cluster sessions are removed after ``CLUSTER_UNUSED_SECONDS`` at most.
+        Networks of cluster sessions are removed after at most ``CLUSTER_UNUSED_SECONDS``.
         """
         now = self._clock()
         try:
-            found = await self._calls.run("look", self._mine)
+            found = await self._calls.run("query", self._list_own)
         except (Unavailable, docker.errors.APIError):
             return []
         removed = []
         for name, is_used in found.items():
             if is_used:
                 self._used_at[name] = now
-            elif now - self._used_at.setdefault(name, now) >= _patience(name, unused_seconds):
-                async with self._making:
+            elif now - self._used_at.setdefault(name, now) >= _unused_timeout(name, unused_seconds):
+                async with self._create_lock:
                     if await self._calls.run("change", _remover(name)):
                         removed.append(name)
         self._used_at = {n: at for n, at in self._used_at.items() if n in found or now - at < 60}
         return removed
 
-    def _make(self, client: docker.APIClient, name: str, user: str) -> None:
+    def _create(self, client: docker.APIClient, name: str, user: str) -> None:
         if _find(client, name):
             return
         candidates = free_subnets(self._pool, self._prefix_length, _subnets(client))
-        reason = "every subnet of it is in use"
-        for subnet, _ in zip(candidates, range(TRIES), strict=False):
+        reason = "all of its subnets are in use"
+        for subnet, _ in zip(candidates, range(MAX_SUBNET_ATTEMPTS), strict=False):
             pool = docker.types.IPAMPool(subnet=str(subnet))
             try:
                 client.create_network(
@@ -185,27 +188,27 @@ class Networks:
                 )
                 return
             except docker.errors.APIError as error:
-                if error.status_code == TAKEN and _find(client, name):
+                if error.status_code == CONFLICT and _find(client, name):
                     return
                 reason = str(error.explanation or error)
-                # It is used by something that Docker does not list; the next subnet may be free.
+                # The machine uses this range outside of Docker; the next subnet may be free.
                 if "overlap" not in reason.lower() and "conflict" not in reason.lower():
                     break
-        raise _refused(name, self._pool, reason)
+        raise _unavailable(name, self._pool, reason)
 
-    def _make_overlay(self, client: docker.APIClient, name: str, user: str) -> None:
-        """Create a network over all machines of the Swarm; only its managers can."""
+    def _create_overlay(self, client: docker.APIClient, name: str, user: str) -> None:
+        """Create an overlay network of the Docker Swarm; only Swarm managers can do this."""
         swarm = (client.info().get("Swarm") or {}) if not _find(client, name) else None
         if swarm is None:
             return
         if swarm.get("LocalNodeState") != "active":
             raise Unavailable(
-                "the kernels of this session are on several machines, which needs a Docker Swarm, "
-                "and this machine is in none; ask for cluster_mode single-node, or an "
-                "administrator for a Swarm"
+                "the kernels of this session are on several machines, which requires a Docker "
+                "Swarm, but this machine is not part of one; request cluster_mode single-node, or "
+                "ask an administrator to set up a Swarm"
             )
         if not swarm.get("ControlAvailable"):
-            return  # a worker sees it when its container joins it
+            return  # a Swarm worker gets the network when a container joins it
         try:
             client.create_network(
                 name,
@@ -215,7 +218,7 @@ class Networks:
                 labels={LABEL: self._agent_id, OWNER: user},
             )
         except docker.errors.APIError as error:
-            if error.status_code != TAKEN and not _find(client, name):
+            if error.status_code != CONFLICT and not _find(client, name):
                 raise
 
     def _attached(self, client: docker.APIClient, containers: frozenset[str]) -> Attached:
@@ -223,34 +226,35 @@ class Networks:
         bridges = [n for n in found if n["Driver"] == "bridge"]
         sources = {Source(_interface(network)) for network in bridges}
         shared = client.networks(names=[SHARED_BRIDGE]) if containers else []
-        for one in shared:
-            about = client.inspect_network(one["Id"])
+        for bridge in shared:
+            info = client.inspect_network(bridge["Id"])
             sources |= {
-                Source(_interface(about), endpoint["IPv4Address"].partition("/")[0])
-                for container, endpoint in about["Containers"].items()
+                Source(_interface(info), endpoint["IPv4Address"].partition("/")[0])
+                for container, endpoint in info["Containers"].items()
                 if container in containers and endpoint.get("IPv4Address")
             }
         return Attached(frozenset(n["Name"] for n in bridges), frozenset(sources))
 
-    def _mine(self, client: docker.APIClient) -> dict[str, bool]:
+    def _list_own(self, client: docker.APIClient) -> dict[str, bool]:
+        """Return the names of this agent's networks, and whether each has a container."""
         found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
         names = [n["Name"] for n in found if n["Name"].startswith((PREFIX, CLUSTER_PREFIX))]
         return {name: bool(client.inspect_network(name)["Containers"]) for name in names}
 
 
-def _patience(name: str, unused_seconds: float) -> float:
+def _unused_timeout(name: str, unused_seconds: float) -> float:
     if name.startswith(CLUSTER_PREFIX):
         return min(CLUSTER_UNUSED_SECONDS, unused_seconds)
     return unused_seconds
 
 
 def _interface(network: Mapping[str, Any]) -> str:
-    """Return the interface name of a bridge network on the machine."""
+    """Return the machine's interface name of a bridge network."""
     return str((network["Options"] or {}).get(BRIDGE_NAME) or f"br-{network['Id'][:12]}")
 
 
 def _find(client: docker.APIClient, name: str) -> bool:
-    # Docker's filter matches every name that contains this one.
+    # Compare exactly: Docker's filter matches every name that contains this one.
     return any(network["Name"] == name for network in client.networks(names=[name]))
 
 
@@ -258,13 +262,13 @@ def _subnets(client: docker.APIClient) -> list[Network]:
     found = []
     for network in client.networks():
         for config in (network.get("IPAM") or {}).get("Config") or ():
-            subnet = _parsed(config.get("Subnet"))
+            subnet = _parse_subnet(config.get("Subnet"))
             if subnet is not None:
                 found.append(subnet)
     return found
 
 
-def _parsed(text: Any) -> Network | None:
+def _parse_subnet(text: Any) -> Network | None:
     try:
         return ipaddress.IPv4Network(str(text), strict=False)
     except ValueError:
@@ -276,14 +280,14 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # Already gone, or a container has just joined it.
+            # It was removed already, or a container has just joined it.
             return False
         return True
 
     return remove
 
 
-def _refused(name: str, pool: Network, reason: str) -> BaiError:
+def _unavailable(name: str, pool: Network, reason: str) -> BaiError:
     return Unavailable(
         f"the session's network {name} cannot be created in {pool}: {reason[:300]}", pool=str(pool)
     )

@@ -1,9 +1,10 @@
-"""Bind mounts of directories inside folders.
+"""Bind mounts of directories inside folders (subpath mounts).
 
-A session that requests ``data/sub`` gets exactly that directory: the kernel resolves it below its
-folder (``openat2`` with ``RESOLVE_BENEATH``), and it is bound through its descriptor to
-``$BAI_HOME/mounts/<kernel's folder>/<number>``. Replacing it with a link afterwards has no effect,
-and only this process's user can reach the mount point. All methods block.
+A session that requests ``data/sub`` gets exactly that directory: ``openat2`` with
+``RESOLVE_BENEATH`` resolves it below its folder, and its file descriptor is bind-mounted at
+``$BAI_HOME/mounts/<name of the kernel's folder>/<number>``. Replacing the directory with a link
+afterwards therefore has no effect. Only this process's user can reach the mount point. All methods
+block.
 """
 
 from __future__ import annotations
@@ -27,104 +28,105 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class BindMounts:
-    """Creates and removes the bind mounts, which requires the right to mount (root).
+    """Creates and removes the bind mounts, which requires permission to mount (root).
 
-    Without that right they are left to an engine that ``opens_directories`` by itself.
+    Without that permission, an engine that ``opens_directories`` binds them itself.
     """
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
         self._root = home.absolute() / "mounts"
         self._opens_directories = opens_directories
 
-    def works(self) -> bool:
+    def can_bind(self) -> bool:
         """Return whether sessions of this machine can mount directories inside folders."""
         return self._opens_directories or self._may_mount
 
     @functools.cached_property
     def _may_mount(self) -> bool:
-        place = self._root / "tried"
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        probe = self._root / "tried"
+        probe.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            _mount(str(place), place, _MS_BIND)
+            _mount(str(probe), probe, _MS_BIND)
         except OSError:
             return False
         finally:
-            _remove(place)
+            _unmount(probe)
         return True
 
-    def make(self, name: str, mounts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Bind the directories among ``mounts`` and return them in the form that engines mount.
+    def create(self, name: str, mounts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Bind-mount the ``mounts`` that have a subpath, and return these as engines mount them.
 
-        ``name`` is the kernel's folder; a second call for the same one binds again.
+        ``name`` is the kernel's folder name. Existing bind mounts of the kernel are replaced.
 
         Raises
         ------
         NotFound
             If a folder has no such directory.
         Forbidden
-            If a link takes the path out of its folder.
+            If a link leads out of the folder.
         Unavailable
             If this process may not mount.
         """
         self.remove(name)
         return [
-            self._bound(name, number, mount)
+            self._bind(name, number, mount)
             for number, mount in enumerate(mount for mount in mounts if mount.get("subpath"))
         ]
 
     def remove(self, name: str) -> bool:
         """Unmount all of a kernel's directories; return whether none is left.
 
-        Only empty mount points are deleted: what is still mounted is not touched.
+        Only empty mount points are deleted, so files below a remaining mount are never touched.
         """
         folder = self._root / name
-        for place in list(folder.iterdir()) if folder.is_dir() else ():
-            _remove(place)
+        for mount_point in list(folder.iterdir()) if folder.is_dir() else ():
+            _unmount(mount_point)
         with contextlib.suppress(OSError):
             folder.rmdir()
         return not folder.exists()
 
     def tidy(self) -> None:
-        """Remove mount points that have lost their mounts, as after a reboot.
+        """Remove mount points without a mount, which a reboot leaves behind.
 
-        A restarted session then fails for the missing directory, instead of writing to an empty
-        one.
+        A restart of such a session then fails because the directory is missing, instead of writing
+        to an empty directory.
         """
-        for place in self._root.glob("*/*"):
+        for mount_point in self._root.glob("*/*"):
             with contextlib.suppress(OSError):
-                place.rmdir()
+                mount_point.rmdir()
 
-    def _bound(self, name: str, number: int, mount: Mapping[str, Any]) -> dict[str, Any]:
+    def _bind(self, name: str, number: int, mount: Mapping[str, Any]) -> dict[str, Any]:
         source, target, subpath = (str(mount[key]) for key in ("source", "target", "subpath"))
-        facts = {key: bool(mount.get(key)) for key in ("read_only", "is_own")}
-        place = self._root / name / str(number)
+        flags = {key: bool(mount.get(key)) for key in ("read_only", "is_own")}
+        mount_point = self._root / name / str(number)
         try:
             directory = open_directory_beneath(source, subpath)
             try:
                 if self._opens_directories and not self._may_mount:
-                    # The engine resolves the directory in the same way, and binds the descriptor.
-                    return {"source": source, "subpath": subpath, "target": target, **facts}
-                place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                place.mkdir(mode=0o700, exist_ok=True)
-                _mount(f"/proc/self/fd/{directory}", place, _MS_BIND)
-                # Private: later mounts below it are not propagated to other copies.
-                _mount("none", place, _MS_PRIVATE)
+                    # The engine opens the directory in the same way and binds its descriptor.
+                    return {"source": source, "subpath": subpath, "target": target, **flags}
+                mount_point.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                mount_point.mkdir(mode=0o700, exist_ok=True)
+                _mount(f"/proc/self/fd/{directory}", mount_point, _MS_BIND)
+                # Private: mounts below it are not propagated to other mount namespaces.
+                _mount("none", mount_point, _MS_PRIVATE)
             finally:
                 os.close(directory)
         except OSError as error:
             raise _failure(error, subpath, target) from error
-        return {"source": str(place), "target": target, **facts}
+        return {"source": str(mount_point), "target": target, **flags}
 
 
-def _remove(place: Path) -> None:
-    while _libc.umount2(os.fsencode(place), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
+def _unmount(mount_point: Path) -> None:
+    """Unmount all mounts stacked on a mount point and delete it if it is empty."""
+    while _libc.umount2(os.fsencode(mount_point), _MNT_DETACH | _UMOUNT_NOFOLLOW) == 0:
         pass
     with contextlib.suppress(OSError):
-        place.rmdir()
+        mount_point.rmdir()
 
 
-def _mount(source: str, place: Path, flags: int) -> None:
-    if _libc.mount(os.fsencode(source), os.fsencode(place), None, ctypes.c_ulong(flags), None):
+def _mount(source: str, target: Path, flags: int) -> None:
+    if _libc.mount(os.fsencode(source), os.fsencode(target), None, ctypes.c_ulong(flags), None):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -134,15 +136,15 @@ def _failure(error: OSError, subpath: str, target: str) -> BaiError:
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return NotFound(
             f"the folder mounted at {target} has no directory {subpath}; create it, or mount "
-            "another one",
+            "another directory",
             **facts,
         )
     if error.errno in (errno.EXDEV, errno.ELOOP):
         return Forbidden(f"{subpath} leads out of its folder through a link", **facts)
     if error.errno == errno.EPERM:
         return Unavailable(
-            f"{subpath} cannot be mounted at {target}: the chosen agent "
-            "may not mount, which requires root; mount the whole folder",
+            f"{subpath} cannot be mounted at {target}: the chosen agent is not allowed to mount "
+            "directories, which requires root; mount the whole folder",
             **facts,
         )
     return BaiError(f"{subpath} cannot be mounted at {target}: {error.strerror}")

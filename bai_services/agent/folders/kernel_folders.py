@@ -1,8 +1,8 @@
 """The folder of each kernel on this machine: its scratch home, log and exit code.
 
-``$BAI_HOME/sessions/<session id>/`` (for sub1: ``<session id>.sub1``) contains ``kernel.json``
-(ours), ``home/``, and for the process engine ``session.log`` and ``exit.json`` (both written by the
-spawner). All methods block.
+``$BAI_HOME/sessions/<session id>/`` (for sub1: ``<session id>.sub1``) contains ``kernel.json``,
+``home/``, and with the process engine ``session.log`` and ``exit.json``, which the spawner writes.
+All methods block.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..kernels import Task
 from .bind_mounts import BindMounts
 
 LOG_LIMIT_BYTES = 256 * 1024
-MARK = "kernel.json"
+KERNEL_FILE = "kernel.json"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFolder:
-    """A kernel that was prepared here and not removed yet."""
+    """The folder of a kernel that was prepared here and not removed yet."""
 
     session_id: str
     kernel_id: str
@@ -44,15 +44,15 @@ class Folders:
     """Creates and removes the folders of kernels, isolated from each other."""
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
-        """``opens_directories``: the engine makes the bind mounts that an agent without root
-        cannot.
+        """``opens_directories``: the engine bind-mounts directories itself if this agent may not
+        mount.
         """
         self._root = home.absolute() / "sessions"
         self._binds = BindMounts(home, opens_directories)
 
     def facts(self) -> dict[str, Any]:
-        """Return facts that the manager needs before it places a session with folders here."""
-        return {"binds_subpaths": self._binds.works()}
+        """Return the facts that the manager needs to place sessions with subpath mounts."""
+        return {"binds_subpaths": self._binds.can_bind()}
 
     def path(self, name: str) -> Path:
         return self._root / name
@@ -60,12 +60,12 @@ class Folders:
     def home(self, name: str) -> Path:
         return self.path(name) / "home"
 
-    def make(self, task: Task, uid: int | None, gid: int | None) -> Path:
+    def create(self, task: Task, uid: int | None, gid: int | None) -> Path:
         """Create the folder of a kernel and return its home; idempotent.
 
         The home belongs to ``uid`` and ``gid`` if they are given and this process may change
-        owners. Otherwise everybody may write to the home, and only this process's user can pass the
-        folder around it.
+        owners. If it may not, the home is writable for every user; the folder around it, which only
+        this process's user can enter, protects it.
 
         Raises
         ------
@@ -76,40 +76,36 @@ class Folders:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             home.mkdir(mode=0o700, exist_ok=True)
-            mark = {
+            kernel = {
                 "kernel_id": task.kernel_id,
                 "session_id": task.session_id,
                 "hostname": task.hostname,
             }
-            written = folder / f".{MARK}"
-            written.write_text(json.dumps(mark))
-            written.replace(folder / MARK)
+            write_atomically(folder / KERNEL_FILE, json.dumps(kernel))
             if uid is not None and gid is not None:
-                _give(home, uid, gid)
+                _change_owner(home, uid, gid)
         except OSError as error:
             raise _failure(error) from error
         return home
 
     def bind(self, task: Task) -> list[dict[str, Any]]:
-        """Bind the directories inside folders that a session requests, and return them as
-        mounts.
-        """
-        return self._binds.make(task.folder, task.mounts)
+        """Bind-mount the kernel's subpath mounts and return these mounts."""
+        return self._binds.create(task.folder, task.mounts)
 
     def tidy(self) -> None:
-        """Remove what an earlier agent process has left in an unusable state."""
+        """Remove mount points that an earlier agent process has left without a mount."""
         self._binds.tidy()
 
     def all(self) -> list[SessionFolder]:
-        """Return every folder that ``make`` has created."""
+        """Return every folder that ``create`` has created; unreadable folders are left out."""
         found = []
         for path in self._paths():
             try:
-                mark = json.loads((path / MARK).read_text())
+                kernel = json.loads((path / KERNEL_FILE).read_text())
                 folder = SessionFolder(
-                    str(mark["session_id"]),
-                    str(mark["kernel_id"]),
-                    str(mark.get("hostname") or MAIN_HOST),
+                    str(kernel["session_id"]),
+                    str(kernel["kernel_id"]),
+                    str(kernel.get("hostname") or MAIN_HOST),
                 )
                 if folder.name == path.name:
                     found.append(folder)
@@ -118,14 +114,17 @@ class Folders:
         return found
 
     def exit_code(self, name: str) -> int | None:
-        """Return the exit code written by the spawner's process engine; None if there is none."""
+        """Return the exit code that the spawner's process engine has stored; None if there is
+        none.
+        """
         code = None
         decoder, position = json.JSONDecoder(), 0
         try:
             text = (self.path(name) / "exit.json").read_text(errors="replace")
         except OSError:
             return None
-        # Several JSON objects in a row: the sandbox writes its first process, later the exit code.
+        # The file is a sequence of JSON objects: bubblewrap first writes the pid of its child, and
+        # the exit code at the end.
         while (position := text.find("{", position)) >= 0:
             try:
                 values, position = decoder.raw_decode(text, position)
@@ -145,22 +144,25 @@ class Folders:
             return None
 
     def remove(self, name: str) -> bool:
-        """Delete the folder of a session; return whether nothing of it is left.
+        """Delete a kernel's folder and unmount its directories; return whether nothing is left.
 
-        Mounts below it, and a folder that contains one, are left alone.
+        A folder with a mount inside it is not touched.
         """
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):
             return False
-        # kernel.json last: until then the folder is found again, and the next try removes it.
-        for entry in list(path.iterdir()) if path.is_dir() else []:
-            if entry.name != MARK:
-                _delete(entry)
-        if [entry for entry in (path.iterdir() if path.is_dir() else ()) if entry.name != MARK]:
+        # Delete kernel.json last: the next attempt finds the folder by it.
+        for entry in self._entries_except_kernel_file(path):
+            _delete(entry)
+        if self._entries_except_kernel_file(path):
             return False
         with contextlib.suppress(OSError):
             remove_tree(path)
         return not path.exists()
+
+    def _entries_except_kernel_file(self, path: Path) -> list[Path]:
+        entries = path.iterdir() if path.is_dir() else ()
+        return [entry for entry in entries if entry.name != KERNEL_FILE]
 
     def _paths(self) -> Iterator[Path]:
         try:
@@ -169,9 +171,17 @@ class Folders:
             return
 
 
-def _give(home: Path, uid: int, gid: int) -> None:
-    about = home.stat()
-    if (about.st_uid, about.st_gid) == (uid, gid):
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the content of a file in one step, so that no reader sees a part of it."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _change_owner(home: Path, uid: int, gid: int) -> None:
+    """Change the owner of a home; without permission, make it writable for all users."""
+    stat = home.stat()
+    if (stat.st_uid, stat.st_gid) == (uid, gid):
         return
     try:
         os.chown(home, uid, gid)
@@ -198,5 +208,5 @@ def _has_mount(path: Path) -> bool:
 
 def _failure(error: OSError) -> BaiError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFull("the disk of the chosen agent is full; nothing was started")
+        return StorageFull("the disk of the chosen agent is full; the session was not started")
     return BaiError(f"the session's folder cannot be created on its agent: {error.strerror}")

@@ -1,4 +1,4 @@
-"""Enforcement levels of device shares, and the shares that a session may have."""
+"""Enforcement levels of device shares, and the range of shares that a device offers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..resources import SHARE_MINIMUM, SHARE_UNIT, format_amount, parse_amount
 
-# More than any session could request.
+# Maximum share without a limit: larger than any request.
 ANY_SHARE = 2**40
 _SLOT = "any.shares"
 
 
 class Level(StrEnum):
-    """Enforcement level of a session's share of a device, the strictest last."""
+    """Enforcement level of a session's share of a device, from weakest to strongest."""
 
     NONE = "none"
     SOFT = "soft"
@@ -25,21 +25,27 @@ class Level(StrEnum):
     HARDWARE = "hardware"
 
     @property
-    def firmness(self) -> int:
+    def rank(self) -> int:
+        """The position of the level, from 0 for the weakest."""
         return list(Level).index(self)
 
     def is_at_least(self, other: Level) -> bool:
-        return self.firmness >= other.firmness
+        return self.rank >= other.rank
+
+    @classmethod
+    def weakest(cls, levels: Iterable[Level]) -> Level:
+        """Return the weakest of some levels; ValueError without any."""
+        return min(levels, key=lambda level: level.rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """The shares of a device that a session may have, in thousandths, and their enforcement level.
 
-    ``most`` 0 offers none. A finite ``most`` also requires a session's share to be on one device:
-    it is compared with the whole request. ``is_paused`` means that nothing can be allocated just
-    now. Where shares are ``is_uniform``, all sessions on the device have the same share: that of
-    the first one, until the device is empty.
+    ``most`` 0: no shares are offered. If ``most`` is less than ``ANY_SHARE``, it limits the whole
+    request, whose share must then be on one device. ``is_paused``: no share can be allocated now.
+    ``is_uniform``: all sessions on the device have the same share; the first session on an empty
+    device sets it.
     """
 
     level: Level = Level.NONE
@@ -54,29 +60,25 @@ class Sharing:
 
     @property
     def clients(self) -> int:
-        """Maximum number of sessions on the device, given its smallest share; 0: it is not
-        shared.
+        """Maximum number of sessions on the device, by its smallest share; 0 if it offers no
+        shares.
         """
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:
-        """Return the share that the next session must have, given the current ``shares``; 0:
-        any.
-        """
+        """Return the share that the next session must have, given the shares in use; 0: any."""
         return max(shares, default=0) if self.is_uniform else 0
 
-    def bears(self, share: int, in_force: int) -> bool:
-        """Return whether a session may have that share of the device, ignoring what is free on
-        it.
-        """
+    def allows(self, share: int, in_force: int) -> bool:
+        """Return whether a session may have that share, regardless of the free capacity."""
         return self.least <= share <= self.most_now and in_force in (0, share)
 
-    def holding(self, minimum: Level) -> Sharing:
-        """Return the sharing that remains where at least that enforcement level is required."""
+    def restricted_to(self, minimum: Level) -> Sharing:
+        """Return the sharing if ``minimum`` is required: no shares below that enforcement level."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:
-        """Return the entries for a device's facts; ``of`` reads them back."""
+        """Return the entries for a device's facts; ``from_facts`` is the inverse."""
         if not self.most:
             return {"enforcement": self.level.value, "shares": None}
         most = min(self.most, SHARE_UNIT)
@@ -90,10 +92,10 @@ class Sharing:
         return {"enforcement": self.level.value, "shares": shares}
 
     @classmethod
-    def of(cls, facts: Mapping[str, Any]) -> Sharing:
-        """Read the facts of a device; without such entries any share is offered."""
-        given = facts.get("enforcement")
-        level = Level(given) if given in set(Level) else Level.NONE
+    def from_facts(cls, facts: Mapping[str, Any]) -> Sharing:
+        """Parse the facts of a device; without entries about sharing, any share is offered."""
+        name = facts.get("enforcement")
+        level = Level(name) if name in set(Level) else Level.NONE
         shares = facts.get("shares", {})
         if shares is None:
             return cls(level, most=0)
@@ -103,5 +105,5 @@ class Sharing:
             flags = (bool(shares.get(name)) for name in ("is_paused", "is_uniform"))
             return cls(level, least, most, *flags)
         except (AttributeError, KeyError, TypeError, InvalidRequest):
-            # Unknown values may come from a newer agent: offer nothing.
+            # The values may be those of a newer agent version: offer no shares.
             return cls(level, most=0)

@@ -106,7 +106,7 @@ async def write_devices(
             continue
         if any(before[name] != value for name, value in values.items()):
             await tx.execute(devices.update().where(devices.c.id == device.id).values(values))
-            was, now = Sharing.of(before["facts"]), Sharing.of(device.facts)
+            was, now = Sharing.from_facts(before["facts"]), Sharing.from_facts(device.facts)
             is_new = device.is_healthy and (not before["is_healthy"] or was != now)
             capacity_increased = capacity_increased or is_new
     mine = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}

@@ -51,7 +51,7 @@ async def read_shares_in_force(
 
 def needs_uniform_shares(device: sa.Row[Any]) -> bool:
     """Return whether a device is in use and needs uniform shares."""
-    return bool(device.used) and Sharing.of(device.facts).is_uniform
+    return bool(device.used) and Sharing.from_facts(device.facts).is_uniform
 
 
 async def with_shares_in_force(

@@ -322,7 +322,9 @@ def _devices_of(
                 numa_node=d.numa_node,
                 links=_links(d.facts),
                 slot=str(d.facts.get("slot") or ""),
-                sharing=Sharing.of(d.facts).holding(minimum.get(d.agent_id, Level.NONE)),
+                sharing=Sharing.from_facts(d.facts).restricted_to(
+                    minimum.get(d.agent_id, Level.NONE)
+                ),
                 share_in_force=in_force.get(d.id, 0),
             )
         )

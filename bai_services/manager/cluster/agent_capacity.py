@@ -114,4 +114,4 @@ def _gives(device: Device, slot: str) -> bool:
 
 def _weakest_enforcement(devices: Iterable[Device]) -> Level | None:
     levels = (device.sharing.level for device in devices)
-    return min(levels, key=lambda level: level.firmness, default=None)
+    return Level.weakest(levels) if levels else None

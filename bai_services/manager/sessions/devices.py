@@ -15,7 +15,7 @@ def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
     for kernel in kernels:
         for family, text in ((kernel.injection or {}).get("enforcement") or {}).items():
             level = Level(text) if text in set(Level) else Level.NONE
-            found[family] = min(level, found.get(family, level), key=lambda one: one.firmness)
+            found[family] = Level.weakest([level, found.get(family, level)])
     return {family: level.value for family, level in sorted(found.items())}
 
 

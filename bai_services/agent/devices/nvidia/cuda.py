@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through NVML; a machine without the library or a driver has none."""
+"""Device kind of NVIDIA GPUs, whole, in shares or as MIG instances."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import Unavailable
 from bai_services.core.resources import SHARE_UNIT, format_amount
 
-from ..base import Device, DeviceInjection, DeviceKind, DeviceProcess, Finding, Granted, Holding
+from ..base import (
+    Device,
+    DeviceGrant,
+    DeviceInjection,
+    DeviceKind,
+    DeviceProcess,
+    Finding,
+    GrantedDevice,
+)
 from ..enforcement_levels import (
-    DEFAULT,
-    EXCLUSIVE,
-    PROHIBITED,
-    ReachedLevel,
+    AvailableLevel,
+    ComputeMode,
+    allowed_shares,
     cgroup_problem,
+    compute_mode_problem,
     highest_level,
-    mode_problem,
-    sharing_of,
 )
 from ..host_files import HostFiles
 from .gpu_reader import FAMILY, GpuReader
@@ -29,56 +35,57 @@ from .mps_servers import MpsServers
 from .nccl import nccl_defaults
 from .nvml import Nvml
 
-# Hides every GPU from a session, in containers and from programs that use CUDA.
+# Hides every GPU: from containers, and from programs that use CUDA.
 HIDDEN: Mapping[str, str] = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": ""}
 CONTROL_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 CAPABILITIES = ["gpu", "utility", "compute"]
 MIG_ACCESS = "/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}/{file}"
 # Path of the MPS daemon's pipe inside a container.
 MPS_PIPE = "/run/mps"
+MPS_DISABLED = "MPS is disabled: SharingSettings.mps_share is empty"
 NOTICES: Mapping[Level, str] = {
-    Level.NONE: "Shares of the GPU are counted, not enforced: keep to your part of its memory "
-    "and time.",
-    Level.SOFT: "Shares of the GPU are not enforced: keep to your part of its memory and time. "
-    "If a session uses more memory than that, its largest program may be ended.",
-    Level.PROCESS: "Each of your programs is limited to the session's part of the GPU's memory and "
-    "time; their sum is monitored. Programs of other users run in the same MPS server: an "
-    "error of one on the GPU can end all of them.",
-    Level.CGROUP: "The driver limits the session to its part of the GPU's memory; its time is "
-    "not limited.",
+    Level.NONE: "Shares of the GPU are counted but not enforced: stay within your share of its "
+    "memory and time.",
+    Level.SOFT: "Shares of the GPU are not enforced: stay within your share of its memory and "
+    "time. If a session uses more memory than its share, its largest program may be terminated.",
+    Level.PROCESS: "Each of your programs is limited to the session's share of the GPU's memory "
+    "and time; their sum is monitored. Programs of other users run in the same MPS server: an "
+    "error of one program on the GPU can end all of them.",
+    Level.CGROUP: "The driver limits the session to its share of the GPU's memory; its compute "
+    "time is not limited.",
 }
-
-
 OPEN_MPS_NOTICE = (
-    "Each of your programs is limited to the session's part of the GPU's memory and time while "
-    "it uses MPS, which is not enforced; their sum is monitored. An error of one "
-    "program on the GPU can end those of others."
+    "Each of your programs is limited to the session's share of the GPU's memory and time while "
+    "it uses MPS; the use of MPS is not enforced. The sum of your programs is monitored. An error "
+    "of one program on the GPU can end programs of other users."
 )
 ONE_PROGRAM_NOTICE = (
-    "The GPU is in the compute mode EXCLUSIVE_PROCESS: one of your programs at a time can use it."
+    "The GPU is in the compute mode EXCLUSIVE_PROCESS: only one of your programs at a time can use "
+    "it."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRules:
-    """How GPUs may be shared on this machine."""
+    """Rules for sharing the GPUs of this machine."""
 
     engine: str = "process"
     # Shares with a lower enforcement level are not offered.
     minimum: Level = Level.NONE
     mps: MpsServers | None = None
-    # Why MPS is not used, and why sessions that use too much are not stopped.
-    no_mps: str = "it is switched off: SharingSettings.mps_share is empty"
+    # Why MPS is not used; only relevant without ``mps``.
+    no_mps: str = MPS_DISABLED
+    # Why the watchdog does not act on sessions over their share; empty if it does.
     no_watchdog: str = ""
-    # Whether the compute mode of a GPU may be changed; otherwise it is left as found.
+    # Whether the agent may change the compute mode of GPUs.
     may_set_mode: bool = False
 
 
 class CudaGpus(DeviceKind):
-    """Real GPUs and their MIG instances; a GPU that the driver lost stays known, as unhealthy."""
+    """Real GPUs and their MIG instances; a GPU that the driver has lost is unhealthy."""
 
     family = FAMILY
-    tells_processes = True
+    reports_processes = True
 
     def __init__(
         self,
@@ -91,33 +98,35 @@ class CudaGpus(DeviceKind):
         self._rules = rules or GpuRules()
         self._host = host or HostFiles()
         self._known: dict[str, Device] = {}
-        self._reached: ReachedLevel | None = None
-        # Reason why the compute mode of a GPU could not be changed, by uuid.
-        self._stuck: dict[str, str] = {}
+        self._available_level: AvailableLevel | None = None
+        # By uuid: why the compute mode of a GPU could not be changed.
+        self._mode_problems: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def discover(self) -> list[Device]:
         with self._lock:
             if not self._nvml.open():
                 return []
-            found = [device if device.slot else self._shared(device) for device in self._read()]
+            found = [
+                device if device.slot else self._with_sharing(device) for device in self._read()
+            ]
             for device in found:
                 self._known[device.id] = device
             here = {device.id for device in found if device.is_healthy}
             gone = [replace(d, is_healthy=False) for d in self._known.values() if d.id not in here]
             for device in gone:
-                self._reader.forget(device.id)
+                self._reader.invalidate(device.id)
             return sorted(
                 [*(d for d in found if d.is_healthy), *gone], key=lambda d: (d.index, d.id)
             )
 
     def finding(self) -> Finding:
         here = sum(device.is_healthy for device in self._known.values())
-        why = "" if here else self._nvml.why_not or "the driver knows no GPU"
-        if self._reader.undivided:
-            names = ", ".join(self._reader.undivided)
-            why = f"MIG is on and there is no instance on {names}"
-        return Finding(self.family, "NVIDIA GPU", "stand-in", here, why)
+        reason = "" if here else self._nvml.unavailable_reason or "the driver reports no GPU"
+        if self._reader.without_instances:
+            names = ", ".join(self._reader.without_instances)
+            reason = f"MIG is enabled, but there is no instance on {names}"
+        return Finding(self.family, "NVIDIA GPU", tried="stand-in", found=here, reason=reason)
 
     def sample(self) -> dict[str, dict[str, Any]]:
         with self._lock:
@@ -132,38 +141,39 @@ class CudaGpus(DeviceKind):
                 return []
             return [p for device_id in self._known for p in self._reader.processes(device_id)]
 
-    def reconcile(self, held: Sequence[Holding]) -> None:
+    def reconcile(self, grants: Sequence[DeviceGrant]) -> None:
         if self._rules.mps is not None:
-            self._rules.mps.reconcile(one for one in held if one.amount < SHARE_UNIT)
+            self._rules.mps.reconcile(grant for grant in grants if grant.amount < SHARE_UNIT)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         if self._rules.mps is not None:
-            self._rules.mps.tend()
+            self._rules.mps.maintain()
 
-    def end(self, processes: Sequence[DeviceProcess]) -> None:
+    def detach(self, processes: Sequence[DeviceProcess]) -> None:
         if self._rules.mps is None:
             return
         for device_id in sorted({process.device_id for process in processes}):
-            self._rules.mps.end(device_id, {p.pid for p in processes if p.device_id == device_id})
+            self._rules.mps.detach(
+                device_id, {p.pid for p in processes if p.device_id == device_id}
+            )
 
     def close(self) -> None:
         if self._rules.mps is not None:
             self._rules.mps.close()
-            self._open_again(self._rules.mps)
+            self._restore_compute_modes(self._rules.mps)
 
     def hidden(self) -> Mapping[str, str]:
         return HIDDEN
 
-    def inject(self, granted: Sequence[Granted], engine: str) -> DeviceInjection:
-        """Return what the session needs.
+    def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:
+        """Return the injection for a kernel with these GPUs.
 
         Raises
         ------
         Unavailable
-            If its share needs MPS, which does not work at the moment or serves other shares of
-            this GPU.
+            If its share requires MPS, which is unavailable now or has another share on this GPU.
         """
-        # By uuid: an index names another device inside a container or after a restart.
+        # By uuid, because indices are different inside a container and can change at a restart.
         uuids = [g.device.id for g in granted]
         environ = {
             "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
@@ -176,10 +186,10 @@ class CudaGpus(DeviceKind):
         mounts: list[Mapping[str, Any]] = []
         notices = [NOTICES[level]] if is_share else []
         if is_share and granted[0].device.sharing.is_uniform:
-            more, mounts = self._through_mps(granted[0], engine)
-            environ |= more
+            mps_environ, mounts = self._inject_mps(granted[0], engine)
+            environ |= mps_environ
             notices = [NOTICES[level] if level is Level.PROCESS else OPEN_MPS_NOTICE]
-        elif not is_share and any(self._only_one_program(g.device) for g in granted):
+        elif not is_share and not all([self._allow_all_programs(g.device) for g in granted]):
             notices = [ONE_PROGRAM_NOTICE]
         part = DeviceInjection(
             environ,
@@ -192,7 +202,7 @@ class CudaGpus(DeviceKind):
             return replace(part, device_nodes=self._nodes(granted))
         request = {"driver": "nvidia", "device_ids": uuids, "capabilities": [CAPABILITIES]}
         if is_share and level is Level.CGROUP:
-            # The hook that sets the limit only works on devices that are requested in this way.
+            # The hook that sets the limit requires a CDI request instead of device ids.
             names = [f"nvidia.com/gpu={uuid}" for uuid in uuids]
             request = {"driver": "cdi", "device_ids": names}
             environ["NVIDIA_GPU_MEMORY_LIMIT"] = str(granted[0].memory_bytes)
@@ -200,140 +210,158 @@ class CudaGpus(DeviceKind):
 
     def _read(self) -> list[Device]:
         found = self._reader.read()
-        if self._reached is None and found:
-            # Capabilities are read once; whether MPS works is checked every time.
+        if self._available_level is None and found:
+            # Read once: these capabilities do not change. The state of MPS is checked every time.
             has_limits = self._reader.has_memory_limits()
-            self._reached = highest_level(
-                cgroup=cgroup_problem(self._rules.engine, self._host, has_limits),
-                process="" if self._rules.mps is not None else self._rules.no_mps,
-                soft=self._rules.no_watchdog,
+            self._available_level = self._highest_level(
+                cgroup_problem(self._rules.engine, self._host, has_limits),
+                "" if self._rules.mps is not None else self._rules.no_mps,
             )
-        if self._rules.mps is not None and self._reached is not None:
-            gpus = [d for d in found if self._is_for_mps(d, self._reached)]
-            self._rules.mps.want({d.id: d.memory_bytes for d in gpus if d.memory_bytes})
+        if self._rules.mps is not None and self._available_level is not None:
+            gpus = [d for d in found if self._is_for_mps(d, self._available_level)]
+            self._rules.mps.set_gpus({d.id: d.memory_bytes for d in gpus if d.memory_bytes})
         return found
 
-    def _is_for_mps(self, device: Device, reached: ReachedLevel) -> bool:
-        is_offered = self._level(device, reached).level.is_at_least(self._rules.minimum)
-        is_level = reached.level is Level.PROCESS and is_offered
-        return is_level and device.is_healthy and not device.slot
+    def _highest_level(self, cgroup_problem: str, process_problem: str) -> AvailableLevel:
+        return highest_level(
+            {
+                Level.CGROUP: cgroup_problem,
+                Level.PROCESS: process_problem,
+                Level.SOFT: self._rules.no_watchdog,
+            }
+        )
 
-    def _level(self, device: Device, reached: ReachedLevel) -> ReachedLevel:
-        """Return the level of one GPU: soft if programs can bypass MPS."""
-        if reached.level is not Level.PROCESS:
-            return reached
-        mode = _mode_of(device)
-        problem = self._stuck.get(device.id) or mode_problem(mode, self._rules.may_set_mode)
+    def _is_for_mps(self, device: Device, available: AvailableLevel) -> bool:
+        """Return whether shares of a GPU are offered through MPS."""
+        is_offered = self._level(device, available).level.is_at_least(self._rules.minimum)
+        is_process_level = available.level is Level.PROCESS and is_offered
+        return is_process_level and device.is_healthy and not device.slot
+
+    def _level(self, device: Device, available: AvailableLevel) -> AvailableLevel:
+        """Return the level of one GPU; lower than ``PROCESS`` if programs can bypass MPS on it."""
+        if available.level is not Level.PROCESS:
+            return available
+        problem = self._mode_problems.get(device.id) or compute_mode_problem(
+            _mode_of(device), self._rules.may_set_mode
+        )
         if not problem:
-            return reached
-        return highest_level(reached.why_not[Level.CGROUP.value], problem, self._rules.no_watchdog)
+            return available
+        return self._highest_level(available.problems[Level.CGROUP.value], problem)
 
-    def _only_one_program(self, device: Device) -> bool:
-        """Give every program of a session its whole GPU; return whether only one program can
-        use it.
+    def _allow_all_programs(self, device: Device) -> bool:
+        """Set the compute mode of a whole GPU to DEFAULT if the agent may; return whether all
+        programs of the session can use the GPU.
         """
         mode = _mode_of(device)
         if mode is not None and self._rules.may_set_mode and self._rules.mps is not None:
-            # Read now, because the GPU was shared until a moment ago.
+            # Set it even if ``mode`` is DEFAULT: the GPU may have been shared since it was read.
             with self._lock:
-                return bool(self._reader.set_mode(device.id, DEFAULT))
-        return mode == EXCLUSIVE
+                return not self._reader.set_mode(device.id, ComputeMode.DEFAULT)
+        return mode != ComputeMode.EXCLUSIVE_PROCESS.name
 
-    def _shared(self, device: Device) -> Device:
-        """Return which shares of a GPU are available now, and the reason for limits and for the
-        level.
+    def _with_sharing(self, device: Device) -> Device:
+        """Return the device with the shares that are available now, its enforcement level, and the
+        reasons for limitations.
         """
-        reached, mps = self._reached, self._rules.mps
-        if reached is None:
+        available, mps = self._available_level, self._rules.mps
+        if available is None:
             return device
-        sharing = sharing_of(reached.level, mps.share if mps is not None else 0)
-        reached, is_mps, mode = (
-            self._level(device, reached),
-            reached.level is Level.PROCESS,
-            _mode_of(device),
-        )
-        sharing = replace(sharing, level=reached.level)
-        withheld, is_paused = "", False
-        if mode == PROHIBITED:
-            withheld = f"the compute mode is {PROHIBITED}: no program can use it"
-        elif mode == EXCLUSIVE and not is_mps:
-            withheld = (
-                f"the compute mode is {EXCLUSIVE}, and without MPS a second program is refused"
-            )
-        elif not reached.level.is_at_least(self._rules.minimum):
-            withheld = (
-                f"the machine reaches only {reached.level}, and {self._rules.minimum} is required"
-            )
-        elif (is_mps or reached.level is Level.CGROUP) and device.memory_bytes is None:
-            withheld = "the driver does not report how much memory there is"
-        elif is_mps and mps is not None:
-            # It is being started or recovers: a temporary state.
-            withheld = mps.why_not(device.id)
+        sharing = allowed_shares(available.level, mps.share if mps is not None else 0)
+        is_mps = available.level is Level.PROCESS
+        available = self._level(device, available)
+        sharing = replace(sharing, level=available.level)
+        mode = _mode_of(device)
+        withheld, is_paused = self._withheld(device, available.level, is_mps), False
+        if not withheld and is_mps and mps is not None:
+            # Temporary: MPS is being started or is recovering.
+            withheld = mps.unavailable_reason(device.id)
             is_paused = bool(withheld)
         if is_paused:
             sharing = replace(sharing, is_paused=True)
         elif withheld:
             sharing = replace(sharing, most=0)
-        facts = {**device.facts, "not_firmer": dict(reached.why_not), "shares_withheld": withheld}
-        is_healthy = device.is_healthy and mode != PROHIBITED
+        facts = {
+            **device.facts,
+            "not_firmer": dict(available.problems),
+            "shares_withheld": withheld,
+        }
+        is_healthy = device.is_healthy and mode != ComputeMode.PROHIBITED.name
         return replace(device, sharing=sharing, facts=facts, is_healthy=is_healthy)
 
-    def _through_mps(
-        self, granted: Granted, engine: str
+    def _withheld(self, device: Device, level: Level, is_mps: bool) -> str:
+        """Return why a GPU's shares are not offered at all; empty if they are."""
+        mode = _mode_of(device)
+        if mode == ComputeMode.PROHIBITED.name:
+            return f"the compute mode is {mode}: no program can use the GPU"
+        if mode == ComputeMode.EXCLUSIVE_PROCESS.name and not is_mps:
+            return f"the compute mode is {mode}: without MPS a second program is rejected"
+        if not level.is_at_least(self._rules.minimum):
+            return (
+                f"the machine's enforcement level is {level}, but {self._rules.minimum} is required"
+            )
+        if (is_mps or level is Level.CGROUP) and device.memory_bytes is None:
+            return "the driver does not report the memory of the GPU"
+        return ""
+
+    def _inject_mps(
+        self, granted: GrantedDevice, engine: str
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]]]:
+        """Set the share of a GPU's MPS daemon; return the environment and mounts of a client."""
         mps, device = self._rules.mps, granted.device
         if mps is None:
             raise Unavailable(f"GPU {device.id} cannot be shared: {self._rules.no_mps}")
-        limits = mps.serve(device.id, granted.amount)
-        self._close_bypass(device.id)
+        limits = mps.set_share(device.id, granted.amount)
+        self._restrict_to_mps(device.id)
         control = mps.control(device.id)
         if control is None:
-            raise Unavailable(f"GPU {device.id} cannot be shared now: {mps.why_not(device.id)}")
-        # A fixed path in a container; without a container the machine's own path.
+            raise Unavailable(
+                f"GPU {device.id} cannot be shared now: {mps.unavailable_reason(device.id)}"
+            )
         target = MPS_PIPE if engine == "docker" else str(control.pipe)
         mounts: list[Mapping[str, Any]] = []
+        # Without isolation (no separate /dev/shm) a session opens the pipe at its real path.
         if engine == "docker" or control.shm is not None:
-            # Sessions without isolation use the pipe at its real path.
             mounts.append({"source": str(control.pipe), "target": target, "read_only": False})
         if control.shm is not None:
             mounts.append({"source": str(control.shm), "target": "/dev/shm", "read_only": False})
         return {"CUDA_MPS_PIPE_DIRECTORY": target, **limits.environ()}, mounts
 
-    def _close_bypass(self, device_id: str) -> None:
-        """Let only MPS use a GPU, if the agent may change the compute mode.
+    def _restrict_to_mps(self, device_id: str) -> None:
+        """Set the compute mode to EXCLUSIVE_PROCESS, so that programs cannot bypass MPS, if the
+        agent may.
 
         Raises
         ------
         Unavailable
-            If the driver refuses; from then on the GPU has the level that remains without it.
+            If the driver rejects it; from then on the GPU has a lower enforcement level.
         """
         if not self._rules.may_set_mode:
             return
         with self._lock:
-            problem = self._reader.set_mode(device_id, EXCLUSIVE)
-            self._stuck[device_id] = problem
+            problem = self._reader.set_mode(device_id, ComputeMode.EXCLUSIVE_PROCESS)
+            self._mode_problems[device_id] = problem
         if problem:
             raise Unavailable(f"GPU {device_id} cannot be shared now: {problem}", device=device_id)
 
-    def _open_again(self, mps: MpsServers) -> None:
-        """Set GPUs that no session shares back to the mode in which every program can use them."""
+    def _restore_compute_modes(self, mps: MpsServers) -> None:
+        """Set the compute mode of GPUs without an MPS daemon back to DEFAULT, if the agent may."""
         with self._lock:
             for device_id, device in self._known.items():
-                is_ours = self._rules.may_set_mode and _mode_of(device) is not None
-                if is_ours and not mps.is_left(device_id):
-                    self._reader.set_mode(device_id, DEFAULT)
+                may_set = self._rules.may_set_mode and _mode_of(device) is not None
+                if may_set and not mps.has_daemon(device_id):
+                    self._reader.set_mode(device_id, ComputeMode.DEFAULT)
 
-    def _nodes(self, granted: Sequence[Granted]) -> list[str]:
+    def _nodes(self, granted: Sequence[GrantedDevice]) -> list[str]:
         minors = [g.device.facts.get("minor", g.device.index) for g in granted]
         nodes = [*(f"/dev/nvidia{minor}" for minor in dict.fromkeys(minors)), *CONTROL_NODES]
-        for minor, one in zip(minors, granted, strict=True):
-            gi, ci = (one.device.facts.get(n) for n in ("gpu_instance", "compute_instance"))
-            if one.device.slot:
+        for minor, g in zip(minors, granted, strict=True):
+            gi, ci = (g.device.facts.get(n) for n in ("gpu_instance", "compute_instance"))
+            if g.device.slot:
                 nodes += self._capability_nodes(minor, gi, ci)
         return nodes
 
     def _capability_nodes(self, minor: int, gi: Any, ci: Any) -> list[str]:
-        """Return the device nodes that open one MIG instance, and no other."""
+        """Return the device nodes that give access to one MIG instance only."""
         nodes = []
         for file in ("access", f"ci{ci}/access"):
             text = self._host.read(MIG_ACCESS.format(minor=minor, gi=gi, file=file)) or ""
@@ -347,22 +375,22 @@ def _mode_of(device: Device) -> str | None:
     return mode
 
 
-def _level_of(granted: Sequence[Granted], engine: str) -> Level:
+def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
     """Return the enforcement level of these devices for a session.
 
-    A whole device belongs to one session; the container keeps it from reaching others.
+    For whole devices this is HARDWARE in a container, which has no access to other devices.
     """
     levels = [g.device.sharing.level for g in granted if g.is_share or g.device.slot]
     if not levels:
         return Level.HARDWARE if engine == "docker" else Level.NONE
-    return min(levels, key=lambda level: level.firmness)
+    return Level.weakest(levels)
 
 
-def limit_environ(granted: Sequence[Granted]) -> dict[str, str]:
-    """Return the variables for the limits of a share, by the device's index in the session.
+def limit_environ(granted: Sequence[GrantedDevice]) -> dict[str, str]:
+    """Return the variables with the limits of a share, by the device's index in the session.
 
-    ``CUDA_MEMORY_LIMITS=0:4294967296`` and ``CUDA_PROCESSOR_LIMITS=0:25``: an enforcing library
-    reads them; without one they inform programs. Unknown figures are left out.
+    Examples: ``CUDA_MEMORY_LIMITS=0:4294967296``, ``CUDA_PROCESSOR_LIMITS=0:25``. A library that
+    enforces limits reads them; without one they inform programs. Unknown values are left out.
     """
     total = sum(g.amount for g in granted)
     return {
@@ -370,13 +398,13 @@ def limit_environ(granted: Sequence[Granted]) -> dict[str, str]:
         "CUDA_GLOBAL_DEVICE_IDS": _pairs((i, g.device.index) for i, g in enumerate(granted)),
         "CUDA_RESOURCE_VIRTUALIZED": str(int(any(g.is_share for g in granted))),
         "CUDA_MEMORY_LIMITS": _pairs((i, g.memory_bytes) for i, g in enumerate(granted)),
-        # Bytes that the system needs on each device in addition to the session's share.
+        # Bytes that MPS uses on each device in addition to the session's share.
         "CUDA_RESERVED_MEMORY": str(_reserved(granted)),
         "CUDA_PROCESSOR_LIMITS": _pairs((i, g.processors) for i, g in enumerate(granted)),
     }
 
 
-def _reserved(granted: Sequence[Granted]) -> int:
+def _reserved(granted: Sequence[GrantedDevice]) -> int:
     return RESERVE_BYTES if any(g.device.sharing.is_uniform and g.is_share for g in granted) else 0
 
 

@@ -1,4 +1,4 @@
-"""Reads GPUs and MIG instances through NVML: identity, and current usage."""
+"""Reads GPUs and MIG instances through NVML: identity, metrics, processes, compute mode."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from typing import Any
 from bai_services.core.cluster.device_sharing import Level, Sharing
 
 from ..base import Device, DeviceProcess
-from ..enforcement_levels import COMPUTE_MODES
+from ..enforcement_levels import ComputeMode
 from .nvml import Nvml, peers
 
 FAMILY = "cuda"
-# Minimum compute capability for common uses of a GPU.
+# Minimum compute capability of a GPU for common uses.
 GOOD_FOR: Mapping[str, tuple[int, int]] = {"training": (8, 0), "inference": (9, 0)}
 PROCESS_LISTS = (
     "nvmlDeviceGetComputeRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses",
 )
-# The library names an instance "NVIDIA H200 MIG 1g.18gb"; some profiles end with +me.
+# NVML names an instance "NVIDIA H200 MIG 1g.18gb"; some profiles end with +me.
 PROFILE = re.compile(r"MIG ((?:\d+c\.)?\d+g\.\d+gb(?:\+[a-z.]+)*)\s*$", re.IGNORECASE)
 MIB = 2**20
-# The driver samples processes at most once a second.
-LOOK_BACK_SECONDS = 2.0
+# Period of utilization samples; the driver samples processes at most once a second.
+UTILIZATION_PERIOD_SECONDS = 2.0
 
 
 class GpuReader:
-    """Reads the driver's GPUs; a GPU divided by MIG is read as its instances."""
+    """Reads the driver's GPUs; a GPU divided by MIG is represented by its instances."""
 
     def __init__(self, nvml: Nvml) -> None:
         self._nvml = nvml
-        # Constant facts of each GPU: reading them costs hundreds of calls.
+        # Constant facts of each GPU, cached because reading them takes hundreds of calls.
         self._constant: dict[str, dict[str, Any]] = {}
-        self.undivided: list[str] = []
+        # Uuids of GPUs with MIG enabled but without an instance: they cannot be used.
+        self.without_instances: list[str] = []
 
     def read(self) -> list[Device]:
-        """Return the GPUs and instances that the driver knows now, unhealthy ones included.
+        """Return the GPUs and instances that the driver reports now, including unhealthy ones.
 
-        ``undivided`` names GPUs with MIG switched on but without an instance: nothing on them can
-        be used.
+        It also updates ``without_instances``.
         """
-        count = self._nvml.ask("nvmlDeviceGetCount") or 0
-        handles = [self._nvml.ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        count = self._nvml.call("nvmlDeviceGetCount") or 0
+        handles = [self._nvml.call("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         by_uuid: dict[str, tuple[int, Any]] = {}
         for index, handle in enumerate(handles):
             uuid = None if handle is None else self._nvml.text("nvmlDeviceGetUUID", handle)
             if uuid is not None:
                 by_uuid[uuid] = (index, handle)
-        self._learn({uuid: handle for uuid, (_, handle) in by_uuid.items()})
-        self.undivided = []
+        self._read_constant_facts({uuid: handle for uuid, (_, handle) in by_uuid.items()})
+        self.without_instances = []
         found: list[Device] = []
         for uuid, (index, handle) in by_uuid.items():
             if not self._is_divided(handle):
@@ -60,85 +60,86 @@ class GpuReader:
             instances = self._instances(index, handle, uuid)
             found += instances
             if not instances:
-                self.undivided.append(uuid)
+                self.without_instances.append(uuid)
         return found
 
-    def forget(self, uuid: str) -> None:
-        """Read the facts of a GPU again when it comes back."""
+    def invalidate(self, uuid: str) -> None:
+        """Drop the cached facts of a GPU, so that they are read again when it comes back."""
         self._constant.pop(uuid, None)
 
     def sample(self, device_id: str) -> dict[str, Any] | None:
-        """Return the usage of a GPU or an instance; figures that the driver does not report are
-        None.
+        """Return the metrics of a GPU or instance, None for each unknown metric; None if the
+        driver does not know the device.
         """
-        handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
+        handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         if handle is None:
             return None
-        ask = self._nvml.ask
-        memory = ask("nvmlDeviceGetMemoryInfo", handle)
-        busy = ask("nvmlDeviceGetUtilizationRates", handle)
-        milliwatts = ask("nvmlDeviceGetPowerUsage", handle)
+        call = self._nvml.call
+        memory = call("nvmlDeviceGetMemoryInfo", handle)
+        busy = call("nvmlDeviceGetUtilizationRates", handle)
+        milliwatts = call("nvmlDeviceGetPowerUsage", handle)
         return {
             "memory_used_bytes": None if memory is None else int(memory.used),
             "utilization_percent": None if busy is None else int(busy.gpu),
-            "temperature_celsius": ask("nvmlDeviceGetTemperature", handle, 0),
+            "temperature_celsius": call("nvmlDeviceGetTemperature", handle, 0),
             "power_watts": None if milliwatts is None else round(milliwatts / 1000, 1),
         }
 
     def processes(self, device_id: str) -> list[DeviceProcess]:
-        """Return the processes that hold memory of a GPU or an instance, with their utilization."""
-        handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
+        """Return the processes that use memory of a GPU or instance, with their utilization."""
+        handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         found: dict[int, DeviceProcess] = {}
-        # MPS clients are listed separately; some drivers list them in both places.
+        # MPS clients have a list of their own; some drivers list them in both.
         for name in PROCESS_LISTS if handle is not None else ():
-            for process in self._nvml.ask(name, handle, otherwise=()):
-                held = DeviceProcess(device_id, process.pid, process.usedGpuMemory)
-                found.setdefault(process.pid, held)
+            for entry in self._nvml.call(name, handle, otherwise=()):
+                process = DeviceProcess(device_id, entry.pid, entry.usedGpuMemory)
+                found.setdefault(entry.pid, process)
         if not found:
             return []
-        since = int((time.time() - LOOK_BACK_SECONDS) * 1e6)
+        since = int((time.time() - UTILIZATION_PERIOD_SECONDS) * 1e6)
         busy = self._nvml.busy_processes(handle, since)
         if busy is None:
             return list(found.values())
-        # The driver attributes the work of MPS clients to the MPS server. If an unlisted process
-        # was busy, the utilization of seemingly idle processes is therefore unknown.
+        # The driver attributes the work of MPS clients to the MPS server, which is not listed. If
+        # an unlisted process was busy, processes without samples may be its clients: unknown.
         idle = None if set(busy) - set(found) else 0.0
         return [
-            replace(held, utilization_percent=busy.get(pid, idle)) for pid, held in found.items()
+            replace(process, utilization_percent=busy.get(pid, idle))
+            for pid, process in found.items()
         ]
 
-    def set_mode(self, device_id: str, mode: str) -> str:
-        """Set the compute mode of a GPU; return why that failed, or an empty text."""
-        handle = self._nvml.ask("nvmlDeviceGetHandleByUUID", device_id)
-        if handle is not None and self._mode(handle) != mode:
-            number = next(n for n, name in COMPUTE_MODES.items() if name == mode)
-            self._nvml.ask("nvmlDeviceSetComputeMode", handle, number)
-        is_so = handle is not None and self._mode(handle) == mode
-        return "" if is_so else f"the driver does not set the compute mode {mode}"
+    def set_mode(self, device_id: str, mode: ComputeMode) -> str:
+        """Set the compute mode of a GPU; return why that failed, empty if it did not."""
+        handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
+        if handle is not None and self._mode(handle) != mode.name:
+            self._nvml.call("nvmlDeviceSetComputeMode", handle, int(mode))
+        is_set = handle is not None and self._mode(handle) == mode.name
+        return "" if is_set else f"the driver does not set the compute mode {mode.name}"
 
     def _mode(self, handle: Any) -> str | None:
-        number = self._nvml.ask("nvmlDeviceGetComputeMode", handle)
-        return None if number is None else COMPUTE_MODES.get(number)
+        """Return the name of a GPU's compute mode; None: unknown."""
+        number = self._nvml.call("nvmlDeviceGetComputeMode", handle)
+        return ComputeMode(number).name if number in set(ComputeMode) else None
 
     def has_memory_limits(self) -> bool:
         """Return whether the driver can limit the memory of a container."""
         return self._nvml.has("nvmlDeviceGetMemoryLimits_v1")
 
     def _is_divided(self, handle: Any) -> bool:
-        mode = self._nvml.ask("nvmlDeviceGetMigMode", handle)
+        mode = self._nvml.call("nvmlDeviceGetMigMode", handle)
         return bool(mode) and mode[0] == 1
 
     def _instances(self, index: int, handle: Any, parent: str) -> list[Device]:
-        ask, text = self._nvml.ask, self._nvml.text
-        most = ask("nvmlDeviceGetMaxMigDeviceCount", handle, otherwise=0)
+        call, text = self._nvml.call, self._nvml.text
+        max_instances = call("nvmlDeviceGetMaxMigDeviceCount", handle, otherwise=0)
         found = []
-        for number in range(most):
-            instance = ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+        for number in range(max_instances):
+            instance = call("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
             uuid = None if instance is None else text("nvmlDeviceGetUUID", instance)
             if instance is None or uuid is None:
                 continue
-            memory = ask("nvmlDeviceGetMemoryInfo", instance)
-            attributes = ask("nvmlDeviceGetAttributes", instance)
+            memory = call("nvmlDeviceGetMemoryInfo", instance)
+            attributes = call("nvmlDeviceGetAttributes", instance)
             model = text("nvmlDeviceGetName", instance) or "NVIDIA MIG instance"
             found.append(
                 Device(
@@ -147,7 +148,7 @@ class GpuReader:
                     index=index,
                     model=model,
                     memory_bytes=None if memory is None else int(memory.total),
-                    numa_node=ask("nvmlDeviceGetNumaNodeId", handle),
+                    numa_node=call("nvmlDeviceGetNumaNodeId", handle),
                     is_healthy=memory is not None,
                     processors=getattr(attributes, "multiprocessorCount", None),
                     slot=f"{FAMILY}.mig-{profile_of(model, attributes)}",
@@ -157,21 +158,21 @@ class GpuReader:
                         # An instance has no direct links to other devices.
                         "links": {},
                         "pci_peers": [],
-                        "minor": ask("nvmlDeviceGetMinorNumber", handle, otherwise=index),
+                        "minor": call("nvmlDeviceGetMinorNumber", handle, otherwise=index),
                         "parent": parent,
-                        "gpu_instance": ask("nvmlDeviceGetGpuInstanceId", instance),
-                        "compute_instance": ask("nvmlDeviceGetComputeInstanceId", instance),
+                        "gpu_instance": call("nvmlDeviceGetGpuInstanceId", instance),
+                        "compute_instance": call("nvmlDeviceGetComputeInstanceId", instance),
                     },
                 )
             )
         return found
 
-    def _learn(self, handles: Mapping[str, Any]) -> None:
-        """Read the constant facts when a GPU has appeared or disappeared."""
+    def _read_constant_facts(self, handles: Mapping[str, Any]) -> None:
+        """Read the constant facts of all GPUs if one has appeared or disappeared."""
         if handles.keys() == self._constant.keys():
             return
         nvml = self._nvml
-        cuda = nvml.ask("nvmlSystemGetCudaDriverVersion")
+        cuda = nvml.call("nvmlSystemGetCudaDriverVersion")
         links = peers(
             {uuid: nvml.bus_of(handle) for uuid, handle in handles.items()},
             {uuid: nvml.link_ends(handle) for uuid, handle in handles.items()},
@@ -181,9 +182,9 @@ class GpuReader:
             uuid: {
                 "pci": nvml.bus_of(handle),
                 "driver": nvml.text("nvmlSystemGetDriverVersion"),
-                # 13010 is CUDA 13.1, the newest version that programs here may require.
+                # Newest CUDA version that the driver supports; 13010 is 13.1.
                 "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
-                **_capability(nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)),
+                **_capability(nvml.call("nvmlDeviceGetCudaComputeCapability", handle)),
                 "links": links[uuid],
                 "pci_peers": near[uuid],
             }
@@ -191,18 +192,18 @@ class GpuReader:
         }
 
     def _read(self, index: int, handle: Any, uuid: str) -> Device:
-        ask = self._nvml.ask
-        memory = ask("nvmlDeviceGetMemoryInfo", handle)
-        minor = ask("nvmlDeviceGetMinorNumber", handle, otherwise=index)
+        call = self._nvml.call
+        memory = call("nvmlDeviceGetMemoryInfo", handle)
+        minor = call("nvmlDeviceGetMinorNumber", handle, otherwise=index)
         return Device(
             id=uuid,
             family=FAMILY,
             index=index,
             model=self._nvml.text("nvmlDeviceGetName", handle) or "NVIDIA GPU",
             memory_bytes=None if memory is None else int(memory.total),
-            numa_node=ask("nvmlDeviceGetNumaNodeId", handle),
+            numa_node=call("nvmlDeviceGetNumaNodeId", handle),
             is_healthy=memory is not None,
-            processors=ask("nvmlDeviceGetNumGpuCores", handle),
+            processors=call("nvmlDeviceGetNumGpuCores", handle),
             facts={
                 **self._constant[uuid],
                 "minor": minor,
@@ -212,7 +213,7 @@ class GpuReader:
 
 
 def profile_of(model: str, attributes: Any) -> str:
-    """Return the profile of an instance in the form of its slot: ``1g.18gb``, ``1g.18gb-me``."""
+    """Return the profile of an instance as in its slot name: ``1g.18gb`` or ``1g.18gb-me``."""
     match = PROFILE.search(model)
     if match is not None:
         return match[1].lower().replace("+", "-")
@@ -224,8 +225,8 @@ def profile_of(model: str, attributes: Any) -> str:
 
 
 def _capability(version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the compute capability and the uses that it suits; unknown stays None."""
+    """Return the facts about the compute capability and the uses it is good for; None: unknown."""
     if version is None:
         return {"compute_capability": None, "good_for": None}
-    good_for = [name for name, least in GOOD_FOR.items() if version >= least]
+    good_for = [name for name, minimum in GOOD_FOR.items() if version >= minimum]
     return {"compute_capability": f"{version[0]}.{version[1]}", "good_for": good_for}

@@ -1,8 +1,8 @@
-"""One control daemon of NVIDIA's Multi-Process Service (MPS), for one GPU.
+"""Control of one daemon of NVIDIA's Multi-Process Service (MPS), for one GPU.
 
-It has a folder, and so a pipe, of its own: a daemon for several GPUs stops all of them when one
-fails, and NVIDIA's toolkit passes the default folder to every container. It outlives the agent,
-because the sessions' programs run in its server.
+Each GPU has its own daemon, because a fault on one GPU stops a daemon for all its GPUs. Each daemon
+has its own folder and pipe, because NVIDIA's toolkit passes the default folder to every container.
+A daemon survives the agent, because the sessions' programs use its server.
 """
 
 from __future__ import annotations
@@ -21,31 +21,35 @@ import psutil
 
 from bai_services.core.resources import SHARE_UNIT
 
+from ...folders.kernel_folders import write_atomically
+from ...processes import is_running
+from ..host_files import describe_exit
+
 PROGRAM = "nvidia-cuda-mps-control"
-# Prefix of the names of the daemon and its server, as far as the kernel stores them.
-OURS = "nvidia-cuda-mps"
+# Process names of the daemon and its server begin with this (Linux stores 15 characters).
+PROCESS_NAME_PREFIX = "nvidia-cuda-mps"
 PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0
-START_SECONDS = 15.0
-END_SECONDS = 3.0
-# A unix socket's address has at most 108 bytes, and the daemon appends names to the folder's.
-LONGEST_PIPE = 88
+START_TIMEOUT_SECONDS = 15.0
+EXIT_TIMEOUT_SECONDS = 3.0
+# The address of a Unix socket has at most 108 bytes, and the daemon appends names to this path.
+MAX_PIPE_PATH_BYTES = 88
 MIB = 2**20
-# GPU memory used by the server and its contexts themselves.
+# GPU memory that the MPS server and its contexts use.
 RESERVE_BYTES = 2**30
-# A separate /dev/shm for the daemon, which can be shared with containers.
-OWN_SHM = 'mount --bind "$OWN_SHM" /dev/shm && exec "$0" "$@"'
+# Shell command that runs the daemon with its own /dev/shm, which containers can mount.
+MOUNT_OWN_SHM = 'mount --bind "$OWN_SHM" /dev/shm && exec "$0" "$@"'
 
 
 class MpsFailed(Exception):
-    """The daemon cannot be started, does not answer, or gives an unexpected answer."""
+    """The daemon cannot be started, does not respond, or sends an unexpected response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum that every program of the GPU may use, unless it requests less.
+    """Maximum compute time and memory for every program on a GPU.
 
-    ``share``, in thousandths, is what they were computed from.
+    They are computed from ``share``, in thousandths of the GPU.
     """
 
     percent: int
@@ -54,15 +58,13 @@ class Limits:
 
     @classmethod
     def of(cls, share: int, memory_bytes: int) -> Limits:
-        """Return the limits of a share, in thousandths, of a GPU with that much memory."""
+        """Return the limits for a share, in thousandths, of a GPU with ``memory_bytes``."""
         usable = max(0, memory_bytes - RESERVE_BYTES)
         percent = (share * 100 + SHARE_UNIT // 2) // SHARE_UNIT
         return cls(max(1, percent), max(1, usable * share // SHARE_UNIT // MIB), share)
 
     def environ(self) -> dict[str, str]:
-        """Return the same limits as environment variables for a client, which can only lower
-        them.
-        """
+        """Return these limits as environment variables; a client can only lower the limits."""
         return {
             "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(self.percent),
             "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={self.memory_mib}M",
@@ -70,11 +72,11 @@ class Limits:
 
 
 class MpsControl:
-    """Starts, queries and stops the daemon of one GPU. Every call blocks, for seconds at most."""
+    """Starts, queries and stops the daemon of one GPU. Every call may block for some seconds."""
 
     def __init__(self, folder: Path, uuid: str, *, has_own_shm: bool) -> None:
-        """``has_own_shm`` gives it a separate shared memory that can be passed on; requires
-        root.
+        """``has_own_shm``: run the daemon with its own ``/dev/shm``, which isolated sessions can
+        mount; this requires root.
         """
         self.folder = folder
         self.uuid = uuid
@@ -83,7 +85,7 @@ class MpsControl:
         self._limits_file = folder / "limits.json"
 
     def start(self, limits: Limits) -> None:
-        """Start the daemon and set its limits; the rest of an earlier daemon is stopped first.
+        """Start the daemon with these limits; an existing daemon of the folder is killed first.
 
         Raises
         ------
@@ -91,69 +93,67 @@ class MpsControl:
             If it does not start, or does not confirm its limits.
         """
         self.kill()
-        self._make_folders()
+        self._create_folders()
         log = self.folder / LOG / "start.log"
         try:
             with open(log, "wb") as output:
-                # Not through a pipe, which the daemon would hold open for ever.
+                # A file instead of a pipe, because the daemon keeps its output open.
                 done = subprocess.run(
-                    self._start_words(),
+                    self._start_command(),
                     env=self._environ(is_daemon=True),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    timeout=START_SECONDS,
+                    timeout=START_TIMEOUT_SECONDS,
                     start_new_session=True,
                 )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MpsFailed(f"{PROGRAM} does not start: {error}") from error
         if done.returncode:
-            said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-            raise MpsFailed(f"{PROGRAM} ended with {done.returncode} and said {said[0]!r}")
-        self.tell(f"set_default_device_pinned_mem_limit 0 {limits.memory_mib}M")
-        self.tell(f"set_default_active_thread_percentage {limits.percent}")
+            failed = subprocess.CompletedProcess(
+                done.args, done.returncode, log.read_text(errors="replace"), ""
+            )
+            raise MpsFailed(f"{PROGRAM} {describe_exit(failed)}")
+        self.send(f"set_default_device_pinned_mem_limit 0 {limits.memory_mib}M")
+        self.send(f"set_default_active_thread_percentage {limits.percent}")
         if self.percent() != limits.percent:
             raise MpsFailed(f"{PROGRAM} does not confirm the limit of {limits.percent} percent")
-        # Written last: a daemon without this file was never ready.
-        written = self._limits_file.with_name(f".{self._limits_file.name}")
-        written.write_text(json.dumps(asdict(limits)))
-        written.replace(self._limits_file)
+        # Written last, so that a daemon whose start was interrupted has no such file.
+        write_atomically(self._limits_file, json.dumps(asdict(limits)))
 
     def limits(self) -> Limits | None:
-        """Return the limits with which the daemon of this folder was started; None if there is
-        none.
-        """
+        """Return the stored limits of the folder's daemon; None without a complete start."""
         try:
             return Limits(**json.loads(self._limits_file.read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def percent(self) -> int:
-        """Return the daemon's current limit.
+        """Return the daemon's current limit of compute time, in percent.
 
         Raises
         ------
         MpsFailed
-            If it does not answer.
+            If it does not respond.
         """
-        said = self.tell("get_default_active_thread_percentage")
+        response = self.send("get_default_active_thread_percentage")
         try:
-            return round(float(said))
+            return round(float(response))
         except ValueError:
-            raise MpsFailed(f"{PROGRAM} gives its limit as {said[:80]!r}") from None
+            raise MpsFailed(f"{PROGRAM} reports an invalid limit {response[:80]!r}") from None
 
     def servers(self) -> list[int]:
-        return _numbers(self.tell("get_server_list"))
+        return _numbers(self.send("get_server_list"))
 
     def has_fault(self, server: int) -> bool:
-        return "FAULT" in self.tell(f"get_server_status {server}").upper()
+        return "FAULT" in self.send(f"get_server_status {server}").upper()
 
     def clients(self, server: int) -> list[int]:
-        return _numbers(self.tell(f"get_client_list {server}"))
+        return _numbers(self.send(f"get_client_list {server}"))
 
     def terminate(self, server: int, client: int) -> None:
-        """End a client's work in order; killing it in the middle may harm other clients."""
-        self.tell(f"terminate_client {server} {client}")
+        """Disconnect a client gracefully; killing its process can disturb other clients."""
+        self.send(f"terminate_client {server} {client}")
 
     def quit(self) -> None:
         """Stop the daemon, and remove its folder.
@@ -161,27 +161,27 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it refuses.
+            If it rejects the command.
         """
-        self.tell("quit")
-        gone = _wait(self._processes())
-        _signal(gone, is_kill=True)
-        self._clear()
+        self.send("quit")
+        remaining = _wait_for_exit(self._processes())
+        _signal(remaining, is_kill=True)
+        self._remove_folder()
 
     def kill(self) -> None:
-        """Kill all remaining processes of this folder, and remove the folder."""
-        left = self._processes()
-        _signal(left, is_kill=False)
-        _signal(_wait(left), is_kill=True)
-        self._clear()
+        """Kill all processes that use this folder, and remove the folder."""
+        processes = self._processes()
+        _signal(processes, is_kill=False)
+        _signal(_wait_for_exit(processes), is_kill=True)
+        self._remove_folder()
 
-    def tell(self, command: str) -> str:
-        """Send a command to the daemon and return its answer.
+    def send(self, command: str) -> str:
+        """Send a command to the daemon and return its response.
 
         Raises
         ------
         MpsFailed
-            If it does not answer in time, or refuses.
+            If it does not respond in time, or rejects the command.
         """
         try:
             done = subprocess.run(
@@ -194,20 +194,21 @@ class MpsControl:
                 timeout=COMMAND_SECONDS,
             )
         except subprocess.TimeoutExpired:
-            raise MpsFailed(f"{command!r} got no answer in {COMMAND_SECONDS:g} s") from None
+            raise MpsFailed(f"no response to {command!r} within {COMMAND_SECONDS:g} s") from None
         except OSError as error:
             raise MpsFailed(f"{PROGRAM} cannot be run: {error}") from error
         if done.returncode:
-            said = (done.stderr or done.stdout).strip()[:200]
-            raise MpsFailed(f"{command!r} was answered with {said!r}")
+            output = (done.stderr or done.stdout).strip()[:200]
+            raise MpsFailed(f"the response to {command!r} was {output!r}")
         return done.stdout.strip()
 
-    def _start_words(self) -> list[str]:
-        # -M: clients with different uids in one server; without it the second uid waits for ever.
-        words = [_program(), "-d", *(["-M"] if os.geteuid() == 0 else [])]
+    def _start_command(self) -> list[str]:
+        # -M: one server for clients of all uids; without it clients of a second uid wait forever.
+        command = [_program(), "-d", *(["-M"] if os.geteuid() == 0 else [])]
         if self.shm is None:
-            return words
-        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", OWN_SHM, *words]
+            return command
+        unshare = ["unshare", "--mount", "--propagation", "private"]
+        return [*unshare, "sh", "-c", MOUNT_OWN_SHM, *command]
 
     def _environ(self, is_daemon: bool = False) -> dict[str, str]:
         environ = {
@@ -220,39 +221,41 @@ class MpsControl:
             environ["OWN_SHM"] = str(self.shm or "")
         return environ
 
-    def _make_folders(self) -> None:
-        # Sessions can open their own pipe, but cannot list the folders above it.
+    def _create_folders(self) -> None:
+        # Sessions can open the pipe, but cannot list the folder above it.
         for folder, mode in ((self.folder, 0o711), (self.pipe, 0o755), (self.folder / LOG, 0o700)):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(mode)
         if self.shm is not None and not self.shm.is_mount():
             self.shm.mkdir(exist_ok=True)
-            words = ["mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec,mode=1777", "bai-mps"]
-            done = subprocess.run([*words, str(self.shm)], capture_output=True, text=True)
+            command = ["mount", "-t", "tmpfs", "-o", "nosuid,nodev,noexec,mode=1777", "bai-mps"]
+            done = subprocess.run([*command, str(self.shm)], capture_output=True, text=True)
             if done.returncode:
-                raise MpsFailed(f"no shared memory for {PROGRAM}: {done.stderr.strip()}")
+                raise MpsFailed(
+                    f"the shared memory of {PROGRAM} cannot be mounted: {done.stderr.strip()}"
+                )
 
-    def _clear(self) -> None:
+    def _remove_folder(self) -> None:
         if self.shm is not None and self.shm.is_mount():
             subprocess.run(["umount", "--lazy", str(self.shm)], capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the daemon and the servers of this folder, also those of an earlier agent
-        process.
+        """Return the daemon and the servers of this folder, including those that an earlier agent
+        process started.
         """
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                # Sessions have the same variable; their processes must not be ended here.
-                if process.name().startswith(OURS):
+                # Check the name, because programs of sessions have the same variable.
+                if process.name().startswith(PROCESS_NAME_PREFIX):
                     pipe = process.environ().get("CUDA_MPS_PIPE_DIRECTORY")
                     found += [process] if pipe == str(self.pipe) else []
         return found
 
 
-def why_no_program() -> str:
-    """Return why MPS cannot be used here, or an empty text."""
+def program_problem() -> str:
+    """Return why the MPS program cannot be used; empty if it is installed."""
     return "" if shutil.which(PROGRAM) else f"{PROGRAM} is not installed"
 
 
@@ -264,22 +267,15 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split() if word.isdigit()]
 
 
-def _wait(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Wait a moment for processes to end; return those that remain."""
-    deadline = time.monotonic() + END_SECONDS
-    left = list(processes)
-    while left and time.monotonic() < deadline:
-        left = [p for p in left if _lives(p)]
-        if left:
+def _wait_for_exit(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    """Wait up to ``EXIT_TIMEOUT_SECONDS`` for processes to exit; return those that still run."""
+    deadline = time.monotonic() + EXIT_TIMEOUT_SECONDS
+    remaining = list(processes)
+    while remaining and time.monotonic() < deadline:
+        remaining = [p for p in remaining if is_running(p)]
+        if remaining:
             time.sleep(0.05)
-    return left
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.Error:
-        return False
+    return remaining
 
 
 def _signal(processes: Sequence[psutil.Process], *, is_kill: bool) -> None:

@@ -1,4 +1,4 @@
-"""MPS daemons of a machine's GPUs: start, supervision, orderly end."""
+"""Supervision of the MPS daemons of a machine's GPUs: start, health checks, restart, shutdown."""
 
 from __future__ import annotations
 
@@ -14,40 +14,49 @@ from bai_services.core.cluster.device_sharing import Level
 from bai_services.core.errors import Unavailable
 from bai_services.core.resources import SHARE_MINIMUM, format_amount
 
-from ..base import Holding
-from ..enforcement_levels import sharing_of
-from .mps import LONGEST_PIPE, PIPE, Limits, MpsControl, MpsFailed
+from ..base import DeviceGrant
+from ..enforcement_levels import allowed_shares
+from .mps import MAX_PIPE_PATH_BYTES, PIPE, Limits, MpsControl, MpsFailed
 
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_SECONDS = 5.0
 MAX_RETRY_SECONDS = 300.0
-# A server with a fault should disconnect its clients and restart; otherwise it is stopped.
-LOOKS_WITH_FAULT = 6
-LOOKS_WITHOUT_ANSWER = 2
-LET_GO_SECONDS = 2.0
-LEAVE_SECONDS = 20.0
+# After a client fault an MPS server normally disconnects its clients and restarts. If it still
+# reports the fault after this many checks, the daemon is restarted.
+MAX_CHECKS_WITH_FAULT = 6
+# Consecutive checks without a response after which the daemon is restarted.
+MAX_FAILED_CHECKS = 2
+DISCONNECT_TIMEOUT_SECONDS = 2.0
+CLIENT_EXIT_TIMEOUT_SECONDS = 20.0
+
+STARTING = "MPS is being started"
+
+
+class RestartRequired(MpsFailed):
+    """The daemon responds, but must be restarted at once."""
 
 
 @dataclass(slots=True)
-class Tended:
-    """The daemon of one GPU; ``why_not`` says why it cannot be used now, empty if it can."""
+class Daemon:
+    """The daemon of one GPU, and the results of its checks."""
 
     control: MpsControl
     memory_bytes: int
     limits: Limits
-    why_not: str = "MPS is being started"
+    unavailable_reason: str = STARTING  # empty: it is ready for clients
     is_running: bool = False
-    bad_looks: int = 0
-    failures: int = 0
+    failed_checks: int = 0  # consecutive checks without a response
+    checks_with_fault: int = 0
+    failed_starts: int = 0
     retry_at: float = 0.0
 
 
 class MpsServers:
-    """Keeps one daemon for each wanted GPU; ``tend`` and ``serve`` take time.
+    """Supervises one MPS daemon per shared GPU; ``maintain`` and ``set_share`` block.
 
-    All programs of a GPU have one limit, so all its sessions have the same share until the GPU is
-    empty: that of the first session, for which the daemon is restarted.
+    A daemon has one limit for all its clients, so all sessions on a GPU have the same share. The
+    first session on an empty GPU sets it: the daemon is restarted with that limit.
     """
 
     def __init__(
@@ -58,268 +67,297 @@ class MpsServers:
         has_own_shm: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``share``: every session's part of a GPU, in thousandths; 0: as the first session
-        requests.
+        """``share``: fixed share per session in thousandths of a GPU; 0: the first session on a GPU
+        sets the share. ``has_own_shm``: see ``MpsControl``.
         """
         self._root = root
         self.share = share
-        self._sharing = sharing_of(Level.PROCESS, share)
+        self._sharing = allowed_shares(Level.PROCESS, share)
         self._has_own_shm = has_own_shm
         self._clock = clock
-        # None: not known yet, so running daemons continue.
-        self._wanted: Mapping[str, int] | None = None
-        self._tended: dict[str, Tended] = {}
-        # Shares that an earlier agent process assigned to the sessions of each GPU.
-        self._given: Mapping[str, int] = {}
-        # A check in progress when the agent ends must not start anything again.
+        # Memory in bytes by the uuid of each GPU to share. None until the first ``set_gpus``: until
+        # then ``maintain`` does nothing, so that daemons of an earlier agent process continue.
+        self._gpus: Mapping[str, int] | None = None
+        self._daemons: dict[str, Daemon] = {}
+        # By uuid: the share of sessions that an earlier agent process started.
+        self._granted_shares: Mapping[str, int] = {}
+        # Held during maintenance, so that ``close`` does not run while a daemon is being started.
         self._lock = threading.Lock()
         self._is_closed = False
 
-    def problem(self) -> str:
-        """Return why no daemon could work here, or an empty text."""
-        longest = self._root / ("x" * 40) / PIPE
-        if len(str(longest)) > LONGEST_PIPE:
+    def configuration_problem(self) -> str:
+        """Return why the configuration does not work with MPS; empty if it does."""
+        longest = self._root / ("x" * 40) / PIPE  # the uuid of a GPU has 40 characters
+        if len(str(longest)) > MAX_PIPE_PATH_BYTES:
             return f"the path {self._root} is too long for MPS; choose a shorter run_folder"
         return ""
 
-    def reconcile(self, held: Iterable[Holding]) -> None:
-        """Take over the assignments of an earlier agent process."""
+    def reconcile(self, grants: Iterable[DeviceGrant]) -> None:
+        """Restore the shares that an earlier agent process granted."""
         shares: dict[str, int] = {}
-        for one in held:
-            # A kernel that has ended may not be removed yet; the smallest share is the safe one.
-            shares[one.device_id] = min(one.amount, shares.get(one.device_id, one.amount))
-        self._given = shares
+        for grant in grants:
+            # Grants of kernels that have ended but are not removed yet may differ; the smallest
+            # share is safe for all.
+            shares[grant.device_id] = min(grant.amount, shares.get(grant.device_id, grant.amount))
+        self._granted_shares = shares
 
-    def want(self, memory_bytes: Mapping[str, int]) -> None:
-        """Set which GPUs exist, and how much memory each has; returns at once."""
-        self._wanted = dict(memory_bytes)
+    def set_gpus(self, memory_bytes: Mapping[str, int]) -> None:
+        """Set the GPUs to share and their memory, by uuid; ``maintain`` starts the daemons."""
+        self._gpus = dict(memory_bytes)
 
-    def why_not(self, uuid: str) -> str:
-        """Return why a GPU cannot be used through MPS now, or an empty text."""
-        tended = self._tended.get(uuid)
-        return "MPS is being started" if tended is None else tended.why_not
+    def unavailable_reason(self, uuid: str) -> str:
+        """Return why a GPU cannot be shared through MPS now; empty if it can."""
+        daemon = self._daemons.get(uuid)
+        return STARTING if daemon is None else daemon.unavailable_reason
 
     def control(self, uuid: str) -> MpsControl | None:
-        """Return the daemon of a GPU if it is ready for clients."""
-        tended = self._tended.get(uuid)
-        return tended.control if tended is not None and not tended.why_not else None
+        """Return the control of a GPU's daemon if it is ready for clients, else None."""
+        daemon = self._daemons.get(uuid)
+        return daemon.control if daemon is not None and not daemon.unavailable_reason else None
 
     def limits(self, uuid: str) -> Limits | None:
-        tended = self._tended.get(uuid)
-        return None if tended is None else tended.limits
+        daemon = self._daemons.get(uuid)
+        return None if daemon is None else daemon.limits
 
-    def serve(self, uuid: str, share: int) -> Limits:
-        """Limit the programs of a GPU to a share from now on; return the resulting limits.
+    def set_share(self, uuid: str, share: int) -> Limits:
+        """Limit the programs of a GPU to a share, and return the resulting limits.
 
-        Programs of a session that has just ended may need a moment to exit.
+        It waits up to ``CLIENT_EXIT_TIMEOUT_SECONDS`` for programs of ended sessions to exit.
 
         Raises
         ------
         Unavailable
-            If its daemon does not work now, or programs with other limits remain.
+            If the daemon is not available now, or programs with another share keep running.
         """
-        deadline = time.monotonic() + LEAVE_SECONDS
+        deadline = time.monotonic() + CLIENT_EXIT_TIMEOUT_SECONDS
         while True:
             with self._lock:
-                tended = self._tended.get(uuid)
-                if tended is None or tended.why_not:
-                    raise _not_now(uuid, self.why_not(uuid))
+                daemon = self._daemons.get(uuid)
+                if daemon is None or daemon.unavailable_reason:
+                    raise _unavailable(uuid, self.unavailable_reason(uuid))
                 try:
-                    if self._is_served(tended, share):
-                        return tended.limits
+                    if self._try_set_share(daemon, share):
+                        return daemon.limits
                 except MpsFailed as error:
-                    self._failed(tended, str(error), self._clock())
-                    raise _not_now(uuid, str(error)) from error
+                    self._record_failure(daemon, str(error), self._clock())
+                    raise _unavailable(uuid, str(error)) from error
             if time.monotonic() > deadline:
-                held = format_amount("cuda.shares", tended.limits.share)
-                raise _not_now(uuid, f"programs with shares of {held} are running there")
+                current = format_amount("cuda.shares", daemon.limits.share)
+                raise _unavailable(uuid, f"programs with shares of {current} are running on it")
             time.sleep(0.1)
 
-    def _is_served(self, tended: Tended, share: int) -> bool:
-        """Restart the daemon for a share, unless programs with another one are running."""
-        now = tended.limits.share
-        if now == share:
+    def _try_set_share(self, daemon: Daemon, share: int) -> bool:
+        """Restart the daemon with a share if necessary; return False if programs with another
+        share are running.
+        """
+        current = daemon.limits.share
+        if current == share:
             return True
-        in_force = self._sharing.in_force([now] if _clients(tended.control) else [])
-        if not self._sharing.bears(share, in_force):
+        in_force = self._sharing.in_force([current] if _clients(daemon.control) else [])
+        if not self._sharing.allows(share, in_force):
             return False
-        limits = Limits.of(share, tended.memory_bytes)
-        tended.control.start(limits)
-        tended.limits = limits
-        uuid, text = tended.control.uuid, format_amount("cuda.shares", share)
-        log.info("GPU %s serves shares of %s until it is empty", uuid, text)
+        limits = Limits.of(share, daemon.memory_bytes)
+        daemon.control.start(limits)
+        daemon.limits = limits
+        uuid, text = daemon.control.uuid, format_amount("cuda.shares", share)
+        log.info("GPU %s now has shares of %s until it is empty", uuid, text)
         return True
 
-    def tend(self) -> None:
-        """Check every daemon and do what it needs; those that hang do not delay the others."""
+    def maintain(self) -> None:
+        """Start, check or restart every daemon, in parallel."""
         with self._lock:
             if not self._is_closed:
-                self._tend()
+                self._maintain()
 
-    def _tend(self) -> None:
-        now = self._wanted
-        if now is None:
+    def _maintain(self) -> None:
+        gpus = self._gpus
+        if gpus is None:
             return
-        for uuid, memory in now.items():
-            if uuid not in self._tended:
+        for uuid, memory in gpus.items():
+            if uuid not in self._daemons:
                 control = MpsControl(self._root / uuid, uuid, has_own_shm=self._has_own_shm)
-                share = self.share or self._share_before(control)
-                self._tended[uuid] = Tended(control, memory, Limits.of(share, memory))
-        self._end_strangers(now)
-        wanted = [self._tended[uuid] for uuid in now]
-        if wanted:
-            with ThreadPoolExecutor(len(wanted)) as pool:
-                list(pool.map(self._tend_one, wanted))
+                share = self.share or self._previous_share(control)
+                self._daemons[uuid] = Daemon(control, memory, Limits.of(share, memory))
+        self._stop_unwanted(gpus)
+        daemons = [self._daemons[uuid] for uuid in gpus]
+        if daemons:
+            with ThreadPoolExecutor(len(daemons)) as pool:
+                list(pool.map(self._maintain_one, daemons))
 
-    def _share_before(self, control: MpsControl) -> int:
-        """Return the share that a GPU had under an earlier agent; the smallest if unknown."""
-        left = control.limits()
-        if left is not None and left.share:
-            return left.share
-        return self._given.get(control.uuid, SHARE_MINIMUM)
+    def _previous_share(self, control: MpsControl) -> int:
+        """Return the share of a GPU under an earlier agent process; the smallest if unknown."""
+        limits = control.limits()
+        if limits is not None and limits.share:
+            return limits.share
+        return self._granted_shares.get(control.uuid, SHARE_MINIMUM)
 
-    def end(self, uuid: str, pids: Collection[int]) -> None:
-        """Let the programs with these pids end their work on a GPU, and wait for a moment."""
+    def detach(self, uuid: str, pids: Collection[int]) -> None:
+        """Terminate the MPS clients with these pids and wait up to ``DISCONNECT_TIMEOUT_SECONDS``
+        for them to disconnect.
+        """
         control = self.control(uuid)
         if control is None:
             return
-        deadline = self._clock() + LET_GO_SECONDS
-        asked: set[int] = set()
+        deadline = time.monotonic() + DISCONNECT_TIMEOUT_SECONDS
+        terminated: set[int] = set()
         try:
             while True:
-                left = [
+                connected = [
                     (server, client)
                     for server in control.servers()
                     for client in control.clients(server)
                     if client in pids
                 ]
-                for server, client in left:
-                    if client not in asked:
-                        asked.add(client)
+                for server, client in connected:
+                    if client not in terminated:
+                        terminated.add(client)
                         control.terminate(server, client)
-                if not left or self._clock() > deadline:
+                if not connected or time.monotonic() > deadline:
                     return
                 time.sleep(0.05)
         except MpsFailed as error:
-            log.warning("clients of GPU %s cannot be ended in order: %s", uuid, error)
+            log.warning("cannot terminate the MPS clients of GPU %s: %s", uuid, error)
 
     def close(self) -> None:
         """Stop the daemons without clients; daemons of running sessions continue."""
         with self._lock:
             self._is_closed = True
-            self._close()
+            for control in self._existing_daemons():
+                self._stop_if_unused(control)
 
-    def is_left(self, uuid: str) -> bool:
-        """Return whether a GPU still has a daemon, also after the end."""
-        return any(control.uuid == uuid for control in self._left())
+    def has_daemon(self, uuid: str) -> bool:
+        """Return whether a daemon folder exists for a GPU, including one left by an earlier agent
+        process.
+        """
+        return any(control.uuid == uuid for control in self._existing_daemons())
 
-    def _close(self) -> None:
-        for control in self._left():
-            try:
-                if _clients(control):
-                    log.info("sessions are using GPU %s: its MPS daemon continues", control.uuid)
-                else:
-                    control.quit()
-            except MpsFailed as error:
-                log.warning("MPS of GPU %s does not stop and is killed: %s", control.uuid, error)
-                control.kill()
+    def _stop_if_unused(self, control: MpsControl) -> None:
+        try:
+            if _clients(control):
+                log.info("sessions are using GPU %s: its MPS daemon continues", control.uuid)
+            else:
+                control.quit()
+        except MpsFailed as error:
+            log.warning("MPS of GPU %s does not stop and is killed: %s", control.uuid, error)
+            control.kill()
 
-    def _left(self) -> list[MpsControl]:
-        """Return the daemons that have a folder here, also those of an earlier agent process."""
+    def _existing_daemons(self) -> list[MpsControl]:
+        """Return all daemons with a folder, including those of an earlier agent process."""
         names = sorted(path.name for path in self._root.iterdir()) if self._root.is_dir() else []
         return [
             MpsControl(self._root / name, name, has_own_shm=self._has_own_shm) for name in names
         ]
 
-    def _end_strangers(self, wanted: Collection[str]) -> None:
-        """Stop the daemons of GPUs that are gone or are no longer shared by MPS."""
-        for uuid in [uuid for uuid in self._tended if uuid not in wanted]:
-            del self._tended[uuid]
-        for control in self._left():
+    def _stop_unwanted(self, wanted: Collection[str]) -> None:
+        """Kill the daemons of GPUs that are missing or are no longer shared through MPS.
+
+        A GPU may be missing only because the driver failed briefly, so a daemon that has clients
+        continues. One that does not respond is killed.
+        """
+        for uuid in [uuid for uuid in self._daemons if uuid not in wanted]:
+            del self._daemons[uuid]
+        for control in self._existing_daemons():
             if control.uuid in wanted:
                 continue
             try:
-                # A driver may fail for a moment; running programs may continue when it recovers.
                 is_in_use = bool(_clients(control))
             except MpsFailed:
                 is_in_use = False
             if not is_in_use:
                 control.kill()
 
-    def _tend_one(self, tended: Tended) -> None:
+    def _maintain_one(self, daemon: Daemon) -> None:
         now = self._clock()
-        if now < tended.retry_at:
+        if now < daemon.retry_at:
             return
         try:
-            if tended.is_running:
-                self._check(tended)
+            if daemon.is_running:
+                self._check(daemon)
             else:
-                self._begin(tended)
+                self._start_or_take_over(daemon)
+        except RestartRequired as error:
+            self._stop(daemon, str(error), now)
         except MpsFailed as error:
-            self._failed(tended, str(error), now)
+            self._record_failure(daemon, str(error), now)
 
-    def _begin(self, tended: Tended) -> None:
-        """Take over the daemon of an earlier agent process, or start one."""
-        control = tended.control
-        left = control.limits()
-        if left is not None and _answers(control, left):
-            if left == tended.limits:
+    def _start_or_take_over(self, daemon: Daemon) -> None:
+        """Take over the daemon of an earlier agent process, or start a new one."""
+        control = daemon.control
+        limits = control.limits()
+        if limits is not None and _has_limits(control, limits):
+            if limits == daemon.limits:
                 log.info("MPS of GPU %s continues", control.uuid)
-                self._is_ready(tended)
+                self._mark_ready(daemon)
                 return
             if _clients(control):
-                tended.why_not = "sessions with other limits than the current ones still run"
+                daemon.unavailable_reason = "sessions with limits of an earlier setting still run"
                 return
-        control.start(tended.limits)
-        log.info("MPS of GPU %s started: %s", control.uuid, tended.limits)
-        self._is_ready(tended)
+        control.start(daemon.limits)
+        log.info("MPS of GPU %s started: %s", control.uuid, daemon.limits)
+        self._mark_ready(daemon)
 
-    def _is_ready(self, tended: Tended) -> None:
-        tended.why_not, tended.is_running = "", True
-        tended.bad_looks = tended.failures = 0
+    def _mark_ready(self, daemon: Daemon) -> None:
+        daemon.unavailable_reason, daemon.is_running = "", True
+        daemon.failed_checks = daemon.checks_with_fault = daemon.failed_starts = 0
 
-    def _check(self, tended: Tended) -> None:
-        control = tended.control
-        if control.percent() != tended.limits.percent:
-            # Changed by somebody with administrator rights: start again.
-            tended.bad_looks = LOOKS_WITHOUT_ANSWER
-            raise MpsFailed("the daemon's limits are not those that were set")
+    def _check(self, daemon: Daemon) -> None:
+        """Check a running daemon.
+
+        Raises
+        ------
+        RestartRequired
+            If its limits were changed, or its server does not recover from a fault.
+        MpsFailed
+            If it does not respond.
+        """
+        control = daemon.control
+        if control.percent() != daemon.limits.percent:
+            raise RestartRequired("its limits were changed from outside")
         faulty = [server for server in control.servers() if control.has_fault(server)]
         if not faulty:
-            self._is_ready(tended)
+            self._mark_ready(daemon)
             return
-        tended.bad_looks += 1
-        tended.why_not = "MPS is recovering from the fault of a program"
-        log.warning("the MPS server of GPU %s has a fault: its programs end", control.uuid)
-        if tended.bad_looks > LOOKS_WITH_FAULT:
-            raise MpsFailed("the server does not recover from a fault")
+        daemon.checks_with_fault += 1
+        if daemon.checks_with_fault > MAX_CHECKS_WITH_FAULT:
+            raise RestartRequired("the server does not recover from a fault")
+        daemon.unavailable_reason = "MPS is recovering from the fault of a program"
+        log.warning("the MPS server of GPU %s has a fault; disconnecting its clients", control.uuid)
         for server in faulty:
             for client in control.clients(server):
                 control.terminate(server, client)
 
-    def _failed(self, tended: Tended, text: str, now: float) -> None:
-        tended.bad_looks += 1
-        tended.why_not = f"MPS does not work: {text}"
-        if tended.is_running and tended.bad_looks < LOOKS_WITHOUT_ANSWER:
-            # It may answer at the next check; until then its programs continue.
-            return
-        if tended.is_running:
-            log.error("MPS of GPU %s is restarted: %s", tended.control.uuid, text)
+    def _record_failure(self, daemon: Daemon, text: str, now: float) -> None:
+        """Count a failed start or check; stop a daemon that does not respond repeatedly."""
+        daemon.failed_checks += 1
+        daemon.unavailable_reason = f"MPS does not work: {text}"
+        # Programs continue if the daemon responds at the next check.
+        if not daemon.is_running or daemon.failed_checks >= MAX_FAILED_CHECKS:
+            self._stop(daemon, text, now)
+
+    def _stop(self, daemon: Daemon, text: str, now: float) -> None:
+        """Kill a daemon; a running one is started again at the next maintenance, one that failed to
+        start after an exponential backoff.
+        """
+        uuid = daemon.control.uuid
+        daemon.unavailable_reason = f"MPS does not work: {text}"
+        daemon.control.kill()
+        if daemon.is_running:
+            log.error("MPS of GPU %s is restarted: %s", uuid, text)
         else:
-            log.error("MPS of GPU %s cannot be used: %s", tended.control.uuid, text)
-        tended.control.kill()
-        if not tended.is_running:
-            wait = min(FIRST_RETRY_SECONDS * 2**tended.failures, MAX_RETRY_SECONDS)
-            tended.retry_at = now + wait
-            tended.failures += 1
-        tended.is_running, tended.bad_looks = False, 0
+            log.error("MPS of GPU %s cannot be started: %s", uuid, text)
+            backoff = min(FIRST_RETRY_SECONDS * 2**daemon.failed_starts, MAX_RETRY_SECONDS)
+            daemon.retry_at = now + backoff
+            daemon.failed_starts += 1
+        daemon.is_running = False
+        daemon.failed_checks = daemon.checks_with_fault = 0
 
 
-def _not_now(uuid: str, why: str) -> Unavailable:
-    return Unavailable(f"GPU {uuid} cannot be shared like this now: {why}", device=uuid)
+def _unavailable(uuid: str, reason: str) -> Unavailable:
+    return Unavailable(f"GPU {uuid} cannot serve this share now: {reason}", device=uuid)
 
 
-def _answers(control: MpsControl, limits: Limits) -> bool:
+def _has_limits(control: MpsControl, limits: Limits) -> bool:
+    """Return whether the daemon responds and has these limits."""
     try:
         return control.percent() == limits.percent
     except MpsFailed:

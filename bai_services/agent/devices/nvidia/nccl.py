@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..base import Granted
+from ..base import GrantedDevice
 from ..host_files import HostFiles
 
 ADAPTERS = "/sys/class/infiniband/*"
@@ -13,11 +13,11 @@ ACTIVE = "ACTIVE"
 ROCE_V2 = "RoCE v2"
 
 
-def nccl_defaults(granted: Sequence[Granted], host: HostFiles, engine: str) -> dict[str, str]:
-    """Return variables for a session with several whole GPUs; none for any other.
+def nccl_defaults(granted: Sequence[GrantedDevice], host: HostFiles, engine: str) -> dict[str, str]:
+    """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
-    Adapters are those of the GPUs' NUMA nodes, or all if the nodes are unknown. Containers get no
-    adapter, so NCCL need not search for one.
+    The InfiniBand adapters are those of the GPUs' NUMA nodes, or all if there are none. Containers
+    have no adapter, so NCCL's search for one is disabled.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}
@@ -32,7 +32,7 @@ def nccl_defaults(granted: Sequence[Granted], host: HostFiles, engine: str) -> d
     return found if index is None else {**found, "NCCL_IB_GID_INDEX": str(index)}
 
 
-def _all_linked(granted: Sequence[Granted]) -> bool:
+def _all_linked(granted: Sequence[GrantedDevice]) -> bool:
     ids = {g.device.id for g in granted}
     return all(
         ids - {g.device.id}
@@ -41,8 +41,10 @@ def _all_linked(granted: Sequence[Granted]) -> bool:
     )
 
 
-def _adapters(granted: Sequence[Granted], host: HostFiles) -> list[str]:
-    """Return the adapters with a port in use, the nearest ones if that is known."""
+def _adapters(granted: Sequence[GrantedDevice], host: HostFiles) -> list[str]:
+    """Return the paths of the adapters with an active port: those on the NUMA nodes of the GPUs,
+    or all if there are none.
+    """
     active = [
         adapter
         for adapter in host.paths(ADAPTERS, 0)
@@ -54,7 +56,7 @@ def _adapters(granted: Sequence[Granted], host: HostFiles) -> list[str]:
 
 
 def _roce_index(adapter: str, host: HostFiles) -> int | None:
-    """Return the entry of RoCE version 2; None on InfiniBand."""
+    """Return the GID index of RoCE version 2; None on InfiniBand."""
     for path in host.paths(f"{adapter}/ports/1/gid_attrs/types/*", 0):
         if host.read(path) == ROCE_V2:
             return int(path.rpartition("/")[2])

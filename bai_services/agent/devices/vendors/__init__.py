@@ -1,1 +1,1 @@
-"""Vendor-specific code for what the table of accelerators cannot express."""
+"""Device kinds of vendors whose devices a row of the accelerator table cannot fully describe."""

@@ -1,4 +1,4 @@
-"""AMD Instinct: found in /sys; the vendor's library adds missing figures."""
+"""AMD Instinct GPUs: found in ``/sys``, with additional metrics from the AMD SMI library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 2**20
 
 
 class AmdSmi:
-    """The binding ``amdsmi``, if it is installed; unknown values are None."""
+    """Wrapper around the optional ``amdsmi`` binding; unknown values are None."""
 
     def __init__(self, module: Any | None = None) -> None:
         """``module`` is the binding; None imports it if it is installed."""
@@ -22,44 +22,47 @@ class AmdSmi:
         self._is_open = False
 
     def open(self) -> bool:
-        """Load the library and list its GPUs; tried again at each call until it works."""
+        """Load the library and list its GPUs; return whether that worked.
+
+        Every call retries until the library can be loaded.
+        """
         if self._is_open:
             return True
         if self._module is None:
             try:
                 import amdsmi
             except Exception:
-                # Without its library the binding fails at import with various exceptions.
+                # Without the library, the import of the binding raises various exceptions.
                 return False
             self._module = amdsmi
         try:
             self._module.amdsmi_init()
         except self._module.AmdSmiException:
             return False
-        for handle in self.ask("amdsmi_get_processor_handles") or ():
-            address = self.ask("amdsmi_get_gpu_device_bdf", handle)
+        for handle in self.call("amdsmi_get_processor_handles") or ():
+            address = self.call("amdsmi_get_gpu_device_bdf", handle)
             if address is not None:
                 self._handles[str(address).lower()] = handle
         self._is_open = True
         return True
 
-    def ask(self, name: str, *arguments: Any) -> Any:
-        """Call a function; None if the binding or the driver does not have it."""
-        call = getattr(self._module, name, None)
-        if call is None:
+    def call(self, name: str, *arguments: Any) -> Any:
+        """Call a function of the binding; return None if it is missing or fails."""
+        function = getattr(self._module, name, None)
+        if function is None:
             return None
         try:
-            return call(*arguments)
+            return function(*arguments)
         except self._module.AmdSmiException:  # type: ignore[union-attr]
             return None
 
     def sample(self, address: str) -> dict[str, Any]:
-        """Return the usage of a GPU, by its PCI address."""
+        """Return the metrics of the GPU at a PCI address; {} if the library does not know it."""
         handle = self._handles.get(address)
         if handle is None:
             return {}
         busy, memory, power = (
-            self.ask(name, handle) or {}
+            self.call(name, handle) or {}
             for name in ("amdsmi_get_gpu_activity", "amdsmi_get_gpu_vram_usage",
                          "amdsmi_get_power_info")
         )  # fmt: skip
@@ -72,43 +75,43 @@ class AmdSmi:
         }
 
     def processes(self, address: str, device_id: str) -> list[DeviceProcess]:
-        """Return the processes that hold memory of a GPU."""
+        """Return the processes that use memory of a GPU."""
         handle = self._handles.get(address)
-        found = self.ask("amdsmi_get_gpu_process_list", handle) if handle is not None else None
-        held = []
-        for process in found or ():
-            memory = _number((process.get("memory_usage") or {}).get("vram_mem"))
-            pid = _number(process.get("pid"))
+        listed = self.call("amdsmi_get_gpu_process_list", handle) if handle is not None else None
+        processes = []
+        for entry in listed or ():
+            memory = _number((entry.get("memory_usage") or {}).get("vram_mem"))
+            pid = _number(entry.get("pid"))
             if pid:
-                held.append(
+                processes.append(
                     DeviceProcess(device_id, int(pid), None if memory is None else int(memory))
                 )
-        return held
+        return processes
 
 
-class Instincts(TableDevices):
-    """GPUs and partitions of the row, with what the vendor's library adds."""
+class AmdGpus(TableDevices):
+    """AMD GPUs and their partitions, with metrics and processes from the AMD SMI library."""
 
     def __init__(
         self, row: Row, machine: str, host: HostFiles, library: AmdSmi | None = None
     ) -> None:
         super().__init__(row, machine, host)
         self._library = library or AmdSmi()
-        self.tells_processes = False
+        self.reports_processes = False
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        found = super().sample()
-        # Set before processes are queried, so that it is known whether there will be any.
-        self.tells_processes = self._library.open()
-        if not self.tells_processes:
-            return found
-        for device_id, sample in found.items():
-            more = self._library.sample(self._address(device_id))
-            sample.update({name: more.get(name) for name in sample if sample[name] is None})
-        return found
+        samples = super().sample()
+        # ``sample`` runs before ``processes``, so the attribute is up to date there.
+        self.reports_processes = self._library.open()
+        if not self.reports_processes:
+            return samples
+        for device_id, sample in samples.items():
+            fallback = self._library.sample(self._address(device_id))
+            sample.update({name: fallback.get(name) for name in sample if sample[name] is None})
+        return samples
 
     def processes(self) -> list[DeviceProcess]:
-        if not self.tells_processes:
+        if not self.reports_processes:
             return []
         return [
             process
@@ -121,5 +124,5 @@ class Instincts(TableDevices):
 
 
 def _number(value: Any) -> float | None:
-    """Return a number; the library reports unknown values as N/A."""
+    """Return ``value`` if it is a number, else None: the library reports unknown values as N/A."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None

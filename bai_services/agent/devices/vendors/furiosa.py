@@ -1,4 +1,4 @@
-"""Furiosa's cards: figures of the kernel's sensors, and of the vendor's library for an RNGD."""
+"""Furiosa NPUs: metrics from Linux hwmon sensors, and for RNGD cards from furiosa-smi."""
 
 from __future__ import annotations
 
@@ -11,68 +11,72 @@ from ..table import METRICS
 from ..table_devices import TableDevices
 
 SENSORS = "/sys/bus/pci/devices/{address}/hwmon/hwmon*"
-# The sensor of the whole card's power; other sensors measure parts of it.
-TOTAL = "RMS_TOTAL"
+# Label of the sensor for the whole card's power; other sensors measure parts of the card.
+CARD_POWER_LABEL = "RMS_TOTAL"
 
 
-class Npus(TableDevices):
-    """Whole cards of a family, with the figures of the kernel's sensors."""
+class FuriosaNpus(TableDevices):
+    """Undivided NPUs of one family, with hwmon metrics."""
 
     def sample(self) -> dict[str, dict[str, Any]]:
         return {
-            device_id: filled(sample, self._sensed(device_id))
+            device_id: with_fallback(sample, self._sensor_metrics(device_id))
             for device_id, sample in super().sample().items()
         }
 
     def address(self, device_id: str) -> str:
         return str(self._known[device_id].facts["pci"]).lower()
 
-    def _sensed(self, device_id: str) -> Mapping[str, float | None]:
+    def _sensor_metrics(self, device_id: str) -> Mapping[str, float | None]:
         """Return the temperature and the power of a card; None if no sensor reports them."""
         folder = SENSORS.replace("{address}", self.address(device_id))
-        degrees = _values(self.host, f"{folder}/temp*_input").values()
-        power = _values(self.host, f"{folder}/power*_average")
-        of_card = {
-            path: number
-            for path, number in power.items()
-            if len(power) == 1 or self.host.read(path.replace("_average", "_label")) == TOTAL
-        }
-        microwatts = next(iter(of_card.values()), None)
+        millidegrees = _values(self.host, f"{folder}/temp*_input").values()
+        microwatts = self._card_microwatts(folder)
         return {
-            "temperature_celsius": max(degrees) / 1e3 if degrees else None,
+            "temperature_celsius": max(millidegrees) / 1e3 if millidegrees else None,
             "power_watts": None if microwatts is None else microwatts / 1e6,
         }
 
+    def _card_microwatts(self, folder: str) -> float | None:
+        """Return the power of the whole card: of its only power sensor, or of the labelled one."""
+        power = _values(self.host, f"{folder}/power*_average")
+        for path, microwatts in power.items():
+            label = self.host.read(path.replace("_average", "_label"))
+            if len(power) == 1 or label == CARD_POWER_LABEL:
+                return microwatts
+        return None
+
 
 @dataclass(frozen=True, slots=True)
-class Counter:
-    """Counters of a processing element: all cycles, and those in which it worked."""
+class PeCounters:
+    """Cycle counters of a processing element (PE): all cycles, and busy ones."""
 
     cycles: int
-    worked: int
+    busy_cycles: int
 
-    def busy_since(self, before: Counter | None) -> float | None:
+    def utilization_since(self, before: PeCounters | None) -> float | None:
         """Return the utilization since an earlier reading, in percent; None: unknown."""
         if not self.cycles:
-            # The element is not open.
+            # The counters are 0 while no process has the processing element open.
             return 0.0
-        if before is None or self.cycles < before.cycles or self.worked < before.worked:
+        if before is None or self.cycles < before.cycles or self.busy_cycles < before.busy_cycles:
             # The first reading, or the counters were reset.
             return None
-        passed = self.cycles - before.cycles
-        return min(100.0, 100.0 * (self.worked - before.worked) / passed) if passed else 0.0
+        elapsed = self.cycles - before.cycles
+        busy = self.busy_cycles - before.busy_cycles
+        return min(100.0, 100.0 * busy / elapsed) if elapsed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """Memory that belongs to some of the elements of a card."""
+class MemoryBlock:
+    """A memory block of a card, and the processing elements that use it."""
 
     elements: frozenset[int]
     used_bytes: int | None
 
 
 class FuriosaSmi:
-    """The binding ``furiosa_smi_py``, if it is installed; unknown values are left out."""
+    """Wrapper around the optional ``furiosa_smi_py`` binding; without it there are no cards."""
 
     def __init__(self, module: Any | None = None) -> None:
         """``module`` is the binding; None imports it if it is installed."""
@@ -80,12 +84,15 @@ class FuriosaSmi:
         self._is_open = False
 
     def cards(self) -> dict[str, Any]:
-        """Return the binding's cards by PCI address; tried again until its library works."""
+        """Return the binding's cards by PCI address; {} while the library cannot be initialized.
+
+        Every call retries the initialization.
+        """
         if not self._open():
             return {}
         found = {}
-        for card in ask(self._module, "list_devices") or ():
-            address = ask(card, "device_info", "bdf")
+        for card in call_chain(self._module, "list_devices") or ():
+            address = call_chain(card, "device_info", "bdf")
             if address is not None:
                 found[str(address).lower()] = card
         return found
@@ -107,61 +114,70 @@ class FuriosaSmi:
         return True
 
 
-def filled(sample: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every metric of a sample, else that of another sample; None if unknown."""
-    return {name: other.get(name) if sample.get(name) is None else sample[name] for name in METRICS}
-
-
-def told_by(card: Any) -> dict[str, Any]:
-    """Return the binding's figures for a card as a whole."""
+def with_fallback(sample: Mapping[str, Any], fallback: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all metrics of ``sample``; unknown ones are taken from ``fallback``."""
     return {
-        "temperature_celsius": ask(card, "device_temperature", "soc_peak"),
-        "power_watts": ask(card, "power_consumption"),
+        name: fallback.get(name) if sample.get(name) is None else sample[name] for name in METRICS
     }
 
 
-def counters_of(card: Any) -> dict[int, Counter]:
-    """Return the counters of a card's elements, by their numbers."""
+def smi_metrics(card: Any) -> dict[str, Any]:
+    """Return the binding's metrics of a card as a whole."""
+    return {
+        "temperature_celsius": call_chain(card, "device_temperature", "soc_peak"),
+        "power_watts": call_chain(card, "power_consumption"),
+    }
+
+
+def counters_of(card: Any) -> dict[int, PeCounters]:
+    """Return the cycle counters of a card's processing elements, by core number."""
     found = {}
-    for one in ask(card, "device_performance_counter", "pe_performance_counters") or ():
-        cycles, worked = ask(one, "cycle_count"), ask(one, "task_execution_cycle")
-        if cycles is not None and worked is not None:
-            found[ask(one, "core")] = Counter(cycles, worked)
+    for pe in call_chain(card, "device_performance_counter", "pe_performance_counters") or ():
+        cycles, busy_cycles = call_chain(pe, "cycle_count"), call_chain(pe, "task_execution_cycle")
+        if cycles is not None and busy_cycles is not None:
+            found[call_chain(pe, "core")] = PeCounters(cycles, busy_cycles)
     return found
 
 
-def memory_of(card: Any) -> list[Block]:
-    """Return the used memory of a card: of single elements, and shared among elements."""
-    utilization = ask(card, "memory_utilization")
+def memory_of(card: Any) -> list[MemoryBlock]:
+    """Return the card's memory blocks: exclusive and shared ones."""
+    utilization = call_chain(card, "memory_utilization")
     blocks: list[Any] = []
     for kind in ("dram", "dram_shared"):
-        blocks += ask(utilization, kind, "memory") or ()
-    return [Block(frozenset(ask(one, "core") or ()), ask(one, "in_use_bytes")) for one in blocks]
+        blocks += call_chain(utilization, kind, "memory") or ()
+    return [
+        MemoryBlock(frozenset(call_chain(block, "core") or ()), call_chain(block, "in_use_bytes"))
+        for block in blocks
+    ]
 
 
-def used_by(blocks: Sequence[Block], elements: Collection[int]) -> int | None:
-    """Return the used memory that belongs to these elements alone; None: unknown."""
-    own = [one.used_bytes for one in blocks if one.elements and one.elements <= set(elements)]
+def used_by(blocks: Sequence[MemoryBlock], elements: Collection[int]) -> int | None:
+    """Return the used bytes of the blocks that only these elements use; None: unknown."""
+    own = [
+        block.used_bytes for block in blocks if block.elements and block.elements <= set(elements)
+    ]
     known = [used for used in own if used is not None]
     return sum(known) if own and len(known) == len(own) else None
 
 
-def ask(thing: Any, *names: str) -> Any:
-    """Call a method, then a method of its result; None if one is missing or fails."""
+def call_chain(target: Any, *names: str) -> Any:
+    """Call a method of ``target``, then a method of its result, and so on; None if one is missing
+    or fails.
+    """
     for name in names:
-        call = getattr(thing, name, None)
-        if call is None:
+        method = getattr(target, name, None)
+        if method is None:
             return None
         try:
-            thing = call()
+            target = method()
         except RuntimeError:
-            # The binding has no exception classes of its own.
+            # The binding raises RuntimeError for every error.
             return None
-    return thing
+    return target
 
 
 def _values(host: HostFiles, pattern: str) -> dict[str, float]:
-    """Return the numbers in files by path, without those that cannot be read."""
+    """Return the numbers in the files that match a pattern, by path, without unreadable files."""
     found = {}
     for path in host.paths(pattern, 0):
         text = host.read(path) or ""

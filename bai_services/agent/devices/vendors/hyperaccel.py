@@ -1,4 +1,4 @@
-"""HyperAccel LPUs: a card is two PCI functions, and its nodes are named after them."""
+"""HyperAccel LPUs: a card has two PCI functions, from which the names of its nodes are derived."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADDRESS = re.compile(r"([0-9a-f]{4}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 
 
 class Lpus(TableDevices):
-    """The management node has the card's bus number, the other function a render node."""
+    """Cards with a management node, named by PCI address, and a render node of function 1."""
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
         address = ADDRESS.fullmatch(str(device.facts["pci"]))

@@ -1,4 +1,4 @@
-"""Furiosa RNGD: eight processing elements, assigned together or in equal parts of 1, 2 or 4."""
+"""Furiosa RNGD: cards of eight processing elements, whole or in parts of 1, 2 or 4 elements."""
 
 from __future__ import annotations
 
@@ -13,65 +13,69 @@ from ..base import Device
 from ..host_files import HostFiles
 from ..table import Row
 from .furiosa import (
-    Block,
-    Counter,
+    FuriosaNpus,
     FuriosaSmi,
-    Npus,
+    MemoryBlock,
+    PeCounters,
     counters_of,
-    filled,
     memory_of,
-    told_by,
+    smi_metrics,
     used_by,
+    with_fallback,
 )
 
 ELEMENTS = 8
 NODES = "/dev/rngd/npu{i}*"
 
 
-class Rngds(Npus):
-    """Cards, or the configured number of parts of each; the card itself divides them."""
+class Rngds(FuriosaNpus):
+    """RNGD cards, or the configured number of parts of each card; the hardware isolates parts."""
 
     def __init__(
         self, row: Row, machine: str, host: HostFiles, library: FuriosaSmi | None = None
     ) -> None:
         super().__init__(row, machine, host)
         self._library = library or FuriosaSmi()
-        self._counters: dict[str, Mapping[int, Counter]] = {}
+        self._counters: dict[str, Mapping[int, PeCounters]] = {}
 
     def discover(self) -> list[Device]:
         return [part for device in super().discover() for part in self._parts(device)]
 
     def sample(self) -> dict[str, dict[str, Any]]:
-        """Return the usage of each card or part; the power of a part is unknown."""
-        whole = super().sample()
-        cards = self._library.cards() if whole else {}
-        found = {}
-        for card_id, sensed in whole.items():
+        """Return the metrics of each card or part; the power of a part is unknown."""
+        sensor_samples = super().sample()
+        cards = self._library.cards() if sensor_samples else {}
+        samples = {}
+        for card_id, sensor_sample in sensor_samples.items():
             card = cards.get(self.address(card_id))
-            sample = filled(sensed, told_by(card))
-            busy, blocks = self._busy(card_id, counters_of(card)), memory_of(card)
+            sample = with_fallback(sensor_sample, smi_metrics(card))
+            utilization = self._utilization(card_id, counters_of(card))
+            blocks = memory_of(card)
             for part in self._parts(self._known[card_id]):
-                of_card = {"temperature_celsius": sample["temperature_celsius"]}
-                found[part.id] = filled(
-                    of_card if part.slot else sample, _use_of(part, busy, blocks)
+                common = {"temperature_celsius": sample["temperature_celsius"]}
+                samples[part.id] = with_fallback(
+                    common if part.slot else sample, _usage_of(part, utilization, blocks)
                 )
-        return found
+        return samples
 
-    def _busy(self, card_id: str, now: Mapping[int, Counter]) -> dict[int, float | None]:
-        """Return the utilization of each element of a card since the previous reading."""
+    def _utilization(self, card_id: str, now: Mapping[int, PeCounters]) -> dict[int, float | None]:
+        """Return the utilization of each element of a card since the previous call, in percent."""
         before = self._counters.get(card_id, {})
         self._counters[card_id] = now
-        return {number: one.busy_since(before.get(number)) for number, one in now.items()}
+        return {
+            number: counters.utilization_since(before.get(number))
+            for number, counters in now.items()
+        }
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        """Return the nodes of a card, or those of a part and the nodes that every part needs."""
+        """Return the nodes of a card; for a part its own node and those that every part needs."""
         nodes: list[Any] = self.host.paths(NODES, device.index)
-        own = device.facts.get("elements")
-        if own is None:
+        elements = device.facts.get("elements")
+        if elements is None:
             return nodes
-        of_elements = re.compile(rf"/dev/rngd/npu{device.index}pe[0-9]")
-        mine = f"/dev/rngd/npu{device.index}{own}"
-        return [node for node in nodes if node == mine or not of_elements.match(node)]
+        part_node = re.compile(rf"/dev/rngd/npu{device.index}pe[0-9]")
+        own_node = f"/dev/rngd/npu{device.index}{elements}"
+        return [node for node in nodes if node == own_node or not part_node.match(node)]
 
     def _parts(self, device: Device) -> Iterator[Device]:
         count = self.row.parts
@@ -92,13 +96,16 @@ class Rngds(Npus):
             )
 
 
-def _use_of(
-    part: Device, busy: Mapping[int, float | None], blocks: list[Block]
+def _usage_of(
+    part: Device, utilization: Mapping[int, float | None], blocks: list[MemoryBlock]
 ) -> dict[str, float | None]:
-    """Return the utilization and used memory of a part; unknown if unknown for one element."""
+    """Return the utilization and used memory of a card or part.
+
+    ``utilization`` is by element; the mean is None if it is unknown for one of the elements.
+    """
     bounds = re.findall(r"\d+", part.facts.get("elements", f"pe0-{ELEMENTS - 1}"))
     elements = range(int(bounds[0]), int(bounds[-1]) + 1)
-    each = [busy.get(number) for number in elements]
-    known = [one for one in each if one is not None]
-    mean = round(sum(known) / len(known), 2) if len(known) == len(each) else None
+    percents = [utilization.get(number) for number in elements]
+    known = [percent for percent in percents if percent is not None]
+    mean = round(sum(known) / len(known), 2) if len(known) == len(percents) else None
     return {"utilization_percent": mean, "memory_used_bytes": used_by(blocks, elements)}

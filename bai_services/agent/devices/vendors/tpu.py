@@ -1,4 +1,4 @@
-"""Google TPUs: up to v4 with a driver of their own, from v5 on passed through with VFIO."""
+"""Google TPUs: up to v4 with their own driver, from v5 on with VFIO passthrough."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 from ..base import Device
 from ..table_devices import FoundDevice, TableDevices
 
-PASSED = "/sys/bus/pci/drivers/vfio-pci/0000:*"
-GOOGLE = "0x1ae0"
-CONTAINER = "/dev/vfio/vfio"
+VFIO_DEVICES = "/sys/bus/pci/drivers/vfio-pci/0000:*"
+GOOGLE_VENDOR_ID = "0x1ae0"
+VFIO_CONTAINER_NODE = "/dev/vfio/vfio"
 
 
 class Tpus(TableDevices):
-    """Chips by their own driver's nodes, or, if there are none, by their IOMMU groups."""
+    """TPU chips with the nodes of their own driver, else with the nodes of their IOMMU groups."""
 
-    def look(self) -> list[FoundDevice]:
-        found = super().look()
+    def find_devices(self) -> list[FoundDevice]:
+        found = super().find_devices()
         if found:
             return found
-        folders = [match.path for match in self.host.find(PASSED)]
-        chips = [path for path in folders if self.host.read(f"{path}/vendor") == GOOGLE]
+        folders = [match.path for match in self.host.find(VFIO_DEVICES)]
+        chips = [path for path in folders if self.host.read(f"{path}/vendor") == GOOGLE_VENDOR_ID]
         return [FoundDevice(index, path=path) for index, path in enumerate(chips)]
 
     def value(self, seen: FoundDevice, key: str) -> Any:
-        if not seen.path.startswith(PASSED.rstrip("*")):
+        if not seen.path.startswith(VFIO_DEVICES.rstrip("*")):
             return super().value(seen, key)
         if key == "@address":
             return seen.path.rpartition("/")[2]
@@ -32,6 +32,8 @@ class Tpus(TableDevices):
         return super().value(seen, key.removeprefix("device/"))
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        group = self.host.target(f"/sys/bus/pci/devices/{device.facts['pci']}/iommu_group")
+        group = self.host.link_target_name(
+            f"/sys/bus/pci/devices/{device.facts['pci']}/iommu_group"
+        )
         own = self.host.paths(f"/dev/vfio/{group}", 0) if group else []
-        return [*own, CONTAINER] if own else super().nodes_of(device, local)
+        return [*own, VFIO_CONTAINER_NODE] if own else super().nodes_of(device, local)
