@@ -8,9 +8,9 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the IP address in a text, without its zone; None for any other text.
+    """Parse an IP address, ignoring its zone; None if the text is not an address.
 
-    An IPv4 address that a dual-stack listener shows as ``::ffff:192.0.2.1`` is returned as IPv4.
+    An IPv4-mapped IPv6 address (``::ffff:192.0.2.1``) is returned as IPv4.
     """
     try:
         address = ipaddress.ip_address(text.strip().partition("%")[0])
@@ -21,6 +21,6 @@ def parse_address(text: str) -> Address | None:
 
 
 def normal_address(text: str) -> str:
-    """Return an IP address in its normal form, and any other text unchanged."""
+    """Return an IP address in its canonical form, and any other text unchanged."""
     address = parse_address(text)
     return text if address is None else str(address)

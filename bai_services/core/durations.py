@@ -1,4 +1,4 @@
-"""Durations as users write them: ``90``, ``10min``, ``1h30m``, ``2 days``."""
+"""Parsing and formatting of durations such as ``90``, ``10min``, ``1h30m`` or ``2 days``."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _PART = re.compile(r"\s*(\d{1,9})\s*([a-z]+)\s*", re.ASCII)
 
 
 def parse_duration(text: str | int, field: str) -> int:
-    """Return the seconds in ``text``; a bare number is in seconds.
+    """Parse a duration and return it in seconds; a number without a unit is in seconds.
 
     Raises
     ------
     InvalidRequest
-        If it is not a duration of at most 40 characters and 2,147,483,647
-        seconds; the error names ``field``.
+        If it is not a duration, has more than 40 characters or is longer than 2,147,483,647
+        seconds. ``field`` is the field name in the error.
     """
     number = number_text(text)
     seconds = None if number is None else _seconds(number.strip().lower())
     if seconds is None:
         raise InvalidRequest(
-            f"{shown(text)!r} is not a duration; write for instance 90, 10min, 2h or 1h30m",
+            f"{shown(text)!r} is not a duration, such as 90, 10min, 2h or 1h30m",
             field=field,
         )
     if seconds > MAX_DURATION_SECONDS:

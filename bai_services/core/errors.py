@@ -1,4 +1,4 @@
-"""Errors that a user may read.
+"""Errors whose messages are shown to users.
 
     BaiError
     ├── InvalidRequest            malformed or contradictory input
@@ -6,21 +6,21 @@
     │   └── ChecksumMismatch      the received bytes do not match the announced checksum
     ├── NotSignedIn               the caller is unknown
     │   ├── SignInRefused         wrong name or password, or an account that may not sign in
-    │   └── SignInBlocked         too many failures, wait
-    ├── Forbidden                 the caller is known, but may not do this
-    ├── NotFound                  no such object, or none that the caller may see
+    │   └── SignInBlocked         too many failed attempts; blocked for some minutes
+    ├── Forbidden                 the caller is known, but has no permission
+    ├── NotFound                  no such object, or the caller may not see it
     ├── Conflict                  the request conflicts with the current state
     │   ├── AlreadyExists
     │   ├── InUse
     │   └── Changed               it has changed since the caller read it
-    ├── QuotaExceeded             a resource policy forbids it, however empty the cluster is
-    ├── InsufficientResources     no agent could ever hold it
+    ├── QuotaExceeded             a resource policy forbids it, even on an empty cluster
+    ├── InsufficientResources     it does not fit on any agent, even an empty one
     ├── RateLimited
-    ├── TooLarge                  a body or a file over its limit
+    ├── TooLarge                  a body or a file exceeds its limit
     ├── StorageFull
     └── Unavailable               a component of the system is down
 
-An error outside this tree is a bug and is shown only in the log.
+Any other exception is a bug: it is logged, and users get a generic error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import Any, ClassVar
 
 
 class BaiError(Exception):
-    """A failure whose message and ``details`` are meant for the caller.
+    """A failure whose message and ``details`` are sent to the caller.
 
-    ``code`` is part of the REST API and never changes; ``details`` is a JSON object with the facts
-    of the message (what was requested, what the limit is).
+    ``code`` is part of the REST API and never changes. ``details`` is a JSON object with the facts
+    of the message, such as the requested value and the limit.
     """
 
     code: ClassVar[str] = "error"
@@ -116,13 +116,13 @@ class Unavailable(BaiError):
 
 
 def by_code() -> dict[str, type[BaiError]]:
-    """Return every error class by its code, for clients that convert responses back to errors."""
+    """Return every error class by its code; clients use it to convert responses to exceptions."""
     found: dict[str, type[BaiError]] = {}
-    waiting: list[type[BaiError]] = [BaiError]
-    while waiting:
-        cls = waiting.pop()
-        # A subclass without a code of its own is the same error to clients.
+    stack: list[type[BaiError]] = [BaiError]
+    while stack:
+        cls = stack.pop()
+        # A subclass without its own code cannot be told apart in a response.
         if "code" in vars(cls):
             found[cls.code] = cls
-        waiting.extend(cls.__subclasses__())
+        stack.extend(cls.__subclasses__())
     return found

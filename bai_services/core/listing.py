@@ -1,4 +1,4 @@
-"""Query of a list: page, order and filters."""
+"""Queries of lists: pagination, sort order and filters."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .user_input import read_whole, shown
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_OFFSET = 2**31
-# Rows are counted up to this number, or up to the end of the requested page.
-COUNTED = 1000
+# Rows are counted exactly up to this number, or up to the end of the requested page.
+MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """A page of a list: ``sort`` names fields, with ``-`` in front for descending.
+    """Request for a page of a list.
 
-    ``filters`` maps a field, or ``field__operator`` (contains, in, gte, lte, gt, lt, ne), to the
-    text it is compared with.
+    ``sort`` names fields; ``-`` in front means descending order. ``filters`` maps a field, or
+    ``field__operator`` (contains, in, gte, lte, gt, lt, ne), to the text to compare with.
     """
 
     limit: int = DEFAULT_LIMIT
@@ -34,7 +34,7 @@ class ListQuery:
 
     @classmethod
     def parse(cls, arguments: Mapping[str, str]) -> ListQuery:
-        """Parse the arguments of a query string; the last of equal names counts.
+        """Parse the arguments of a query string.
 
         Raises
         ------
@@ -51,13 +51,16 @@ class ListQuery:
 
 
 def most_counted(limit: int, offset: int) -> int:
-    """Return the highest exact ``total`` of such a page; one more means that there are more."""
-    return max(COUNTED, offset + limit)
+    """Return the highest ``total`` that is exact for such a page.
+
+    A ``total`` of one more means that there are more rows than that.
+    """
+    return max(MIN_EXACT_TOTAL, offset + limit)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list and the total number of rows (see ``most_counted``)."""
+    """One page of a list, and the total number of rows (see ``most_counted``)."""
 
     items: Sequence[T]
     total: int
@@ -66,14 +69,15 @@ class Page(Generic[T]):
 
 
 def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page[T]:
-    """Return a page of a short list in memory; ``fields`` may be filtered and sorted.
+    """Return a page of a short list in memory.
 
-    Values are compared as texts: equal, ``ne``, ``in`` and ``contains``.
+    ``fields`` are the attributes that can be filtered and sorted by. Filters compare texts; the
+    operators are ``ne``, ``in`` and ``contains``.
 
     Raises
     ------
     InvalidRequest
-        If a filter or sort names another field, or a filter uses another comparison.
+        If a filter or the sort order names another field, or a filter has another operator.
     """
     found = list(items)
     for name, value in query.filters.items():
@@ -96,17 +100,18 @@ def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page
 
 
 _TEXT_COMPARISONS: Mapping[str, Callable[[str, str], bool]] = {
-    "": lambda have, asked: have == asked,
-    "ne": lambda have, asked: have != asked,
-    "in": lambda have, asked: have in asked.split(","),
-    "contains": lambda have, asked: asked.lower() in have.lower(),
+    "": lambda value, operand: value == operand,
+    "ne": lambda value, operand: value != operand,
+    "in": lambda value, operand: value in operand.split(","),
+    "contains": lambda value, operand: operand.lower() in value.lower(),
 }
 
 
 def _check_field(name: str, fields: Sequence[str]) -> None:
     if name not in fields:
         raise InvalidRequest(
-            f"this list has no field {name!r}; it has {', '.join(sorted(fields))}", field=name
+            f"this list has no field {name!r}; its fields are {', '.join(sorted(fields))}",
+            field=name,
         )
 
 

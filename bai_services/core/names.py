@@ -1,4 +1,4 @@
-"""Valid names of accounts and networks; checked before anything else sees them."""
+"""Validation of user names, e-mail addresses, names of projects and policies, and IP networks."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from .user_input import shown
 MAX_NAME = 64
 MAX_EMAIL = 64
 
-# One form for all: it is safe in a Hub group, a path and a label, so no second name is needed
-# there.
+# Such a name needs no escaping in a Hub group, a path or a label.
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
 
 
 def check_slug(what: str, name: str) -> str:
-    """Return ``name`` if it may name a domain, project or policy.
+    """Return ``name`` if it is a valid name of a domain, project or policy.
 
-    Lower-case letters, digits and ``-_.`` inside, at most 64 characters; no ``--`` and no ``..``,
-    which separate parts of longer names.
+    It has at most 64 lower-case letters, digits and ``-_.``, and begins and ends with a letter or
+    digit. ``--`` and ``..`` are not allowed, because they separate parts of longer names.
 
     Raises
     ------
     InvalidRequest
-        If it is anything else; ``what`` is the kind of thing in the message.
+        If it is not valid; the message calls the object ``what``.
     """
     is_short = len(name) <= MAX_NAME
     if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
@@ -46,8 +45,8 @@ def check_username(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it does not begin with a letter or digit, contains other characters
-        than letters, digits and ``_.-``, or is longer than 64.
+        If it does not begin with a letter or digit, contains ``..`` or other characters than
+        letters, digits and ``_.-``, or has more than 64 characters.
     """
     lower = name.strip().lower()
     if len(lower) > MAX_NAME or _USERNAME.fullmatch(lower) is None or ".." in lower:
@@ -65,7 +64,7 @@ def check_email(email: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is not of the form ``name@host`` or is longer than 64.
+        If it does not have the form ``name@host`` or has more than 64 characters.
     """
     lower = email.strip().lower()
     if len(lower) > MAX_EMAIL or _EMAIL.fullmatch(lower) is None or ".." in lower:
@@ -77,12 +76,12 @@ def check_email(email: str) -> str:
 
 
 def check_networks(texts: list[str]) -> list[str]:
-    """Return networks (CIDR, or one address) in their canonical form.
+    """Return networks in canonical CIDR form; a single address is also accepted.
 
     Raises
     ------
     InvalidRequest
-        If one of them is neither.
+        If a text is neither a network nor an address.
     """
     found = []
     for text in texts:
@@ -90,16 +89,16 @@ def check_networks(texts: list[str]) -> list[str]:
             found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
         except ValueError:
             raise InvalidRequest(
-                f"{shown(text)!r} is not a network; write for instance 10.0.0.0/8 or 2001:db8::/32",
+                f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
                 field="allowed_client_ip",
             ) from None
     return found
 
 
 def is_inside(address: str, networks: list[str] | None) -> bool:
-    """Return whether an address is in one of the networks; None allows every address.
+    """Return whether an address is in one of the networks; True if ``networks`` is None.
 
-    An unknown or malformed address is in none.
+    An empty or malformed address is in no network.
     """
     if networks is None:
         return True

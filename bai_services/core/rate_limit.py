@@ -1,4 +1,4 @@
-"""Sliding-window count of events."""
+"""Sliding-window counter of events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# The window slides in steps of this length: short compared with the window, yet few to store.
+# Resolution of the window: events are counted per step, which limits the memory to 90 numbers.
 STEP = timedelta(seconds=10)
 
 
@@ -20,7 +20,7 @@ class SlidingCount:
         self._total = 0
 
     def total(self, now: datetime) -> int:
-        """Return the number of events in the window that ends now."""
+        """Return the number of events in the last 15 minutes."""
         oldest = _step(now) - WINDOW // STEP
         while self._steps and self._steps[0][0] <= oldest:
             self._total -= self._steps.popleft()[1]
@@ -34,11 +34,11 @@ class SlidingCount:
         self._total += 1
 
     def seconds_until_room(self, now: datetime) -> int:
-        """Return the seconds until the oldest events leave the window."""
+        """Return the seconds until the oldest events leave the window; 0 without events."""
         if not self._steps:
             return 0
-        leaves = self._steps[0][0] + WINDOW // STEP + 1
-        return max(1, leaves * int(STEP.total_seconds()) - int(now.timestamp()))
+        expires = self._steps[0][0] + WINDOW // STEP + 1
+        return max(1, expires * int(STEP.total_seconds()) - int(now.timestamp()))
 
 
 def _step(now: datetime) -> int:

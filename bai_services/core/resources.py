@@ -1,4 +1,4 @@
-"""Exact quantities of resource slots; the only place that parses text such as ``4g`` or ``0.5``."""
+"""Resource slots: parsing, formatting and arithmetic of exact amounts such as ``4g`` or ``0.5``."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from .user_input import MAX_NUMBER_CHARACTERS, number_text, read_decimal, shown
 CPU = "cpu"
 MEM = "mem"
 
-# A share is scheduled in thousandths and can be requested in hundredths (the accelerators'
-# published step).
+# Shares of devices are stored in thousandths and requested in steps of hundredths.
 SHARE_UNIT = 1000
 SHARE_STEP = 10
 SHARE_MINIMUM = 50
@@ -27,17 +26,20 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# A cap without limit; quantities themselves are never negative.
+# A cap without a limit; amounts themselves are never negative.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
-# Large enough for any cluster, and fits a signed 64-bit column.
+# Large enough for any cluster; fits a signed 64-bit column.
 MAX_AMOUNT = 2**60
 
 
 @dataclass(frozen=True, slots=True)
 class SlotType:
-    """Notation of a slot's quantities: ``unit`` integers make the number 1."""
+    """How amounts of a slot are written: the number 1 stands for ``unit`` stored integers.
+
+    ``step`` and ``minimum`` are in stored integers.
+    """
 
     unit: int
     step: int
@@ -48,17 +50,17 @@ class SlotType:
 def slot_type(name: str) -> SlotType:
     """Return the type of slot ``name``.
 
-    ``cpu`` is in millicores, ``mem`` in bytes, ``*.shares`` in thousandths of a device, every other
-    slot in whole devices.
+    Amounts of ``cpu`` are stored in millicores, of ``mem`` in bytes, of ``*.shares`` in thousandths
+    of a device, of every other slot in whole devices.
 
     Raises
     ------
     InvalidRequest
-        If the name is not a slot name.
+        If it is not a valid slot name.
     """
     if len(name) > MAX_SLOT_NAME or not _SLOT_NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{shown(name)!r} is not a resource slot; write for instance cpu, mem or cuda.shares "
+            f"{shown(name)!r} is not a resource slot; use a name such as cpu, mem or cuda.shares "
             f"(at most {MAX_SLOT_NAME} characters)",
             slot=shown(name),
         )
@@ -72,23 +74,23 @@ def slot_type(name: str) -> SlotType:
 
 
 def family_of(slot: str) -> str | None:
-    """Return the device family of an accelerator slot (``cuda``), or None for cpu and mem."""
+    """Return the device family of a slot (``cuda`` of ``cuda.shares``); None for cpu and mem."""
     family, dot, _ = slot.partition(".")
     return family if dot else None
 
 
 def parse_amount(slot: str, text: str | int | float) -> int:
-    """Return the integer quantity in ``text`` for ``slot``.
+    """Parse an amount of ``slot`` and return it as an integer.
 
     Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is 250, ``("cpu", 2)``
-    is 2000. Zero is allowed and means "none". A text has at most 40 ASCII characters and an
-    exponent of at most two digits; no sign.
+    is 2000. Zero is allowed. A text has at most 40 ASCII characters and an exponent of at most two
+    digits; no sign.
 
     Raises
     ------
     InvalidRequest
-        If the text is not a quantity, is negative or too large, lies between two
-        steps of the slot, is not a whole number of bytes, or is below its minimum.
+        If the text is not an amount, is negative or too large, is below the minimum or not a
+        multiple of the step of the slot, or is not a whole number of bytes.
     """
     kind = slot_type(slot)
     given = number_text(text)
@@ -101,17 +103,17 @@ def parse_amount(slot: str, text: str | int | float) -> int:
     given = given.strip()
     exact = _read_mem(given) if slot == MEM else _read_count(slot, given, kind.unit)
     if exact > MAX_AMOUNT:
-        most = format_amount(slot, MAX_AMOUNT)
+        maximum = format_amount(slot, MAX_AMOUNT)
         raise InvalidRequest(
-            f"{slot}={given} is more than can be counted; the most is {most}", slot=slot
+            f"{slot}={given} is too large; the maximum is {maximum}", slot=slot
         )
     if exact.denominator != 1:
         raise _too_fine(slot, given, exact)
     amount = exact.numerator
     if amount % kind.step:
         raise InvalidRequest(
-            f"{slot}={given} lies between two steps; amounts of {slot} are multiples of "
-            f"{format_amount(slot, kind.step)}",
+            f"{slot}={given} is not a multiple of {format_amount(slot, kind.step)}, the step of "
+            f"{slot}",
             slot=slot,
             step=format_amount(slot, kind.step),
         )
@@ -139,7 +141,7 @@ def _read_mem(text: str) -> Fraction:
     number = read_decimal(match["number"]) if match else None
     if match is None or number is None:
         raise InvalidRequest(
-            f"mem={text} is not an amount of memory; write for instance 512m, 4g or 4 GiB",
+            f"mem={text} is not an amount of memory; write an amount such as 512m, 4g or 4 GiB",
             slot=MEM,
         )
     return Fraction(number) * MEM_SUFFIXES[(match["suffix"] or "").lower()]
@@ -150,17 +152,19 @@ def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
         below = next((n for n in (2**20, 2**10) if exact >= n), 1)
         near = format_amount(MEM, exact // below * below)
         return InvalidRequest(
-            f"mem={text} is not a whole number of bytes; write for instance mem={near}", slot=MEM
+            f"mem={text} is not a whole number of bytes; use an amount such as mem={near}",
+            slot=MEM,
         )
     return InvalidRequest(
-        f"{slot}={text} is finer than {slot} can be divided",
+        f"{slot}={text} is too precise; the step of {slot} is "
+        f"{format_amount(slot, slot_type(slot).step)}",
         slot=slot,
         step=format_amount(slot, slot_type(slot).step),
     )
 
 
 def format_amount(slot: str, amount: int) -> str:
-    """Return the shortest exact text of a quantity; ``parse_amount`` reads it back."""
+    """Return the shortest exact text of an amount; ``parse_amount`` is the inverse."""
     if slot == MEM:
         for suffix in reversed(MEM_SUFFIXES):
             size = MEM_SUFFIXES[suffix]
@@ -172,7 +176,7 @@ def format_amount(slot: str, amount: int) -> str:
 
 
 def parse_cap(slot: str, text: str | int | float) -> int:
-    """Return the limit in ``text``: a quantity, or ``UNLIMITED`` for ``unlimited`` and -1.
+    """Parse a cap: an amount, or ``UNLIMITED`` for ``unlimited`` and -1.
 
     Raises
     ------
@@ -191,7 +195,7 @@ def format_cap(slot: str, cap: int) -> str:
 
 
 class ResourceSlots(Mapping[str, int]):
-    """An immutable map from slot name to integer quantity; zero quantities are left out."""
+    """An immutable map from slot name to integer amount; zero amounts are left out."""
 
     __slots__ = ("_amounts",)
 
@@ -204,7 +208,7 @@ class ResourceSlots(Mapping[str, int]):
         return cls({slot: parse_amount(slot, text) for slot, text in texts.items()})
 
     def format(self) -> dict[str, str]:
-        """Return the map of texts that ``parse`` reads back."""
+        """Return a map of texts; ``parse`` is the inverse."""
         return {slot: format_amount(slot, amount) for slot, amount in self.items()}
 
     def __getitem__(self, slot: str) -> int:
@@ -216,7 +220,7 @@ class ResourceSlots(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._amounts)
 
-    # Equivalent to that of a mapping, but faster.
+    # Same result as ``Mapping.get``, but faster.
     def get(self, slot: str, default: Any = None, /) -> Any:
         return self._amounts.get(slot, default)
 
@@ -245,14 +249,12 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether ``free`` covers every quantity; a slot missing from ``free`` counts as
-        0.
-        """
+        """Return whether every amount is at most the one in ``free`` (0 for a missing slot)."""
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 
 class Caps(ResourceSlots):
-    """Limits per slot. Unlike quantities they keep their zeros: a cap of 0 forbids the slot.
+    """Limits per slot. Zeros are kept, unlike in ``ResourceSlots``: a cap of 0 forbids the slot.
 
     ``UNLIMITED`` (-1, as text ``unlimited``) lifts the limit of one slot.
     """
@@ -261,7 +263,7 @@ class Caps(ResourceSlots):
 
     @classmethod
     def parse(cls, texts: Mapping[str, str | int | float]) -> Caps:
-        """Parse a map of texts; -1 is ``unlimited`` too."""
+        """Parse a map of texts; -1 also means unlimited."""
         return cls({slot: parse_cap(slot, text) for slot, text in texts.items()})
 
     def format(self) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Numbers in text from users; the length is checked before any arithmetic."""
+"""Parsing of numbers in user input, and user input in error messages."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-# int() and Decimal() take more than linear time in the length of the text.
+# Limited because int() and Decimal() take more than linear time in the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
@@ -13,7 +13,7 @@ _SHOWN = 40
 
 
 def read_whole(text: str) -> int | None:
-    """Return a whole number of ASCII digits; None for any other text, and for more than 40."""
+    """Parse a whole number of at most 40 ASCII digits; None for any other text."""
     text = text.strip()
     if len(text) > MAX_NUMBER_CHARACTERS or _WHOLE.fullmatch(text) is None:
         return None
@@ -21,10 +21,10 @@ def read_whole(text: str) -> int | None:
 
 
 def read_decimal(text: str) -> Decimal | None:
-    """Return an exact number of 0 or more, None for any other text.
+    """Parse a non-negative decimal number; None for any other text.
 
-    ASCII digits with at most one point and an exponent of at most two digits,
-    40 characters in all. No sign, no underscore, no NaN or infinity.
+    It consists of ASCII digits with at most one decimal point, and an optional exponent of at most
+    two digits: 40 characters in total, without a sign, an underscore, NaN or infinity.
     """
     text = text.strip()
     if len(text) > MAX_NUMBER_CHARACTERS or _DECIMAL.fullmatch(text) is None:
@@ -33,9 +33,8 @@ def read_decimal(text: str) -> Decimal | None:
 
 
 def number_text(value: object) -> str | None:
-    """Return a number or text from JSON or YAML as text to read; None for other types.
-
-    Integers that have more than 40 digits are None, too.
+    """Return a number or text from JSON or YAML as text; None for other types and for integers of
+    more than 40 digits.
     """
     if isinstance(value, str):
         return value
@@ -47,9 +46,9 @@ def number_text(value: object) -> str | None:
 
 
 def shown(value: object) -> str:
-    """Return a user's value for an error message: its first 40 characters."""
+    """Return a value from a user for an error message, truncated to 40 characters."""
     if isinstance(value, str):
         return value[:_SHOWN] + ("…" if len(value) > _SHOWN else "")
-    # The text of a nested value or of a huge integer can be of any length.
+    # Do not convert other values: their text can have any length.
     text = number_text(value)
     return shown(text) if text is not None else f"a value of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Rules for new passwords, and the delay after repeated failures."""
+"""Rules for new passwords, and delays after failed sign-ins."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from datetime import timedelta
 from ..errors import InvalidRequest
 
 MIN_LENGTH = 8
-# The cost of hashing grows with the length.
+# Limited because the cost of hashing grows with the length.
 MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Per address, for all names: many users may share an address.
+# Per IP address, for all user names; higher because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
 
 
 def delay_seconds(attempts: int) -> float:
-    """Return the delay of an attempt, given the number of recent attempts including it.
+    """Return the delay of a sign-in attempt.
+
+    ``attempts`` is the number of recent failed attempts plus this one.
 
     >>> [delay_seconds(n) for n in (1, 10, 11, 12, 13, 14, 15, 1000)]
         [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
@@ -31,32 +33,32 @@ def delay_seconds(attempts: int) -> float:
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:
-    """Return the rules that a new password breaks, each as the end of "the password …"."""
+    """Return the rules that a new password breaks, each as a clause after "the password"."""
     found = []
     if len(password) < MIN_LENGTH:
         found.append(f"must have at least {MIN_LENGTH} characters")
     if len(password) > MAX_LENGTH:
-        # The other rules examine every character, so the length is checked first.
+        # Check no other rule: they examine every character.
         return [f"must have at most {MAX_LENGTH} characters"]
     if any(unicodedata.category(char) == "Cc" for char in password):
-        found.append("must not hold control characters")
+        found.append("must not contain control characters")
     if not any(char.isalpha() for char in password):
-        found.append("must hold a letter")
+        found.append("must contain a letter")
     if not any(char.isdigit() for char in password):
-        found.append("must hold a digit")
+        found.append("must contain a digit")
     if all(char.isalpha() or char.isdigit() for char in password):
-        found.append("must hold a character that is neither letter nor digit")
+        found.append("must contain a character that is neither a letter nor a digit")
     lower = password.lower()
-    # A name of one or two letters occurs in almost every password.
+    # User names of one or two letters are not checked: many passwords contain them by chance.
     if len(username) > 2 and username.lower() in lower:
-        found.append("must not hold the user name")
+        found.append("must not contain the user name")
     if email and email.lower() in lower:
-        found.append("must not hold the e-mail address")
+        found.append("must not contain the e-mail address")
     return found
 
 
 def check_password(password: str, username: str, email: str) -> None:
-    """Raise ``InvalidRequest`` naming every rule that a new password breaks."""
+    """Raise ``InvalidRequest`` with every rule that a new password breaks, if there are any."""
     found = broken_rules(password, username, email)
     if found:
         raise InvalidRequest(

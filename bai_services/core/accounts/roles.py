@@ -1,4 +1,4 @@
-"""Permissions: roles, reaches and the table of actions."""
+"""Roles and permissions: which role may perform which action on whose objects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-# The Hub scope of a server's own token, filtered to that server. The holder of such a token is a
-# `Role.SESSION`, never the user.
+# Hub scope of a server's own token, filtered to that server. A request with such a token has the
+# role ``Role.SESSION``, never the role of the user.
 SESSION_SCOPE = "custom:bai:session"
 
 
@@ -18,13 +18,11 @@ class Role(StrEnum):
     MONITOR = "monitor"  # reads everything, changes nothing
     HUB = "hub"  # the Hub itself: authenticator and spawner
     AGENT = "agent"
-    SESSION = "session"  # code in a session, acting for its owner with far fewer permissions
+    SESSION = "session"  # code in a session, with few permissions of its owner
 
 
 class Reach(IntEnum):
-    """Set of objects on which a role may perform an action; each reach includes all smaller
-    ones.
-    """
+    """Scope of objects on which a role may perform an action; each includes all smaller ones."""
 
     NONE = 0
     OWN = 1
@@ -59,9 +57,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Scope of a resource; None means that it has no such scope (a policy, a resource group).
+    """The object of an action: its domain, project and owner.
 
-    A project's resource has no owner, whoever created it.
+    None: the object has none; policies and resource groups have none of the three. An object of a
+    project has no owner, not even its creator.
     """
 
     domain: str | None = None
@@ -71,9 +70,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """Which rows of a list a caller may see; a field that is None does not limit.
+    """The rows of a list that a caller may see; a field that is None imposes no restriction.
 
-    At most one of the first three is set. Rows of owners with one of ``hidden_roles`` are
+    At most one of the first three fields is set. Rows of owners with one of ``hidden_roles`` are
     left out.
     """
 
@@ -111,7 +110,7 @@ _HUB = {Role.HUB: Reach.ALL}
 _AGENT = {Role.AGENT: Reach.ALL}
 _SESSION = {Role.SESSION: Reach.OWN}
 
-# Every action of the product. A role missing in a row has no reach.
+# Every action, and the reach of each role. A role that is missing has the reach NONE.
 ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "domain.read": _reaches(R.DOMAIN, R.DOMAIN, R.ALL),
     "domain.write": _SUPERADMIN,
@@ -148,17 +147,17 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "storage-host.read": _EVERYONE,
     "session.read": {**_OWN_READS, **_HUB, **_SESSION},
     "session.create": {**_reaches(R.OWN, R.OWN, R.NONE), **_HUB},
-    # Environment, command, callback and output, which may contain secrets of the owner.
+    # Read environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
-    # To exceed the limit that the keypair's policy sets for its owner.
+    # Set a priority above the limit of the owner's keypair policy.
     "session.prioritize": _DOMAIN_WRITES,
-    # To designate the agents of a session.
+    # Designate the agents of a session.
     "session.designate": _DOMAIN_WRITES,
-    # To share one of its apps, and to revoke the share.
+    # Share an app of a session, and revoke the share.
     "session.share": _reaches(R.OWN, R.OWN, R.NONE),
     "session.unshare": _reaches(R.OWN, R.DOMAIN, R.NONE),
-    # To work inside a session with its owner's rights; reserved for the owner.
+    # Work inside a session with its owner's permissions; only the owner may.
     "session.enter": {**_reaches(R.OWN, R.OWN, R.OWN), Role.SUPERADMIN: R.OWN},
     "session.launch": _HUB,
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
@@ -174,40 +173,40 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
 
 
 def reach(role: Role, action: str) -> Reach:
-    """Return the reach of ``role`` for ``action``; an unknown action is a KeyError (a bug)."""
+    """Return the reach of ``role`` for ``action``; KeyError for an unknown action (a bug)."""
     return ACTIONS[action].get(role, Reach.NONE)
 
 
-# A role cannot act on resources whose owner's role has a higher rank.
+# A role cannot act on objects whose owner's role has a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
-# Lists of accounts, keypairs and quotas contain no files, environments or secrets, and
-# administrators need the accounts of their domain for sharing and for seeing limits.
+# Exempt from the ranks: these reads contain no files, environments or secrets, and administrators
+# need them for the accounts of their domain.
 _METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
-# Whoever can change an account or a keypair can sign in as its owner. A monitor reads every domain,
-# so for these actions it ranks above a domain admin.
+# A caller who can change an account or a keypair can sign in as its owner. A monitor reads every
+# domain, so for these actions it ranks above a domain admin.
 _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 
 
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    Resources of an owner with a higher role are out of reach, unless the caller's reach is ALL.
+    Objects of an owner with a higher role are denied, unless the caller's reach is ALL.
     """
-    how_far = reach(caller.role, action)
-    if how_far is Reach.ALL:
+    scope = reach(caller.role, action)
+    if scope is Reach.ALL:
         return True
     owner = target.owner
     if owner is not None and owner.id == caller.user_id:
-        return how_far >= Reach.OWN
+        return scope >= Reach.OWN
     if owner is not None and owner.role in roles_above(caller.role, action):
         return False
-    if how_far >= Reach.DOMAIN and target.domain is not None and target.domain == caller.domain:
+    if scope >= Reach.DOMAIN and target.domain is not None and target.domain == caller.domain:
         return True
-    return how_far >= Reach.PROJECT and target.project_id in caller.projects
+    return scope >= Reach.PROJECT and target.project_id in caller.projects
 
 
 def roles_above(role: Role, action: str) -> frozenset[Role]:
-    """Return the roles of owners whose resources ``role`` may not reach with ``action``."""
+    """Return the roles of owners on whose objects ``role`` may not perform ``action``."""
     if action in _METADATA_READS or reach(role, action) is Reach.ALL:
         return frozenset()
     rank = _RANKS.get(role, 0)

@@ -1,4 +1,4 @@
-"""Keypair signatures of requests, shared by client and server."""
+"""Signatures of API requests with a keypair; used by client and server."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def sign(
 ) -> str:
     """Return the hex signature of a request.
 
-    ``path`` includes the query string; ``date`` is the timezone-aware time of the ``Date`` header
-    in ISO 8601. ``content_digest`` is the value of the ``Content-Digest`` header. Without it the
-    body is not signed, as in the scheme that this one is compatible with.
+    ``path`` includes the query string. ``date`` is the time in the ``Date`` header, with a time
+    zone. ``content_digest`` is the value of the ``Content-Digest`` header; if it is empty the body
+    is not signed, which keeps clients of the original signature scheme compatible.
     """
     day = date.strftime("%Y%m%d")
     digest = (f"content-digest:{content_digest}",) if content_digest else ()
@@ -76,12 +76,12 @@ def authorization(access_key: str, signature: str) -> str:
 
 
 def parse_authorization(header: str) -> tuple[str, str]:
-    """Return access key and signature of an ``Authorization`` header of this scheme.
+    """Parse an ``Authorization`` header and return its access key and signature.
 
     Raises
     ------
     NotSignedIn
-        If the header does not have the scheme's form.
+        If the header is not a keypair signature.
     """
     match = _CREDENTIAL.fullmatch(header)
     if match is None:
@@ -93,8 +93,8 @@ def check_date(date: datetime, now: datetime) -> None:
     """Raise ``NotSignedIn`` if a signed date is outside the clock window."""
     if abs(now - date) > CLOCK_WINDOW:
         raise NotSignedIn(
-            f"the request is dated {date.isoformat()}, more than "
-            f"{CLOCK_WINDOW.seconds // 60} minutes from now; set the clock",
+            f"the date of the request is {date.isoformat()}, more than "
+            f"{CLOCK_WINDOW.seconds // 60} minutes from the server's time; set the clock",
             now=now.isoformat(),
         )
 

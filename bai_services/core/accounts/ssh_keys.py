@@ -1,4 +1,4 @@
-"""Public keys of users for the SSH servers of their sessions."""
+"""Validation of users' SSH public keys, which the SSH servers of their sessions accept."""
 
 from __future__ import annotations
 
@@ -31,73 +31,79 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9@._-]{0,62}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """``text`` is type and key without comment; ``fingerprint`` is as shown by `ssh-keygen -l`."""
+    """An SSH public key.
+
+    ``text`` is the type and the key without the comment. ``fingerprint`` has the format of
+    ``ssh-keygen -l``.
+    """
 
     text: str
     fingerprint: str
 
 
 def check_key_name(name: str) -> str:
-    """Return ``name`` if it is valid for a key.
+    """Return ``name`` if it is a valid name of an SSH key.
 
     Raises
     ------
     InvalidRequest
-        If it is not.
+        If it is not valid.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(
-            f"{shown(name)!r} cannot name an SSH key: use 1 to 64 letters, digits and "
-            "@ . _ - in between",
+            f"{shown(name)!r} cannot be the name of an SSH key: use 1 to 64 letters, digits and "
+            "@ . _ - between them",
             field="name",
         )
     return name
 
 
 def parse_public_key(text: str) -> PublicKey:
-    """Return the key of a line in the format of ``id_ed25519.pub``; its comment is dropped.
+    """Parse a line in the format of ``id_ed25519.pub``.
 
     Raises
     ------
     InvalidRequest
-        If it is not a key, has options in front, is weak, or is a private key.
+        If it is not a public key, begins with options, is too weak, or is a private key.
     """
     if "PRIVATE KEY" in text:
-        raise _wrong(
-            "this is a private key: keep it to yourself, give the file that ends with .pub"
+        raise _invalid(
+            "this is a private key, which must stay secret; use the file that ends with .pub"
         )
     words = text.split(None, 2)
     if len(text) > MAX_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
-        raise _wrong("not one line of type and key, such as ssh-ed25519 AAAA… me@home")
+        raise _invalid("it must be one line with type and key, such as ssh-ed25519 AAAA… me@home")
     kind, encoded = words[:2]
     if kind not in TYPES:
-        raise _wrong(f"a key of type {shown(kind)!r}; sessions take {', '.join(sorted(TYPES))}")
+        raise _invalid(
+            f"the key type {shown(kind)!r} is not supported; use {', '.join(sorted(TYPES))}"
+        )
     try:
         blob = base64.b64decode(encoded, validate=True)
         fields = _fields(blob)
     except (binascii.Error, struct.error, ValueError):
-        raise _wrong("the key is damaged: copy the whole line") from None
+        raise _invalid("the key is damaged: copy the whole line") from None
     if len(fields) < 2 or fields[0] != kind.encode():
-        raise _wrong("the key is damaged: copy the whole line")
+        raise _invalid("the key is damaged: copy the whole line")
     if kind == "ssh-rsa":
         bits = int.from_bytes(fields[-1]).bit_length()
         if bits < MIN_RSA_BITS:
-            raise _wrong(f"an RSA key of {bits} bits; it needs {MIN_RSA_BITS}")
+            raise _invalid(f"the RSA key has {bits} bits; at least {MIN_RSA_BITS} are required")
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
     return PublicKey(f"{kind} {base64.b64encode(blob).decode()}", f"SHA256:{digest}")
 
 
 def _fields(blob: bytes) -> list[bytes]:
-    """Return the length-prefixed fields of a key."""
+    """Return the length-prefixed fields of an encoded key."""
     found = []
     while blob:
         (size,) = struct.unpack_from("!I", blob)
         if size > len(blob) - 4:
-            raise ValueError("cut off")
+            raise ValueError("truncated")
         found.append(blob[4 : 4 + size])
         blob = blob[4 + size :]
     return found
 
 
-def _wrong(why: str) -> InvalidRequest:
-    return InvalidRequest(f"public_key: {why}", field="public_key")
+def _invalid(reason: str) -> InvalidRequest:
+    return InvalidRequest(f"public_key: {reason}", field="public_key")

@@ -1,4 +1,4 @@
-"""Shares of a session's app: audience, limits of the policy, and sealed passes of visitors."""
+"""Sharing of a session's apps: audiences, policy limits, and signed passes of visitors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from ..errors import Forbidden, InvalidRequest
 
 MAX_ADDRESSES = 64
 DEFAULT_LIFE = timedelta(days=7)
-# Lifetime of the entry pass in a link, and of a visit before another entry is needed.
+# Lifetimes of the one-time pass in a link, and of the pass in a visitor's cookie.
 ENTRY_LIFE = timedelta(minutes=1)
 PASS_LIFE = timedelta(hours=12)
 
-# Access to one of these means access to the whole session: its files, its shell, its owner's
-# tokens.
+# Apps that give access to the whole session: its files, its shell, its owner's tokens.
 WHOLE_SESSION = frozenset(
     {"jupyterlab", "notebook", "terminal", "filebrowser", "ssh", "vscode", "rstudio"}
 )
@@ -29,7 +28,7 @@ _APP = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
 class Audience(StrEnum):
-    """Whom an app is shared with."""
+    """The users with whom an app is shared; ``PUBLIC`` includes anonymous visitors."""
 
     USER = "user"
     PROJECT = "project"
@@ -37,7 +36,7 @@ class Audience(StrEnum):
 
 
 class Sharing(StrEnum):
-    """Widest audience that a user policy allows; each includes those before it."""
+    """Widest audience that a user policy allows; each one includes those listed before it."""
 
     NONE = "none"
     USER = "user"
@@ -46,7 +45,7 @@ class Sharing(StrEnum):
 
 
 class PassKind(StrEnum):
-    ENTRY = "entry"  # in an address, valid once
+    ENTRY = "entry"  # in a URL, valid once
     VISIT = "visit"  # in a cookie
 
 
@@ -62,28 +61,28 @@ class Pass:
 
 
 def check_app(name: str) -> str:
-    """Return the name of an app if it may be shared by itself.
+    """Return the name of an app if the app can be shared.
 
     Raises
     ------
     InvalidRequest
-        If it is not the name of an app, or would give away the whole session.
+        If it is not a valid app name, or the app gives access to the whole session.
     """
     if not _APP.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:64]!r} is not the name of an app; write for instance tensorboard or port-8501",
+            f"{name[:64]!r} is not the name of an app, such as tensorboard or port-8501",
             field="app",
         )
     if name in WHOLE_SESSION:
         raise InvalidRequest(
-            f"{name} cannot be shared: it would give the whole session with its files away",
+            f"{name} cannot be shared: it gives access to the whole session and its files",
             field="app",
         )
     return name
 
 
 def check_sharing(allowed: str, audience: Audience) -> None:
-    """Check that a policy that allows ``allowed`` permits sharing with such an audience.
+    """Check that a user policy (``allowed``) permits sharing with an audience.
 
     Raises
     ------
@@ -101,12 +100,12 @@ def check_sharing(allowed: str, audience: Audience) -> None:
 
 
 def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | None:
-    """Return the networks that visitors may come from, None for everywhere.
+    """Return the networks from which visitors may connect; None: all networks.
 
     Raises
     ------
     InvalidRequest
-        If there are more than 64 or one is not a network.
+        If there are more than 64, one is not a network, or a public share has none.
     """
     if len(texts) > MAX_ADDRESSES:
         raise InvalidRequest(
@@ -124,55 +123,57 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
             ) from None
     if audience is Audience.PUBLIC and not found:
         raise InvalidRequest(
-            "a public share needs the addresses that visitors may come from; "
-            "0.0.0.0/0 and ::/0 together are everywhere",
+            "a public share requires the networks from which visitors may connect; "
+            "0.0.0.0/0 and ::/0 together allow every address",
             field="allowed_addresses",
         )
     return found or None
 
 
-def end_of(now: datetime, seconds: int | None, most: int) -> datetime:
-    """Return when a share ends: after ``seconds``, by default a week; 0 means no limit.
+def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
+    """Return when a share ends: after ``seconds``, by default after a week.
+
+    ``max_seconds`` is the limit of the policy; 0: no limit.
 
     Raises
     ------
     InvalidRequest
-        If the policy does not allow such a long share.
+        If ``seconds`` exceeds the limit of the policy.
     """
     if seconds is None:
-        asked = int(DEFAULT_LIFE.total_seconds())
-        seconds = min(asked, most) if most else asked
-    if most and seconds > most:
+        default = int(DEFAULT_LIFE.total_seconds())
+        seconds = min(default, max_seconds) if max_seconds else default
+    if max_seconds and seconds > max_seconds:
         raise InvalidRequest(
-            f"a share of {seconds} s was requested; your policy allows {most} s",
+            f"a share of {seconds} s was requested; your policy allows {max_seconds} s",
             field="expires_in",
             asked=seconds,
-            limit=most,
+            limit=max_seconds,
         )
     return now + timedelta(seconds=seconds)
 
 
-def seal(key: bytes, found: Pass) -> str:
-    """Return a pass as an authenticated text; only a holder of ``key`` can create one."""
-    until = str(int(found.expires_at.timestamp()))
-    body = ".".join([found.kind, found.share_id, found.user_id, until, found.nonce])
+def seal(key: bytes, visitor: Pass) -> str:
+    """Return a pass as a text with a message authentication code; ``unseal`` is the inverse."""
+    expires = str(int(visitor.expires_at.timestamp()))
+    body = ".".join([visitor.kind, visitor.share_id, visitor.user_id, expires, visitor.nonce])
     return f"{body}.{_mac(key, body)}"
 
 
 def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
-    """Return the pass in a text; None if the text is forged, of another kind, or expired."""
+    """Verify and parse a pass; None if it is forged, of another kind, or expired."""
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
-    found, share_id, user_id, until, nonce = body.split(".")
-    expires_at = datetime.fromtimestamp(int(until), now.tzinfo)
-    if found != kind or expires_at <= now:
+    text_kind, share_id, user_id, expires, nonce = body.split(".")
+    expires_at = datetime.fromtimestamp(int(expires), now.tzinfo)
+    if text_kind != kind or expires_at <= now:
         return None
     return Pass(kind, share_id, user_id, expires_at, nonce)
 
 
 def _mac(key: bytes, body: str) -> str:
-    # A derived key: the manager's key itself encrypts other things.
-    own = hashlib.sha256(b"app shares:" + key).digest()
-    digest = hmac.digest(own, body.encode(errors="backslashreplace"), "sha256")
+    # Derive a key for this purpose, because the manager also encrypts with ``key``.
+    derived = hashlib.sha256(b"app shares:" + key).digest()
+    digest = hmac.digest(derived, body.encode(errors="backslashreplace"), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Devices of agents, and quantities allocated on them."""
+"""Devices of agents: slots, free capacity, and splitting of shares."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .device_sharing import ANY_SHARE, Sharing
 
 SHARES = "shares"
 DEVICE = "device"
-# The slot of a MIG instance is the family followed by this: cuda.mig-1g.10gb.
+# Part of the slot names of MIG instances: cuda.mig-1g.10gb.
 MIG = ".mig-"
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device of an agent; ``capacity`` and ``used`` are in thousandths of it."""
+    """One device of an agent; ``capacity`` and ``used`` are in thousandths of the device."""
 
     id: str
     family: str
@@ -30,20 +30,20 @@ class Device:
     numa_node: int | None = None  # None or -1: unknown
     # Devices connected by a direct link (NVLink); None: unknown.
     links: tuple[str, ...] | None = None
-    # The slot of a part of a device, such as a MIG instance; empty for a device that is allocated
-    # as a whole or in shares.
+    # Slot of a part of a device, such as a MIG instance; empty for a device that is allocated as a
+    # whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
-    # The share that all sessions on it must have; 0: any.
+    # The share that every session on the device must have; 0: any.
     share_in_force: int = 0
 
     @property
     def pool(self) -> str:
-        """The pool of devices from which one request may be served: see ``pool_of``."""
+        """The pool of the device (see ``pool_of``)."""
         return self.slot or self.family
 
     def at_best(self) -> Device:
-        """Return the device in its best possible state: empty, healthy, its shares available."""
+        """Return the device as if it were empty, healthy and not paused."""
         sharing = replace(self.sharing, is_paused=False)
         return replace(self, used=0, is_healthy=True, sharing=sharing, share_in_force=0)
 
@@ -54,7 +54,7 @@ class Device:
 
     @property
     def most_alone(self) -> int:
-        """The largest share of this device that one session could have now."""
+        """The largest share of this device that can be allocated to one session now."""
         most = min(self.free, self.sharing.most_now)
         if self.share_in_force:
             return self.share_in_force if self.share_in_force <= most else 0
@@ -71,7 +71,7 @@ class DeviceAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a request does not fit: the requested quantity of ``slot`` and the most available."""
+    """Why a request does not fit: the requested amount of a slot and the largest available one."""
 
     slot: str
     asked: int
@@ -84,27 +84,27 @@ def is_device_slot(slot: str) -> bool:
 
 
 def pool_of(slot: str) -> str:
-    """Return the pool of devices that serves a slot.
+    """Return the name of the pool of devices from which a slot is allocated.
 
-    Shares and whole devices of a family are served from the same pool (``cuda``); a slot for parts
-    of devices (``cuda.mig-1g.10gb``) has its own.
+    Shares and whole devices of a family have the same pool (``cuda``); each slot for parts of
+    devices (``cuda.mig-1g.10gb``) has its own.
     """
     family, _, kind = slot.partition(".")
     return family if kind in (SHARES, DEVICE) else slot
 
 
 def thousandths(slot: str, amount: int) -> int:
-    """Return how much of a device's capacity ``amount`` of ``slot`` takes."""
+    """Convert an amount of a device slot to thousandths of a device."""
     return amount if slot.endswith(f".{SHARES}") else amount * SHARE_UNIT
 
 
 def check_exclusive(slots: Mapping[str, int]) -> None:
-    """Refuse two kinds of slots of the same family.
+    """Check that at most one slot of each device family is requested.
 
     Raises
     ------
     InvalidRequest
-        If two slots of one family (``cuda.shares`` and ``cuda.device``) are requested.
+        If two slots of a family are requested, such as ``cuda.shares`` and ``cuda.device``.
     """
     slot_of: dict[str, str] = {}
     for slot in sorted(slots):
@@ -113,14 +113,14 @@ def check_exclusive(slots: Mapping[str, int]) -> None:
             continue
         if family in slot_of:
             raise InvalidRequest(
-                f"{slot_of[family]} and {slot} exclude each other; request one of them",
+                f"{slot_of[family]} and {slot} are mutually exclusive; request one of them",
                 slots=[slot_of[family], slot],
             )
         slot_of[family] = slot
 
 
 def check_unique(slots: Mapping[str, int]) -> None:
-    """Refuse several parts of divided devices: a program can use only one of them.
+    """Check that at most one MIG instance is requested: a program can use only one.
 
     Raises
     ------
@@ -130,17 +130,18 @@ def check_unique(slots: Mapping[str, int]) -> None:
     for slot, amount in slots.items():
         if MIG in slot and amount > 1:
             raise InvalidRequest(
-                f"{slot}={amount} asked, but a program uses MIG instances one at a time; ask for "
-                "1, or for a larger profile",
+                f"{slot}={amount} was requested, but a program can use only one MIG instance at a "
+                "time; request 1, or a larger profile",
                 slot=slot,
             )
 
 
 def split_shares(amount: int) -> list[int]:
-    """Return the parts of a share on the fewest possible devices, largest first.
+    """Split a share, in thousandths, over the fewest possible devices; return the parts, largest
+    first.
 
-    Up to one device the share stays whole. Above, it is split evenly over ceil(amount) devices in
-    steps of 0.01; parts differ by at most one step.
+    A share of at most one device is not split. A larger one is split evenly in steps of
+    ``SHARE_STEP``; the parts differ by at most one step.
     """
     count = -(-amount // SHARE_UNIT)
     if count <= 1:
@@ -153,31 +154,30 @@ def split_shares(amount: int) -> list[int]:
 
 
 def most_shares(free: Iterable[int]) -> int:
-    """Return the largest share that devices with that much free could hold.
+    """Return the largest share that fits on devices with these free thousandths.
 
-    Up to one device it is on one; above, it is split into equal parts (within one step) on any
-    number of devices.
+    A share of at most one device is on one device; a larger one is split as by ``split_shares``.
     """
-    rooms = sorted(
-        (min(room, SHARE_UNIT) // SHARE_STEP * SHARE_STEP for room in free), reverse=True
+    capacities = sorted(
+        (min(amount, SHARE_UNIT) // SHARE_STEP * SHARE_STEP for amount in free), reverse=True
     )
-    best = max(rooms[:1], default=0)
-    for count, room in enumerate(rooms[1:], start=2):
-        # The n-th largest room bounds the smaller parts; devices with more room may hold one step
-        # more.
-        roomier = sum(other > room for other in rooms[:count])
-        held = room * count + SHARE_STEP * roomier
-        # A share that fits on one device is never split, and no part is below the smallest share.
-        if held > SHARE_UNIT and room >= SHARE_MINIMUM:
-            best = max(best, held)
+    best = max(capacities[:1], default=0)
+    for count, smallest in enumerate(capacities[1:], start=2):
+        # On ``count`` devices each part is at most the smallest capacity, or one step more on
+        # devices with a larger capacity.
+        larger = sum(other > smallest for other in capacities[:count])
+        total = smallest * count + SHARE_STEP * larger
+        # A share that fits on one device is never split, and no part is below the minimum.
+        if total > SHARE_UNIT and smallest >= SHARE_MINIMUM:
+            best = max(best, total)
     return best
 
 
 def most_of(devices: Iterable[Device], slot: str) -> int:
-    """Return the largest quantity of ``slot`` available on ``devices`` now."""
-    mine = [d for d in devices if d.pool == pool_of(slot)]
+    """Return the largest amount of ``slot`` that can be allocated on ``devices`` now."""
+    in_pool = [d for d in devices if d.pool == pool_of(slot)]
     if not slot.endswith(f".{SHARES}"):
-        return sum(d.is_healthy and d.used == 0 for d in mine)
-    alone = [d.most_alone for d in mine if d.sharing.most_now < ANY_SHARE]
-    anyhow = most_shares(d.most_alone for d in mine if d.sharing.most_now >= ANY_SHARE)
-    return max([anyhow, *alone])
+        return sum(d.is_healthy and d.used == 0 for d in in_pool)
+    on_one_device = [d.most_alone for d in in_pool if d.sharing.most_now < ANY_SHARE]
+    splittable = most_shares(d.most_alone for d in in_pool if d.sharing.most_now >= ANY_SHARE)
+    return max([splittable, *on_one_device])

@@ -1,4 +1,4 @@
-"""Egress rules: the networks that session containers may reach, as iptables rules."""
+"""Egress policy: the networks that session containers may reach, and its iptables rules."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
 TCP, UDP = "tcp", "udp"
-# Neighbour discovery: IPv6 needs it to find a gateway.
+# ICMPv6 types of neighbour discovery, which IPv6 needs to find a gateway.
 _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
 
-# All networks outside the public internet, and cloud services at public addresses.
+# All networks that are not part of the public internet, and cloud metadata services.
 BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -82,7 +82,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """Where packets of our containers enter: a bridge, or one address on a shared bridge."""
+    """Origin of packets of our containers: a bridge, or one address on a shared bridge."""
 
     interface: str
     address: str = ""
@@ -106,17 +106,17 @@ class Chains:
         return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
 
     def all(self) -> tuple[str, ...]:
-        # The first of each pair refers to the second; chains must be deleted in this order.
+        # In the order of deletion: the first two chains refer to the others.
         return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
 
 
 def parse_targets(text: str) -> tuple[Target, ...]:
-    """Read ``10.1.0.0/16, 10.2.0.3:443, [fd00::1]:443``.
+    """Parse a list of targets such as ``10.1.0.0/16, 10.2.0.3:443, [fd00::1]:443``.
 
     Raises
     ------
     ValueError
-        If an entry has another form.
+        If an entry is malformed.
     """
     return tuple(_target(part.strip()) for part in text.split(",") if part.strip())
 
@@ -134,7 +134,7 @@ def _target(text: str) -> Target:
     except ValueError:
         raise ValueError(f"{shown(text)!r} is not NETWORK or NETWORK:PORT") from None
     if not 0 <= number < 65536 or (port and not number):
-        raise ValueError(f"{shown(text)!r}: a port is 1 to 65535")
+        raise ValueError(f"{shown(text)!r}: the port must be 1 to 65535")
     return Target(network, number)
 
 
@@ -145,10 +145,10 @@ def ruleset(
     sources: Iterable[Source],
     targets: Sequence[Target],
 ) -> str:
-    """Return the input of ``iptables-restore --noflush`` that sets all of our chains atomically.
+    """Return the input of ``iptables-restore --noflush`` that sets our chains atomically.
 
-    Packets that return from our chains continue to Docker's own rules, so nothing here opens what
-    Docker closes. Packets between containers of one network stay allowed.
+    Packets that our rules allow RETURN to Docker's own rules, so our rules never allow packets that
+    Docker rejects. Packets between containers of the same network are allowed.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]
     for source in sorted(set(sources)):

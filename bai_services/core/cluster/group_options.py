@@ -23,12 +23,12 @@ MINIMUM = "minimum_enforcement"
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """The ``scheduler_opts`` of a resource group, with defaults."""
+    """The parsed ``scheduler_opts`` of a resource group."""
 
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     strategy: Strategy = Strategy.EVENLY
-    # Whether a share may be spread over more devices than it needs; a request may override this.
+    # Whether a share may be split over more devices than necessary; a request can override this.
     allow_fractional_resource_fragmentation: bool = False
     # Seconds after which a pending session is cancelled; 0: never.
     pending_timeout: int = 0
@@ -38,15 +38,15 @@ class GroupOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> GroupOptions:
-        """Read options in their REST and database form.
+        """Parse options in their REST and database format.
 
         Raises
         ------
         InvalidRequest
-            If one is unknown or has an invalid value; the message names the choices.
+            If an option is unknown or has an invalid value; the message lists the valid ones.
         """
-        _refuse_unknown("option of a resource group", options, _READERS)
-        return cls(**{name: _READERS[name](name, value) for name, value in options.items()})
+        _check_known("option of a resource group", options, _PARSERS)
+        return cls(**{name: _PARSERS[name](name, value) for name, value in options.items()})
 
     def state(self, name: str, order: str, is_active: bool) -> GroupState:
         """Return the group as input of a scheduling pass."""
@@ -61,22 +61,22 @@ class GroupOptions:
 
 
 def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options in their stored form: durations in seconds, no unknown options.
+    """Validate options and return them in their stored form, with durations in seconds.
 
     Raises
     ------
     InvalidRequest
         As ``GroupOptions.of``.
     """
-    read = GroupOptions.of(options)
-    kept = dict(options)
-    if "pending_timeout" in kept:
-        kept["pending_timeout"] = read.pending_timeout
-    return kept
+    parsed = GroupOptions.of(options)
+    stored = dict(options)
+    if "pending_timeout" in stored:
+        stored["pending_timeout"] = parsed.pending_timeout
+    return stored
 
 
 def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
-    def read(name: str, value: Any) -> StrEnum:
+    def parse(name: str, value: Any) -> StrEnum:
         if not isinstance(value, str) or value not in set(choices):
             raise InvalidRequest(
                 f"{shown(value)!r} is not a valid {name}; valid are {', '.join(choices)}",
@@ -84,7 +84,7 @@ def _one_of(choices: type[StrEnum]) -> Callable[[str, Any], StrEnum]:
             )
         return choices(value)
 
-    return read
+    return parse
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -103,7 +103,7 @@ def _seconds(name: str, value: Any) -> int:
 
 def _fair_share(name: str, value: Any) -> FairShare:
     spec = _map(name, value)
-    _refuse_unknown(f"part of {name}", spec, _FAIR_SHARE)
+    _check_known(f"field of {name}", spec, _FAIR_SHARE)
     found: dict[str, Any] = {}
     for part, limits in _FAIR_SHARE_NUMBERS.items():
         if part in spec:
@@ -119,18 +119,18 @@ def _fair_share(name: str, value: Any) -> FairShare:
 
 
 def _scope_weights(name: str, value: Any) -> dict[Scope, float]:
-    """Read ``{kind: {id: weight}}``."""
+    """Parse ``{kind of scope: {id: weight}}``."""
     by_kind = _map(name, value)
-    _refuse_unknown(f"kind in {name}", by_kind, _WEIGHED)
+    _check_known(f"kind in {name}", by_kind, _WEIGHTED_KINDS)
     return {
         Scope(kind, key): weight
-        for kind, of_kind in by_kind.items()
-        for key, weight in _weights(f"{name}.{kind}", of_kind, _SMALLEST).items()
+        for kind, weights in by_kind.items()
+        for key, weight in _weights(f"{name}.{kind}", weights, _MIN_WEIGHT).items()
     }
 
 
-def _weights(name: str, value: Any, least: float) -> dict[str, float]:
-    return {key: _number(f"{name}.{key}", n, least) for key, n in _map(name, value).items()}
+def _weights(name: str, value: Any, minimum: float) -> dict[str, float]:
+    return {key: _number(f"{name}.{key}", n, minimum) for key, n in _map(name, value).items()}
 
 
 def _map(name: str, value: Any) -> Mapping[str, Any]:
@@ -139,36 +139,37 @@ def _map(name: str, value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _number(name: str, value: Any, least: float, most: float = MAX_WEIGHT) -> float:
+def _number(name: str, value: Any, minimum: float, maximum: float = MAX_WEIGHT) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:
+    if not is_number or not minimum <= value <= maximum:
         raise InvalidRequest(
-            f"{name} must be a number from {least:g} to {most:g}, not {shown(value)}",
+            f"{name} must be a number from {minimum:g} to {maximum:g}, not {shown(value)}",
             field=f"{FIELD}.{name}",
         )
     return float(value)
 
 
-def _refuse_unknown(
+def _check_known(
     what: str, given: Mapping[str, Any], known: Mapping[str, Any] | Sequence[str]
 ) -> None:
+    """Check that ``given`` has only known keys; ``what`` describes a key in the message."""
     if unknown := sorted(set(given) - set(known)):
         raise InvalidRequest(
-            f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; there are "
+            f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; valid are "
             f"{', '.join(known)}",
             field=FIELD,
         )
 
 
-_SMALLEST = 0.001
-_WEIGHED = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
+_MIN_WEIGHT = 0.001
+_WEIGHTED_KINDS = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
 _FAIR_SHARE_NUMBERS = {
     "half_life_days": (0.01, MAX_DAYS),
     "lookback_days": (1, MAX_DAYS),
-    "default_weight": (_SMALLEST, MAX_WEIGHT),
+    "default_weight": (_MIN_WEIGHT, MAX_WEIGHT),
 }
 _FAIR_SHARE = (*_FAIR_SHARE_NUMBERS, "weights", "resource_weights")
-_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+_PARSERS: Mapping[str, Callable[[str, Any], Any]] = {
     "placement": _one_of(Policy),
     "backfill": _one_of(Backfill),
     "strategy": _one_of(Strategy),

@@ -1,4 +1,4 @@
-"""Terms and rules of resource groups, agents and devices."""
+"""Agents, devices and images: statuses, and validation of their ids and names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_NAME = 64
 MAX_IMAGE_NAME = 255
 MAX_DEVICE_ID = 128
 
-# Letters of either case, because host names may have them.
+# Upper-case letters are allowed because host names may contain them.
 _AGENT_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?")
 _DEVICE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]*")
 _FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
@@ -24,8 +24,8 @@ _IMAGE = re.compile(
 
 class AgentStatus(StrEnum):
     ALIVE = "ALIVE"
-    LOST = "LOST"  # silent for longer than the deadline; may come back
-    TERMINATED = "TERMINATED"  # shut down in an orderly way
+    LOST = "LOST"  # its last heartbeat is too old; it may come back
+    TERMINATED = "TERMINATED"  # it has signed off
 
 
 class EngineName(StrEnum):
@@ -34,9 +34,9 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Who may use a resource group that is not public; the target is identified by its id.
+    """Kind of account that may use a resource group that is not public.
 
-    A domain by its name, a project and a user by their ids, a keypair by its access key.
+    Links refer to a domain by its name, to a project or user by id, to a keypair by access key.
     """
 
     DOMAIN = "domain"
@@ -46,7 +46,7 @@ class LinkKind(StrEnum):
 
 
 def check_agent_id(agent_id: str) -> str:
-    """Return the id if it is valid for an agent.
+    """Return ``agent_id`` if it is a valid id of an agent.
 
     Raises
     ------
@@ -63,13 +63,13 @@ def check_agent_id(agent_id: str) -> str:
 
 
 def check_device(device_id: str, family: str) -> None:
-    """Refuse an invalid device id or device family.
+    """Check a device id and a device family.
 
     Raises
     ------
     InvalidRequest
-        If the id has invalid characters or over 128 of them, or the family is not the first part
-        of a slot name.
+        If the id has invalid characters or more than 128 of them, or the family is not valid as the
+        first part of a slot name.
     """
     if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
         raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")
@@ -87,13 +87,13 @@ def canonical_image(name: str) -> str:
     """
     if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
         raise InvalidRequest(
-            f"{name[:80]!r} is not an image name; write for instance python:3.12 or "
+            f"{name[:80]!r} is not an image name such as python:3.12 or "
             "registry.example.org/team/python:3.12",
             field="name",
         )
     canonical = name if ":" in name.rpartition("/")[2] else f"{name}:latest"
     if len(canonical) > MAX_IMAGE_NAME:
         raise InvalidRequest(
-            f"an image name has at most {MAX_IMAGE_NAME} characters with its tag", field="name"
+            f"an image name with its tag can have at most {MAX_IMAGE_NAME} characters", field="name"
         )
     return canonical

@@ -1,4 +1,4 @@
-"""Mount paths of folders in a session."""
+"""Mounts of folders in a session: requests, paths and their validation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import InvalidRequest
 from .vfolders import Permission, is_reserved
 
 HOME = "/home/work"
-# Top-level directories of the operating system: folders must be mounted elsewhere.
+# Top-level directories of the operating system; no folder can be mounted in them.
 SYSTEM_DIRECTORIES = frozenset(
     [
         "bin",
@@ -36,8 +36,8 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Folders whose content works only at a fixed path.
-OWN_PLACES: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
+# Default mount paths of folders whose content depends on its path.
+FIXED_PATHS: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64
 MAX_MOUNTS = 32
@@ -48,10 +48,10 @@ _PART = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True, slots=True)
 class MountRequest:
-    """A folder (id or name) to be mounted in a session.
+    """A folder, by id or name, that a session requests to mount.
 
-    An empty ``path`` is the folder's default path; without ``permission`` the highest granted one
-    applies; ``subpath`` is a directory in the folder that is mounted instead of the whole folder.
+    An empty ``path`` means the folder's default path. Without ``permission`` the session gets the
+    highest granted permission. ``subpath``: mount this directory instead of the whole folder.
     """
 
     vfolder: str
@@ -62,19 +62,19 @@ class MountRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedMount:
-    """A folder, its path in the session and the session's permission."""
+    """A folder, its mount path in the session, and the session's permission."""
 
     vfolder_id: str
     vfolder: str
     host: str
     path: str
     permission: Permission
-    # Not requested: its owner has it in every session.
+    # Mounted automatically in every session of its owner, without a request.
     is_auto: bool = False
     subpath: str = ""
 
     def as_row(self) -> dict[str, Any]:
-        """Return the value stored in the session's row."""
+        """Return the value for the session's database row."""
         row = {**asdict(self), "permission": str(self.permission)}
         for name in ("is_auto", "subpath"):
             if not row[name]:
@@ -82,41 +82,41 @@ class ResolvedMount:
         return row
 
 
-def mount_path(folder: str, asked: str) -> str:
+def mount_path(folder: str, requested: str) -> str:
     """Return the absolute path at which a folder is mounted.
 
-    Default: ``/home/work/FOLDER``. A relative path is below ``/home/work``; an absolute one is used
-    as given.
+    The default is ``/home/work/FOLDER``. A relative path is relative to ``/home/work``.
 
     Raises
     ------
     InvalidRequest
-        If the path covers something that the session needs, is too long or
-        contains invalid characters.
+        If the path would hide files that the session needs, is too long or contains invalid
+        characters.
     """
-    if not asked:
-        return OWN_PLACES.get(folder, f"{HOME}/{folder}")
-    parts = [part for part in asked.split("/") if part not in ("", ".")]
+    if not requested:
+        return FIXED_PATHS.get(folder, f"{HOME}/{folder}")
+    parts = [part for part in requested.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(asked, "it must not contain '..'")
-    if not asked.startswith("/"):
+        raise _invalid_path(requested, "it must not contain '..'")
+    if not requested.startswith("/"):
         if not parts:
-            raise _refused(asked, f"{HOME} is the session's own; give a path below it")
+            raise _invalid_path(requested, f"{HOME} is the session's home; use a path below it")
         parts = ["home", "work", *parts]
-    _check_place(asked, parts)
+    _check_reserved(requested, parts)
     for part in parts:
         if len(part) > MAX_PART or _PART.fullmatch(part) is None:
-            raise _refused(
-                asked, f"each part has 1 to {MAX_PART} letters of a-z and A-Z, digits, . _ and -"
+            raise _invalid_path(
+                requested,
+                f"each component must have 1 to {MAX_PART} letters of a-z and A-Z, digits, . _ or -",
             )
     path = "/" + "/".join(parts)
     if len(path) > MAX_PATH:
-        raise _refused(asked, f"it has more than {MAX_PATH} characters")
+        raise _invalid_path(requested, f"it has more than {MAX_PATH} characters")
     return path
 
 
 def check_subpath(subpath: str) -> str:
-    """Return the path of a directory inside a folder, with single ``/`` between its parts.
+    """Return the normalized path of a directory inside a folder.
 
     Raises
     ------
@@ -127,41 +127,42 @@ def check_subpath(subpath: str) -> str:
     shown = subpath if len(subpath) <= MAX_PATH else subpath[:MAX_PATH] + "…"
     reason = ""
     if subpath.startswith("/"):
-        reason = "give it relative to the folder, without / in front"
+        reason = "it must be relative to the folder, without a leading /"
     elif ".." in parts:
         reason = "it must not contain '..'"
     elif any(ord(c) < 32 or ord(c) == 127 for c in subpath):
         reason = "it must not contain control characters"
     elif len(subpath) > MAX_SUBPATH or any(len(part) > MAX_PATH for part in parts):
-        reason = f"it has more than {MAX_SUBPATH} characters, or {MAX_PATH} between two /"
+        reason = f"it has more than {MAX_SUBPATH} characters, or a name of more than {MAX_PATH}"
     if reason:
-        raise InvalidRequest(f"{shown!r} is not a directory of a folder: {reason}", field="mounts")
+        raise InvalidRequest(f"{shown!r} is not a valid directory path: {reason}", field="mounts")
     return "/".join(parts)
 
 
-def _check_place(asked: str, parts: list[str]) -> None:
+def _check_reserved(requested: str, parts: list[str]) -> None:
+    """Check that a mount path is not in a system directory, nor a path of the session's home."""
     if not parts or parts[0] in SYSTEM_DIRECTORIES:
-        raise _refused(asked, "the system's own directories must not be covered; use another path")
+        raise _invalid_path(requested, "system directories cannot be hidden; use another path")
     if parts[0] == "home" and len(parts) < 3:
-        raise _refused(asked, f"{HOME} is the session's own; give a path below it")
+        raise _invalid_path(requested, f"{HOME} is the session's home; use a path below it")
     if parts[:2] == ["home", "work"] and is_reserved(parts[2]):
-        raise _refused(asked, f"{parts[2]} is provided by the session itself")
+        raise _invalid_path(requested, f"the session itself creates {parts[2]}")
 
 
-def check_apart(folder_of_path: Iterable[tuple[str, str]]) -> None:
-    """Check that no mounts overlap; ``folder_of_path`` maps mount paths to folder names.
+def check_no_overlap(mounts: Iterable[tuple[str, str]]) -> None:
+    """Check that no mounts overlap; ``mounts`` are pairs of mount path and folder name.
 
     Raises
     ------
     InvalidRequest
-        If two have one path, or one is inside another.
+        If two mounts have the same path, or one is inside the other.
     """
     seen: dict[str, str] = {}
-    for path, folder in folder_of_path:
+    for path, folder in mounts:
         if path in seen:
             raise InvalidRequest(
-                f"the folders {seen[path]} and {folder} would both be at {path}; "
-                "give one of them another path",
+                f"the folders {seen[path]} and {folder} would both be mounted at {path}; "
+                "choose another path for one of them",
                 field="mounts",
                 path=path,
             )
@@ -169,20 +170,20 @@ def check_apart(folder_of_path: Iterable[tuple[str, str]]) -> None:
     _check_nesting(seen)
 
 
-def _check_nesting(seen: Mapping[str, str]) -> None:
-    for path, folder in seen.items():
-        parents = path.split("/")
-        for end in range(2, len(parents)):
-            outer = "/".join(parents[:end])
-            if outer in seen:
+def _check_nesting(folder_of_path: Mapping[str, str]) -> None:
+    for path, folder in folder_of_path.items():
+        parts = path.split("/")
+        for end in range(2, len(parts)):
+            outer = "/".join(parts[:end])
+            if outer in folder_of_path:
                 raise InvalidRequest(
-                    f"folder {folder} at {path} would lie inside folder {seen[outer]}, which is "
-                    f"at {outer}; give one of them another path",
+                    f"folder {folder} at {path} would be inside folder {folder_of_path[outer]}, "
+                    f"which is at {outer}; choose another path for one of them",
                     field="mounts",
                     path=path,
                 )
 
 
-def _refused(asked: str, reason: str) -> InvalidRequest:
-    shown = asked if len(asked) <= MAX_PATH else asked[:MAX_PATH] + "…"
+def _invalid_path(requested: str, reason: str) -> InvalidRequest:
+    shown = requested if len(requested) <= MAX_PATH else requested[:MAX_PATH] + "…"
     return InvalidRequest(f"a folder cannot be mounted at {shown!r}: {reason}", field="mounts")

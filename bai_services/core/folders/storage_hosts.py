@@ -1,4 +1,4 @@
-"""Permissions on storage hosts, as granted by domains, projects and policies."""
+"""Permissions on storage hosts, which domains, projects and policies grant."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ PERMISSIONS = (
     "set-user-specific-permission",
 )
 
-# The storage host of this machine with all permissions: the default of a new domain and policy.
+# All permissions on the storage host of this machine: the default of a new domain and policy.
 LOCAL = "local"
 EVERYTHING_LOCAL: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
 
 
 def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozenset[str]:
-    """Return the permissions on a host: the union over the maps."""
-    return frozenset(name for found in maps for name in found.get(host, ()))
+    """Return the union of the permissions that ``maps`` grant on a host."""
+    return frozenset(name for permissions in maps for name in permissions.get(host, ()))
 
 
-def beyond(
-    wanted: Mapping[str, Sequence[str]], *have: Mapping[str, Sequence[str]]
+def missing_permissions(
+    required: Mapping[str, Sequence[str]], *granted: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return the permissions by host of ``wanted`` that none of the other maps grants."""
-    found = {
-        host: [name for name in permissions if name not in granted_on(host, have)]
-        for host, permissions in wanted.items()
+    """Return by host the ``required`` permissions that none of the other maps grants."""
+    missing = {
+        host: [name for name in permissions if name not in granted_on(host, granted)]
+        for host, permissions in required.items()
     }
-    return {host: permissions for host, permissions in found.items() if permissions}
+    return {host: permissions for host, permissions in missing.items() if permissions}
 
 
 def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return a map of storage host to permissions in canonical order, without duplicates.
+    """Return the map of storage host to permissions in canonical order, without duplicates.
 
     Raises
     ------
     InvalidRequest
-        If it names a permission that does not exist.
+        If a permission does not exist, or a host name is empty or longer than 64 characters.
     """
     for host, permissions in hosts.items():
         unknown = sorted(set(permissions) - set(PERMISSIONS))

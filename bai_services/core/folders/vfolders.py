@@ -1,4 +1,4 @@
-"""Folders: names, permissions and the table of their lifecycle."""
+"""Folders: names, permissions and lifecycle."""
 
 from __future__ import annotations
 
@@ -12,70 +12,70 @@ from ..errors import InvalidRequest, InvalidTransition
 MAX_NAME = 64
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9._-]*")
-# Files of the home folder that a session's own set-up creates; a folder must not cover them.
+# Names that a session creates in its home; a folder mounted there must not hide them.
 RESERVED_NAMES = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh"})
 _RESERVED_PATTERNS = (re.compile(r"\.[a-z0-9]+rc"), re.compile(r"\.[a-z0-9]+_profile"))
 
 
 class Permission(StrEnum):
-    """A user's permission on a folder; each includes the ones before it."""
+    """A user's permission on a folder; each one includes those listed before it."""
 
     RO = "ro"
     RW = "rw"
-    WD = "wd"  # as rw, and managing the folder itself: rename, share, delete
+    WD = "wd"  # rw, and manage the folder itself: rename, share, delete
 
     @property
     def is_writable(self) -> bool:
         return self is not Permission.RO
 
-    def allows(self, asked: Permission) -> bool:
-        return _ORDER[asked] <= _ORDER[self]
+    def allows(self, requested: Permission) -> bool:
+        return _ORDER[requested] <= _ORDER[self]
 
 
 _ORDER = {permission: rank for rank, permission in enumerate(Permission)}
 
 
-def effective(granted: Permission, asked: Permission | None) -> Permission:
-    """Return the lower of the two permissions; without ``asked`` the granted one."""
-    if asked is None or asked.allows(granted):
+def effective_permission(granted: Permission, requested: Permission | None) -> Permission:
+    """Return the lower of two permissions; the granted one if none is requested."""
+    if requested is None or requested.allows(granted):
         return granted
-    return asked
+    return requested
 
 
 class VfolderStatus(StrEnum):
-    """Stored status of a folder. A ready folder in use by a live session is also *mounted*."""
+    """Stored status of a folder. The API shows a ready folder in a live session as ``mounted``."""
 
-    CLONING = "cloning"  # its files are still being copied from another folder
+    CLONING = "cloning"  # its files are being copied from another folder
     READY = "ready"
-    PERFORMING = "performing"  # being transferred to another owner
-    ERROR = "error"  # cloning or transfer failed; status_info says why
+    PERFORMING = "performing"  # its files are being transferred to another owner
+    ERROR = "error"  # cloning failed; status_info has the reason
     DELETE_PENDING = "delete-pending"  # in the trash
     DELETE_ONGOING = "delete-ongoing"
-    DELETE_COMPLETE = "delete-complete"  # only the row is left
+    DELETE_COMPLETE = "delete-complete"  # its files are deleted; only the database row remains
     DELETE_ERROR = "delete-error"
 
 
 class VfolderEvent(StrEnum):
-    COPIED = "copied"  # all files of a clone are complete
-    HANDED_OVER = "handed-over"  # its files are to be moved to another owner
-    ARRIVED = "arrived"
-    BROKEN = "broken"  # cloning or transfer failed
+    COPIED = "copied"  # the copy of a clone's files is complete
+    HANDED_OVER = "handed-over"  # the transfer to another owner begins
+    ARRIVED = "arrived"  # the transfer is complete
+    BROKEN = "broken"  # the copy or the transfer failed
     TRASHED = "trashed"
     RESTORED = "restored"
-    PURGED = "purged"  # the bytes are to be deleted
-    EMPTIED = "emptied"  # the bytes are deleted
-    FAILED = "failed"
+    PURGED = "purged"  # the deletion of its files begins
+    EMPTIED = "emptied"  # all files are deleted
+    FAILED = "failed"  # the deletion failed
 
 
 S, E = VfolderStatus, VfolderEvent
 
-# A pair that is missing here is illegal. There is no way back once deletion of the bytes has begun.
+# Pairs that are missing here are illegal. A folder whose deletion has begun cannot be restored.
 TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.CLONING, E.COPIED): S.READY,
     (S.CLONING, E.BROKEN): S.ERROR,
     (S.READY, E.HANDED_OVER): S.PERFORMING,
     (S.PERFORMING, E.ARRIVED): S.READY,
-    (S.PERFORMING, E.BROKEN): S.READY,  # with its old owner
+    (S.PERFORMING, E.BROKEN): S.READY,  # its owner stays the same
     (S.READY, E.TRASHED): S.DELETE_PENDING,
     (S.ERROR, E.TRASHED): S.DELETE_PENDING,
     (S.DELETE_PENDING, E.RESTORED): S.READY,
@@ -115,17 +115,17 @@ def next_status(status: VfolderStatus, event: VfolderEvent) -> VfolderStatus:
         ) from None
 
 
-def origins(event: VfolderEvent) -> frozenset[VfolderStatus]:
+def valid_statuses(event: VfolderEvent) -> frozenset[VfolderStatus]:
     """Return the statuses in which ``event`` is valid."""
     return frozenset(status for status, known in TRANSITIONS if known is event)
 
 
-# A name is taken in its scope while a folder has one of these.
-NAMED = frozenset({S.CLONING, S.READY, S.PERFORMING, S.ERROR})
+# Statuses in which a folder's name must be unique in its scope.
+NAME_RESERVING = frozenset({S.CLONING, S.READY, S.PERFORMING, S.ERROR})
 
 
 class UsageMode(StrEnum):
-    """Purpose of a folder; folders whose names begin with a dot are mounted into every session."""
+    """Purpose of a folder."""
 
     GENERAL = "general"
     MODEL = "model"
@@ -133,7 +133,7 @@ class UsageMode(StrEnum):
 
 
 def is_auto_mounted(name: str) -> bool:
-    """Return whether a folder of that name is mounted into every session of its owner."""
+    """Return whether folders of that name are mounted into every session of their owner."""
     return name.startswith(".")
 
 
@@ -145,15 +145,15 @@ class InvitationStatus(StrEnum):
 
 
 def check_name(name: str) -> str:
-    """Return ``name`` if it is valid for a folder.
+    """Return ``name`` if it is a valid name of a folder.
 
-    1 to 64 ASCII letters, digits and ``. _ -``, beginning with a letter, a digit or a dot; not only
-    dots, and not the name of a file that sessions create.
+    It has 1 to 64 ASCII letters, digits and ``. _ -``, begins with a letter, a digit or a dot, does
+    not consist of dots, and is not the name of a file that sessions create.
 
     Raises
     ------
     InvalidRequest
-        If it is anything else.
+        If it is not valid.
     """
     if len(name) > MAX_NAME or _NAME.fullmatch(name) is None or not name.strip("."):
         shown = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"
@@ -164,27 +164,27 @@ def check_name(name: str) -> str:
         )
     if is_reserved(name):
         raise InvalidRequest(
-            f"{name!r} cannot be the name of a folder: it would cover a file that sessions bring "
-            "with them at that place; take another name",
+            f"{name!r} cannot be the name of a folder: it would hide a file that sessions create "
+            "in their home; choose another name",
             field="name",
         )
     return name
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether a session's home folder already contains this name."""
+    """Return whether sessions create a file of this name in their home."""
     return name in RESERVED_NAMES or any(p.fullmatch(name) for p in _RESERVED_PATTERNS)
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """Precondition for replacing a file.
+class Precondition:
+    """Precondition for writing a file.
 
-    ``etag`` must still be the current one; ``is_new`` requires that the file does not exist.
+    ``etag``: the file must still have this ETag. ``is_new``: the file must not exist.
     """
 
     etag: str | None = None
     is_new: bool = False
 
 
-ANYTHING = Expected()
+NO_PRECONDITION = Precondition()

@@ -1,4 +1,4 @@
-"""Fields of a batch session: command, begin time and timeout."""
+"""Batch sessions: validation of command, start time and timeout."""
 
 from __future__ import annotations
 
@@ -13,64 +13,64 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 from .lifecycle import SessionType
 
-COMMAND_BYTES = 16 * 1024
+MAX_COMMAND_BYTES = 16 * 1024
 MAX_TIME_CHARACTERS = 40
-LATEST_START = timedelta(days=365)
-LONGEST_TIMEOUT = 365 * 86400
+MAX_START_DELAY = timedelta(days=365)
+MAX_TIMEOUT_SECONDS = 365 * 86400
 
 BATCH_FIELDS = ("startup_command", "starts_at", "batch_timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Fields that only batch sessions have; all None for others."""
+    """Validated fields of a batch session; all None for a session of another type."""
 
     startup_command: str | None = None
     starts_at: datetime | None = None
     batch_timeout_seconds: int | None = None
 
 
-def check_batch(kind: SessionType, asked: Mapping[str, Any], now: datetime) -> Batch:
-    """Check the fields of a session of that type.
+def check_batch(kind: SessionType, requested: Mapping[str, Any], now: datetime) -> Batch:
+    """Validate the batch fields of a request for a session of type ``kind``.
 
-    ``asked`` holds ``startup_command``, ``starts_at`` and ``batch_timeout`` as received, None if
-    missing.
+    ``requested`` has ``startup_command``, ``starts_at`` and ``batch_timeout`` as received; a
+    missing field is None.
 
     Raises
     ------
     InvalidRequest
-        If a batch session has no command, another one has any of the three, the
-        begin time is past, or a text cannot be parsed.
+        If a batch session has no command, a session of another type has one of these fields, the
+        start time is past, or a text cannot be parsed.
     """
     if kind is not SessionType.BATCH:
-        given = [name for name in BATCH_FIELDS if asked.get(name) is not None]
+        given = [name for name in BATCH_FIELDS if requested.get(name) is not None]
         if given:
             raise InvalidRequest(
-                f"{', '.join(given)}: only batch sessions have that; use type=batch",
+                f"{', '.join(given)}: only batch sessions have these fields; use type=batch",
                 field=given[0],
             )
         return Batch()
-    starts_at, timeout = asked.get("starts_at"), asked.get("batch_timeout")
+    starts_at, timeout = requested.get("starts_at"), requested.get("batch_timeout")
     return Batch(
-        _command(asked.get("startup_command")),
+        _command(requested.get("startup_command")),
         None if starts_at is None else not_before(str(starts_at), now),
         None if timeout is None else _timeout(timeout),
     )
 
 
 def not_before(text: str, now: datetime) -> datetime:
-    """Return the time in ``text``: ISO 8601 with a time zone, or a duration from now.
+    """Parse a start time: ISO 8601 with a time zone, or a duration from now.
 
     Raises
     ------
     InvalidRequest
-        If it cannot be parsed, has no zone, is past or more than a year ahead.
+        If it cannot be parsed, has no time zone, is past or more than a year ahead.
     """
     at = _time(text, now)
     if at.tzinfo is None:
         raise InvalidRequest(
-            f"starts_at={shown(text)!r} has no time zone; write for instance "
-            "2030-01-31T09:00+09:00, 2030-01-31T00:00Z, or a span from now on such as 10min",
+            f"starts_at={shown(text)!r} has no time zone; write a time such as "
+            "2030-01-31T09:00+09:00 or 2030-01-31T00:00Z, or a duration from now such as 10min",
             field="starts_at",
         )
     if at < now:
@@ -80,9 +80,9 @@ def not_before(text: str, now: datetime) -> datetime:
             "leave it out to start as soon as possible",
             field="starts_at",
         )
-    if at > now + LATEST_START:
+    if at > now + MAX_START_DELAY:
         raise InvalidRequest(
-            f"starts_at={shown(text)!r} is more than {LATEST_START.days} days ahead",
+            f"starts_at={shown(text)!r} is more than {MAX_START_DELAY.days} days ahead",
             field="starts_at",
         )
     return at.astimezone(UTC)
@@ -94,17 +94,17 @@ def _command(text: str | None) -> str:
             "a batch session needs a startup_command, such as 'python train.py'",
             field="startup_command",
         )
-    if len(text.encode(errors="replace")) > COMMAND_BYTES or "\0" in text:
+    if len(text.encode(errors="replace")) > MAX_COMMAND_BYTES or "\0" in text:
         raise InvalidRequest(
-            f"startup_command holds a NUL or has more than {COMMAND_BYTES} bytes; put a script "
-            "into a folder and call that",
+            f"startup_command contains a NUL or has more than {MAX_COMMAND_BYTES} bytes; store a "
+            "script in a folder and run it",
             field="startup_command",
         )
     return text
 
 
 def _time(text: str, now: datetime) -> datetime:
-    # A bare number is in seconds, even one of eight digits, which ISO 8601 would read as a date.
+    # A number is a duration in seconds, even one of eight digits, which is also an ISO 8601 date.
     if len(text) <= MAX_TIME_CHARACTERS and not text.strip().isdigit():
         with suppress(ValueError):
             return datetime.fromisoformat(text.strip())
@@ -113,10 +113,10 @@ def _time(text: str, now: datetime) -> datetime:
 
 def _timeout(text: str | int) -> int:
     seconds = parse_duration(text, "batch_timeout")
-    if not 1 <= seconds <= LONGEST_TIMEOUT:
+    if not 1 <= seconds <= MAX_TIMEOUT_SECONDS:
         raise InvalidRequest(
-            f"batch_timeout={shown(text)} is not within 1 second to "
-            f"{LONGEST_TIMEOUT // 86400} days",
+            f"batch_timeout={shown(text)} must be 1 second to "
+            f"{MAX_TIMEOUT_SECONDS // 86400} days",
             field="batch_timeout",
         )
     return seconds

@@ -1,4 +1,4 @@
-"""Callbacks of sessions: allowed targets, content, signature and retries."""
+"""Callbacks (webhooks) of sessions: allowed targets, payload, signature and retries."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 
 MAX_URL = 2048
-# A delivery is abandoned after this many attempts, over about four minutes.
-TRIES = 8
-FIRST_WAIT = timedelta(seconds=2)
-LONGEST_WAIT = timedelta(minutes=2)
+# With these delays the last attempt is about four minutes after the first.
+MAX_ATTEMPTS = 8
+FIRST_DELAY = timedelta(seconds=2)
+MAX_DELAY = timedelta(minutes=2)
 
 EVENT = "session.status"
 SIGNATURE_HEADER = "Bai-Signature"
@@ -32,20 +32,20 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-_SECRET_OF = b"bai callback secret"
-# Everything routed on the public internet; other ranges may embed an IPv4 address (NAT64).
+_SECRET_LABEL = b"bai callback secret"
+# Global unicast. Other ranges may embed an IPv4 address (NAT64).
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = (
-    ipaddress.IPv4Network("192.0.0.0/24"),  # metadata of some clouds
-    ipaddress.IPv4Network("192.88.99.0/24"),
-    ipaddress.IPv4Network("168.63.129.16/32"),  # metadata of Azure, in a public range
-    ipaddress.IPv6Network("2001::/23"),
-    ipaddress.IPv6Network("2002::/16"),  # carries an IPv4 address
+    ipaddress.IPv4Network("192.0.0.0/24"),  # metadata services of some clouds
+    ipaddress.IPv4Network("192.88.99.0/24"),  # 6to4 relays
+    ipaddress.IPv4Network("168.63.129.16/32"),  # metadata service of Azure
+    ipaddress.IPv6Network("2001::/23"),  # Teredo and other protocols
+    ipaddress.IPv6Network("2002::/16"),  # 6to4, embeds an IPv4 address
 )
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is reachable from the public internet."""
+    """Return whether an address belongs to the public internet."""
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
     if isinstance(address, ipaddress.IPv6Address) and address not in _PUBLIC_IPV6:
@@ -54,11 +54,11 @@ def is_public(address: Address) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Allowed targets: public addresses, and the networks that an administrator adds.
+class AllowedTargets:
+    """Targets that callbacks may have.
 
-    With ``hosts`` only these names (``*.example.org``: any name below it) and addresses in
-    ``networks``.
+    Without ``hosts``: every public address, and ``networks``. With ``hosts``: only these host names
+    (``*.example.org`` matches every subdomain), and addresses in ``networks``.
     """
 
     hosts: tuple[str, ...] = ()
@@ -66,13 +66,13 @@ class Reach:
     is_off: bool = False
 
     @classmethod
-    def parse(cls, hosts: str, networks: str) -> Reach:
-        """Parse two comma separated lists; ``none`` for the hosts turns callbacks off.
+    def parse(cls, hosts: str, networks: str) -> AllowedTargets:
+        """Parse two comma separated lists; the host list ``none`` disables callbacks.
 
         Raises
         ------
         ValueError
-            If a part is neither a host name nor a network.
+            If an entry is not a valid host name or network.
         """
         names = tuple(part.strip().lower() for part in hosts.split(",") if part.strip())
         for name in names:
@@ -82,7 +82,7 @@ class Reach:
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
-        """Return whether a callback may name that host; its addresses are checked separately."""
+        """Return whether a callback URL may have this host; its addresses are checked separately."""
         address = parse_address(host)
         if address is not None and self._is_added(address):
             return True
@@ -91,7 +91,7 @@ class Reach:
         )
 
     def allows_address(self, text: str) -> bool:
-        """Return whether a callback may connect to that address."""
+        """Return whether a callback may connect to this address."""
         address = parse_address(text)
         return address is not None and (is_public(address) or self._is_added(address))
 
@@ -112,63 +112,68 @@ def _is_below(host: str, pattern: str) -> bool:
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
-def check_url(url: str | None, reach: Reach) -> str | None:
-    """Return a callback's URL, None for none; names are resolved at each call.
+def check_url(url: str | None, targets: AllowedTargets) -> str | None:
+    """Return a callback URL if it is valid; None if it is empty.
+
+    Host names are not resolved here, but before each delivery.
 
     Raises
     ------
     InvalidRequest
-        If it is not a valid URL of a callback.
+        If it is not a valid callback URL, or its host is not allowed.
     """
     if not url:
         return None
 
-    def refused(why: str) -> InvalidRequest:
-        return InvalidRequest(f"callback_url {url[:200]!r}: {why}", field="callback_url")
+    def invalid(reason: str) -> InvalidRequest:
+        return InvalidRequest(f"callback_url {url[:200]!r}: {reason}", field="callback_url")
 
-    if reach.is_off:
-        raise refused("callbacks are turned off on this hub; follow /events instead")
+    if targets.is_off:
+        raise invalid("callbacks are disabled on this hub; use /events instead")
     if len(url) > MAX_URL:
-        raise refused(f"it has {len(url)} characters, at most {MAX_URL} are allowed")
+        raise invalid(f"it has {len(url)} characters, at most {MAX_URL} are allowed")
     if not _URL.fullmatch(url) or "\\" in url:
-        raise refused("only printable ASCII is allowed; write anything else as %XX")
+        raise invalid("only printable ASCII is allowed; encode other characters as %XX")
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise refused("it is not a URL such as https://hooks.example.org/sessions") from None
+        raise invalid("it is not a URL such as https://hooks.example.org/sessions") from None
     if parts.scheme not in ("http", "https") or not host or port == 0:
-        raise refused("it must begin with http:// or https:// and a host")
+        raise invalid("it must begin with http:// or https:// and a host")
     if "@" in parts.netloc:
-        raise refused("it must not contain a name or a password; check the signature instead")
+        raise invalid("it must not contain a user name or password; verify the signature instead")
     if parts.fragment:
-        raise refused("it must not have a fragment (#)")
-    if not reach.allows_name(host):
-        raise refused(f"this hub calls only {', '.join(reach.hosts)}")
-    if parse_address(host) is not None and not reach.allows_address(host):
-        raise refused("that address is not public; an administrator can allow its network")
+        raise invalid("it must not have a fragment (#)")
+    if not targets.allows_name(host):
+        raise invalid(f"this hub allows callbacks only to {', '.join(targets.hosts)}")
+    if parse_address(host) is not None and not targets.allows_address(host):
+        raise invalid("the address is not public; an administrator can allow its network")
     return url
 
 
 def body_of(change: Mapping[str, Any]) -> bytes:
-    """Return the body for a change: compact JSON with sorted keys."""
+    """Return the request body for a status change: compact JSON with sorted keys."""
     content = {"event": EVENT, **change}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def secret_of(secret_key: str) -> str:
-    """Return the signing secret of a keypair's callbacks; it grants no access."""
-    return hmac.new(secret_key.encode(), _SECRET_OF, hashlib.sha256).hexdigest()
+    """Derive the signing secret of callbacks from a keypair's secret key.
+
+    A receiver that knows it cannot sign API requests.
+    """
+    return hmac.new(secret_key.encode(), _SECRET_LABEL, hashlib.sha256).hexdigest()
 
 
 def signature(secret: str, timestamp: int, body: bytes) -> str:
-    """Return the value of the signature header; the timestamp is signed too."""
+    """Return the value of the signature header, which covers the timestamp and the body."""
     text = f"{timestamp}.".encode() + body
     return "v1=" + hmac.new(secret.encode(), text, hashlib.sha256).hexdigest()
 
 
-def wait_after(tries: int) -> timedelta | None:
-    """Return the delay after that many failed attempts; None: give up."""
-    if tries >= TRIES:
+def retry_delay(attempts: int) -> timedelta | None:
+    """Return the delay before the next attempt after ``attempts`` failed ones; None: give up."""
+    if attempts >= MAX_ATTEMPTS:
         return None
-    return min(FIRST_WAIT * (1 << (tries - 1)), LONGEST_WAIT)
+    return min(FIRST_DELAY * (1 << (attempts - 1)), MAX_DELAY)

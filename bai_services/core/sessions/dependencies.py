@@ -1,4 +1,4 @@
-"""Dependencies between sessions: met, pending, or failed."""
+"""Dependencies between sessions: their state, cycles, and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DEPENDENCIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """The current state of a session that another one depends on."""
+    """Current state of a session on which another session depends."""
 
     id: str
     name: str
@@ -29,42 +29,46 @@ class Dependency:
 
     @property
     def is_failed(self) -> bool:
-        """Return whether it ended without success, so that its dependents can never start."""
+        """Whether it ended without success, so that its dependents can never start."""
         return self.status in ENDED and not self.is_met
 
     @property
     def end(self) -> str:
-        """Return how it ended as text for users: ``TERMINATED with failure``."""
+        """How it ended, as text for users: ``TERMINATED with failure``."""
         if self.status is Status.TERMINATED:
             return f"{self.status} with {self.result}"
         return str(self.status)
 
 
-def refuse_cycles(items: Mapping[str, Sequence[str]]) -> None:
-    """Check that sessions created together, by name with their dependencies, have no cycle.
+def check_no_cycles(dependencies: Mapping[str, Sequence[str]]) -> None:
+    """Check that sessions created together have no cyclic dependencies.
 
-    Names that are not keys are sessions outside.
+    ``dependencies`` maps the name of each session to the names of its dependencies. Names that are
+    not keys are existing sessions.
 
     Raises
     ------
     InvalidRequest
-        If there is a cycle, naming it.
+        If there is a cycle; the message names its sessions.
     """
     sorter = TopologicalSorter(
-        {name: [other for other in after if other in items] for name, after in items.items()}
+        {
+            name: [other for other in names if other in dependencies]
+            for name, names in dependencies.items()
+        }
     )
     try:
         sorter.prepare()
     except CycleError as error:
-        circle = [shown(name) for name in reversed(error.args[1])]
+        cycle = [shown(name) for name in reversed(error.args[1])]
         raise InvalidRequest(
-            f"these sessions would wait for each other for ever: {' -> '.join(circle)}",
+            f"these sessions depend on each other: {' -> '.join(cycle)}",
             field="dependencies",
-            circle=circle,
+            circle=cycle,
         ) from None
 
 
-def refuse_failed(dependencies: Sequence[Dependency]) -> None:
+def check_none_failed(dependencies: Sequence[Dependency]) -> None:
     """Raise ``Conflict`` if one of them has ended without success."""
     failed = [d for d in dependencies if d.is_failed]
     if failed:
@@ -79,14 +83,14 @@ def refuse_failed(dependencies: Sequence[Dependency]) -> None:
 def failure_reason(dependency: Dependency) -> str:
     """Return the end reason of a session whose dependency failed."""
     return EndReason.DEPENDENCY_FAILED.explained(
-        f"session {dependency.name} it depends on is {dependency.end}"
+        f"its dependency, session {dependency.name}, is {dependency.end}"
     )
 
 
-def waiting_text(dependencies: Sequence[Dependency]) -> str:
-    """Return which dependencies a session waits for; empty when all are met."""
-    left = [f"{d.name} ({d.status})" for d in dependencies if not d.is_met]
-    if not left:
+def unmet_dependencies_text(dependencies: Sequence[Dependency]) -> str:
+    """Return a text with the unmet dependencies of a session; empty if all are met."""
+    unmet = [f"{d.name} ({d.status})" for d in dependencies if not d.is_met]
+    if not unmet:
         return ""
-    more = f" and {len(left) - 5} more" if len(left) > 5 else ""
-    return f"waits for the success of {', '.join(left[:5])}{more}"
+    more = f" and {len(unmet) - 5} more" if len(unmet) > 5 else ""
+    return f"waits for the success of {', '.join(unmet[:5])}{more}"

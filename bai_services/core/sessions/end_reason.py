@@ -1,4 +1,4 @@
-"""Why sessions end: a code that programs compare, and a text that users read."""
+"""End reasons of sessions: a code for programs, and a text for users."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 
 
 class EndReason(StrEnum):
-    """Codes of the ends that the spawner reports, and of those that the manager decides."""
+    """Codes of end reasons: first those that the spawner reports, then those of the manager."""
 
     EXITED = "exited"  # the main process ended by itself
     STOPPED = "stopped"  # the server was stopped through the Hub
-    INTERRUPTED = "interrupted"  # ended from outside: out of memory, killed, removed
+    INTERRUPTED = "interrupted"  # terminated from outside: out of memory, killed or removed
     KERNEL_ENDED = "kernel-ended"  # a kernel of a cluster session ended before the others
     START_FAILED = "start-failed"
 
@@ -23,15 +23,15 @@ class EndReason(StrEnum):
     DEPENDENCY_FAILED = "DEPENDENCY_FAILED"
 
     def explained(self, text: str) -> str:
-        """Return the code with its explanation, as the status and the history of a session say."""
+        """Return the code and an explanation, as in a session's status and history."""
         return f"{self}: {text}"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The end of a session as the spawner reports it: nothing of the session runs any more.
+    """The spawner's report that a session has ended and none of its kernels runs.
 
-    ``exit_code`` is None where it is unknown, ``sub_logs`` are by hostname.
+    ``exit_code`` is None if it is unknown. ``sub_logs`` maps the host names of sub kernels to logs.
     """
 
     exit_code: int | None

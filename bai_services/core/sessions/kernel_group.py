@@ -1,4 +1,4 @@
-"""Cluster sessions: one session of several kernels that start and end together."""
+"""Cluster sessions: sessions of several kernels that start and end together."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..scheduling.placement import Designation, Mode, Request
 
 MAIN, SUB = "main", "sub"
 MAIN_HOST = "main1"
-# More than any policy should allow; it bounds the rows written for one request.
+# Limits the database rows of one request, independently of the policy.
 MAX_KERNELS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class KernelName:
-    """A kernel of a session; ``index`` counts from 0, the main kernel first."""
+    """Role, index and host name of a kernel; the main kernel has the index 0."""
 
     role: str
     index: int
@@ -33,27 +33,27 @@ def kernel_names(size: int) -> tuple[KernelName, ...]:
 
 
 def folder_name(session_id: str, hostname: str) -> str:
-    """Return the name of a kernel's folder on its agent; the main kernel has the session's name."""
+    """Return the name of a kernel's folder on its agent; for the main kernel the session's id."""
     return session_id if hostname in ("", MAIN_HOST) else f"{session_id}.{hostname}"
 
 
-def gang_end(hostname: str, how: str, code: int | None) -> str:
-    """Return the end reason of a cluster session after the end of a sub kernel.
+def kernel_end_text(hostname: str, how: str, code: int | None) -> str:
+    """Return the end reason of a cluster session of which one kernel has ended before the others.
 
-    Whatever the exit code, the session has failed, and its other kernels are stopped.
+    ``how`` is a verb in the past tense, such as ``exited``. The session has failed with any exit
+    code, and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
-    whole = "a cluster session runs with all of its kernels or not at all"
-    return f"{hostname} {how}{with_code}; {whole}"
+    return f"{hostname} {how}{with_code}; a cluster session requires all of its kernels"
 
 
 def check_cluster(size: int, mode: str) -> Mode:
-    """Return the mode of a session of ``size`` kernels.
+    """Validate the size and the mode of a cluster session, and return the mode.
 
     Raises
     ------
     InvalidRequest
-        If there is no such mode, or the size is below 1 or above ``MAX_KERNELS``.
+        If the mode does not exist, or the size is not within 1 to ``MAX_KERNELS``.
     """
     if mode not in set(Mode):
         raise InvalidRequest(
@@ -68,14 +68,14 @@ def check_cluster(size: int, mode: str) -> Mode:
 
 
 def total_slots(slots: Mapping[str, int], size: int) -> ResourceSlots:
-    """Return the total resources of all kernels of a session."""
+    """Return the total resources of ``size`` kernels with ``slots`` each."""
     return ResourceSlots({slot: amount * size for slot, amount in slots.items()})
 
 
 def request_of(
     plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
 ) -> Request:
-    """Return a request with the placement options of its group and of the session."""
+    """Return the placement request ``plain`` with the options of its group and of the session."""
     fragments = options.get("allow_fractional_resource_fragmentation")
     return replace(
         plain,
@@ -93,10 +93,10 @@ def request_of(
 def cluster_environ(
     name: KernelName, hostnames: Sequence[str], mode: str, local_rank: int
 ) -> dict[str, str]:
-    """Return the environment that describes its cluster to a kernel.
+    """Return the environment variables that describe the cluster session to one of its kernels.
 
-    ``hostnames`` are those of all kernels in order, ``local_rank`` counts the kernels of the
-    session on one agent from 0.
+    ``hostnames`` are the host names of all kernels in order. ``local_rank`` numbers the session's
+    kernels on the same agent from 0.
     """
     return {
         "BAI_CLUSTER_SIZE": str(len(hostnames)),

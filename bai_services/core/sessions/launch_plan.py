@@ -1,4 +1,4 @@
-"""Launch plans: the manager's instructions to the spawner; agents make the injection."""
+"""Launch plans: what the manager sends to the spawner to start a session, and their JSON format."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .kernel_group import MAIN_HOST
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder of the agent's machine mounted in the session.
+    """A directory on the agent's machine that is mounted in the session.
 
-    ``is_own``: it belongs to the session's user, who may read and write it anyway. With a
-    ``subpath`` only that directory of the folder is mounted; it is opened with openat2, which keeps
-    links from leaving the folder.
+    ``is_own``: it belongs to the session's user. With a ``subpath`` only that directory below
+    ``source`` is mounted; it is opened with ``openat2``, so that no link can lead out of
+    ``source``.
     """
 
     source: str
@@ -29,35 +29,35 @@ class Mount:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Mount:
-        """Read a mount.
+        """Parse a mount.
 
         Raises
         ------
         InvalidRequest
-            If a path is not absolute.
+            If ``source`` or ``target`` is not an absolute path, or contains ``..``.
         """
         source, target = str(data["source"]), str(data["target"])
         for path in (source, target):
             parts = PurePosixPath(path).parts
             if not path.startswith("/") or ".." in parts or "\0" in path:
                 raise InvalidRequest(f"{path!r} is not an absolute path", path=path)
-        facts = bool(data.get("read_only")), bool(data.get("is_own"))
-        return cls(source, target, *facts, subpath=str(data.get("subpath") or ""))
+        flags = bool(data.get("read_only")), bool(data.get("is_own"))
+        return cls(source, target, *flags, subpath=str(data.get("subpath") or ""))
 
     def to_json(self) -> dict[str, Any]:
-        found = asdict(self)
+        data = asdict(self)
         if not self.subpath:
-            del found["subpath"]
-        return found
+            del data["subpath"]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What a session's devices require inside it; created by the agent that owns them."""
+    """Everything that a kernel needs for its devices, home and network; created by its agent."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are overridden by the user's."""
+    """Default variables, which the user's environment overrides."""
     device_nodes: Sequence[Any] = ()
     device_requests: Sequence[Mapping[str, Any]] = ()
     mounts: Sequence[Mount] = ()
@@ -65,9 +65,9 @@ class Injection:
     capabilities: Sequence[str] = ()
     groups: Sequence[str] = ()
     layer_limit_bytes: int = 0
-    """Size of the container's writable layer; 0 where the engine cannot limit it."""
+    """Size limit of the container's writable layer; 0: none."""
     memlock: bool = False
-    """Some drivers require locked memory without limit."""
+    """Lift the limit of locked memory, which some drivers require."""
     notices: Sequence[str] = ()
     """Messages for the owner of the session."""
     enforcement: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +77,13 @@ class Injection:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Injection:
-        """Read the injection that an agent reported; ``InvalidRequest`` as for a mount."""
+        """Parse an injection.
+
+        Raises
+        ------
+        InvalidRequest
+            If the path of a mount is invalid.
+        """
         return cls(
             environ=_texts(data.get("environ")),
             defaults=_texts(data.get("defaults")),
@@ -95,16 +101,19 @@ class Injection:
         )
 
     def to_json(self) -> dict[str, Any]:
-        found = _shallow(self)
-        found["mounts"] = [mount.to_json() for mount in self.mounts]
+        data = _shallow(self)
+        data["mounts"] = [mount.to_json() for mount in self.mounts]
         if not self.layer_limit_bytes:
-            del found["layer_limit_bytes"]
-        return found
+            del data["layer_limit_bytes"]
+        return data
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """Plan of one kernel: quantities are integers (millicores, bytes), paths are the agent's."""
+    """Launch plan of one kernel.
+
+    ``slots`` are stored integers (millicores, bytes). Paths are paths on the agent's machine.
+    """
 
     session_id: str
     kernel_id: str
@@ -124,10 +133,10 @@ class LaunchPlan:
     environ: Mapping[str, str]
     injection: Injection
     labels: Mapping[str, str]
-    # For cluster sessions: the plans of the other kernels, and a key pair for SSH between them.
+    # For cluster sessions: the plans of the sub kernels, and a key pair for SSH between kernels.
     subs: tuple[LaunchPlan, ...] = ()
     cluster_key: Mapping[str, str] = field(default_factory=dict)
-    # Name of the Hub server, empty for the user's default server.
+    # Name of the Hub server; empty for the user's default server.
     server: str = ""
     is_superadmin: bool = False
 
@@ -138,7 +147,7 @@ class LaunchPlan:
         Raises
         ------
         InvalidRequest
-            If an id is not a UUID or a path not absolute: both name files and containers.
+            If a field is missing, an id is not a UUID, or a path is not absolute.
         """
         try:
             session_id = str(uuid.UUID(str(data["session_id"])))
@@ -168,10 +177,10 @@ class LaunchPlan:
                 is_superadmin=bool(data.get("is_superadmin")),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InvalidRequest(f"the launch plan cannot be read: {error!r}") from error
+            raise InvalidRequest(f"the launch plan cannot be parsed: {error!r}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as ``from_json`` reads it; plans of ``subs`` have no ``subs``."""
+        """Return the plan for ``from_json``; the plans of sub kernels have no ``subs``."""
         subs = [sub.to_json() for sub in self.subs]
         return {
             **_shallow(self),
@@ -199,7 +208,7 @@ class LaunchPlan:
 
     @property
     def marks(self) -> dict[str, str]:
-        """The environment by which the agent recognises our processes and containers."""
+        """Environment variables by which the agent finds the session's processes."""
         return {
             "BAI_SESSION_ID": self.session_id,
             "BAI_KERNEL_ID": self.kernel_id,
@@ -207,9 +216,9 @@ class LaunchPlan:
         }
 
 
-def _shallow(one: Injection | LaunchPlan) -> dict[str, Any]:
-    """Return the fields as JSON has them, but for dataclasses inside."""
-    values = {f.name: getattr(one, f.name) for f in fields(one)}
+def _shallow(plan: Injection | LaunchPlan) -> dict[str, Any]:
+    """Return the fields in JSON format, without converting nested dataclasses."""
+    values = {f.name: getattr(plan, f.name) for f in fields(plan)}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 

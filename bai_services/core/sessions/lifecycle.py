@@ -1,4 +1,4 @@
-"""Lifecycle of a session: statuses, events and the table of legal transitions."""
+"""Lifecycle of a session: statuses, events and legal transitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from ..errors import InvalidTransition
 
-# The option of a Hub server that contains the id of its session.
-HUB_OPTION = "bai_session_id"
+# Name of the user option of a Hub server that contains the id of its session.
+SESSION_ID_OPTION = "bai_session_id"
 
 
 class Status(StrEnum):
@@ -24,15 +24,15 @@ class Status(StrEnum):
 
 
 class Event(StrEnum):
-    PLACED = "placed"  # a pass chose agent and devices, counters are updated
-    DISPATCHED = "dispatched"  # the agent accepted the work
+    PLACED = "placed"  # a scheduling pass allocated agent and devices
+    DISPATCHED = "dispatched"  # the agent accepted the work item
     PREPARED = "prepared"  # image and injection are ready; the Hub may start it
-    DISPLACED = "displaced"  # its agent was lost before anything was started: it is pending again
-    STARTED = "started"  # the spawner got a response from the server
+    DISPLACED = "displaced"  # its agent was lost before the start: it is pending again
+    STARTED = "started"  # its server responded to the spawner
     STOP_REQUESTED = "stop-requested"
-    EXITED = "exited"  # the engine reports that nothing of it runs any more
+    EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"
-    ABORTED = "aborted"  # stopped by request before RUNNING, and nothing of it runs any more
+    ABORTED = "aborted"  # all of its kernels have ended, after a stop before RUNNING
 
 
 class SessionType(StrEnum):
@@ -50,8 +50,8 @@ class Result(StrEnum):
 
 S, E = Status, Event
 
-# A pair that is missing here is illegal and raises an error. Before PREPARED nothing of the session
-# can run, so a stop ends it at once.
+# Pairs that are missing here are illegal. Before PREPARED no kernel can run, so a stop ends the
+# session immediately.
 TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PENDING, E.PLACED): S.SCHEDULED,
     (S.PENDING, E.STOP_REQUESTED): S.CANCELLED,
@@ -79,7 +79,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 LIVE = frozenset(Status) - ENDED
-# It counts against quotas from the placement to the end.
+# Statuses in which a session counts against quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING}
 
 
@@ -100,9 +100,10 @@ def next_status(status: Status, event: Event) -> Status:
 
 
 def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Event:
-    """Return ``ABORTED`` for the end of a session whose start was cancelled, else ``event``.
+    """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, else ``event``.
 
-    A failed start has the result ``failure`` before it ends, and remains a failure.
+    A session whose start failed already has the result ``failure``, so it does not count as
+    aborted.
     """
     is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
     is_aborted = is_end and not has_run and result == Result.UNDEFINED
@@ -110,12 +111,12 @@ def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Ev
 
 
 def result_of(exit_code: int) -> Result:
-    """Return the result of a command that ended by itself."""
+    """Return the result of a command that exited with ``exit_code``."""
     return Result.SUCCESS if exit_code == 0 else Result.FAILURE
 
 
 def command_end(exit_code: int) -> str:
     """Return how a command ended as text for users."""
     if exit_code > 128:
-        return f"the command was ended by signal {exit_code - 128} (exit code {exit_code})"
-    return f"the command ended with exit code {exit_code}"
+        return f"the command was terminated by signal {exit_code - 128} (exit code {exit_code})"
+    return f"the command exited with code {exit_code}"

@@ -1,75 +1,75 @@
-"""Output of kernels as text: timestamps of lines, added lines, search."""
+"""Session logs: timestamps, search and appended output."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-# Docker's timestamp before a line: nine digits of a second, always UTC.
-_STAMP = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z "
-_STAMPED = re.compile(_STAMP)
-# A longer line is stored in pieces, each with its own timestamp.
-_PIECE_BYTES = 16_384
-# Length of the known tail that is searched for in the new output.
+# Docker's timestamp before a line: UTC, with nanoseconds.
+_TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
+# Docker splits a longer line into chunks, each with its own timestamp.
+_CHUNK_BYTES = 16_384
+# Number of characters at the end of the known log by which its end is found in the new log.
 _OVERLAP = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """The lines that contain a text, with their numbers from 1, and the total number of lines."""
+class SearchResult:
+    """The matching lines with their numbers, from 1, and the number of all lines of the log."""
 
     lines: tuple[tuple[int, str], ...]
     total: int
 
 
 def is_timed(text: str) -> bool:
-    """Return whether the lines of an output begin with timestamps.
+    """Return whether the lines of a log begin with timestamps.
 
-    The first line may be the rest of a truncated one.
+    The second line is checked too, because the first one may be truncated.
     """
     first, _, rest = text.partition("\n")
-    return bool(_STAMPED.match(first) or _STAMPED.match(rest))
+    return bool(_TIMESTAMP.match(first) or _TIMESTAMP.match(rest))
 
 
 def without_times(text: str) -> str:
-    """Return an output without timestamps."""
+    """Return a log without Docker's timestamps."""
     if not is_timed(text):
         return text
 
-    def kept(found: re.Match[str]) -> str:
-        # Search back at most one piece: an output may have no line break at all.
-        low = max(0, found.start() - _PIECE_BYTES)
-        begin = max(low, text.rfind("\n", low, found.start()) + 1)
-        before = found.start() - begin
-        if before < _PIECE_BYTES:
-            before = len(text[begin : found.start()].encode(errors="replace"))
-        return found[0] if 0 < before < _PIECE_BYTES else ""
+    def replacement(match: re.Match[str]) -> str:
+        # Docker's timestamps are at the beginning of a line or of a chunk of a line. Search back at
+        # most one chunk, because a log may have no line break.
+        low = max(0, match.start() - _CHUNK_BYTES)
+        begin = max(low, text.rfind("\n", low, match.start()) + 1)
+        before = match.start() - begin
+        if before < _CHUNK_BYTES:
+            before = len(text[begin : match.start()].encode(errors="replace"))
+        return match[0] if 0 < before < _CHUNK_BYTES else ""
 
-    return _STAMPED.sub(kept, text)
+    return _TIMESTAMP.sub(replacement, text)
 
 
-def last_lines(text: str, most: int) -> str:
+def last_lines(text: str, max_lines: int) -> str:
     lines = text.splitlines(keepends=True)
-    return "".join(lines[-most:]) if most else ""
+    return "".join(lines[-max_lines:]) if max_lines else ""
 
 
-def search(text: str, words: str) -> Found:
+def search(text: str, words: str) -> SearchResult:
     """Return the lines that contain ``words``, ignoring case."""
     lines = text.splitlines()
-    wanted = words.casefold()
-    found = ((number, line) for number, line in enumerate(lines, 1) if wanted in line.casefold())
-    return Found(tuple(found), len(lines))
+    folded = words.casefold()
+    matches = ((number, line) for number, line in enumerate(lines, 1) if folded in line.casefold())
+    return SearchResult(tuple(matches), len(lines))
 
 
-def added(before: str, after: str) -> tuple[str, bool]:
-    """Return what was added to an output, and whether some of it may be missing.
+def appended_since(before: str, after: str) -> tuple[str, bool]:
+    """Return what was appended to a log, and whether some of it may be missing.
 
-    Both are tails of one output, of which older parts may be cut off.
+    ``before`` and ``after`` are the ends of the log at two times; older lines may be truncated.
     """
     if after.startswith(before):
         return after[len(before) :], False
-    known = before[-_OVERLAP:]
-    at = after.rfind(known)
+    tail = before[-_OVERLAP:]
+    at = after.rfind(tail)
     if at < 0:
         return after, True
-    return after[at + len(known) :], False
+    return after[at + len(tail) :], False

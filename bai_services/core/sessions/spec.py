@@ -1,7 +1,7 @@
-"""The fields of a request for a session, listed once for every layer.
+"""The fields of a session request, defined once for all layers.
 
-A new field is added here and in its REST model (``api/sessions/bodies.py``). What else the layers
-do with it follows from its metadata: see ``Traits``.
+Add a new field here and in the REST model (``api/sessions/bodies.py``). Its metadata (see
+``Traits``) controls how the layers store, show and merge it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,23 @@ _TRAITS = "traits"
 class Traits:
     """How the layers treat a field; the defaults fit most new fields."""
 
-    # Identifies the request: another value under the same session name is another request.
-    is_content: bool = True
-    # The order of its entries, and repeated entries, mean nothing.
+    # Part of the request's identity: a create with the same session name but a different value is
+    # a conflict.
+    is_identity: bool = True
+    # A set: the order of entries and duplicates have no meaning.
     is_set: bool = False
-    # May hold secrets of the owner: other readers of a template do not see it.
+    # May contain secrets of the owner: hidden from other readers of a template.
     is_private: bool = False
-    # A request that names a template replaces single entries, not the whole mapping.
+    # Merged with the template's mapping entry by entry, instead of replacing it.
     is_merged: bool = False
-    # The options of a start through the Hub may hold it.
+    # Allowed in the user options of a spawn through the Hub.
     is_hub_option: bool = True
-    # Has columns of its own in the database; other fields are stored in the column ``options``.
+    # Has its own database columns; other fields are stored in the column ``options``.
     has_columns: bool = False
 
 
 def _field(default: Any, **traits: bool) -> Any:
-    """Return a dataclass field; a mapping as default is copied for each instance."""
+    """Return a dataclass field with these traits; ``{}`` as default means a new mapping each."""
     metadata = {_TRAITS: Traits(**traits)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -48,9 +49,9 @@ def _field(default: Any, **traits: bool) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
-    """What a user requests: the body of a create, as received; values are not validated yet."""
+    """A session request as received from a user; the values are not validated."""
 
-    name: str | None = _field(None, is_content=False, has_columns=True)
+    name: str | None = _field(None, is_identity=False, has_columns=True)
     project: str | None = _field(None, has_columns=True)
     image: str | None = _field(None, has_columns=True)
     type: str = _field(SessionType.INTERACTIVE, is_hub_option=False, has_columns=True)
@@ -62,9 +63,9 @@ class SessionSpec:
     environ: Mapping[str, str] = _field({}, is_private=True, is_merged=True, has_columns=True)
     secret_environ: Sequence[str] = _field((), is_set=True, has_columns=True)
     priority: int | None = _field(None, has_columns=True)
-    # Username of the owner, and the name of the Hub server: only the Hub may give them.
-    owner: str | None = _field(None, is_content=False, is_hub_option=False, has_columns=True)
-    hub_server: str | None = _field(None, is_content=False, is_hub_option=False, has_columns=True)
+    # User name of the owner, and name of the Hub server: only the Hub may set them.
+    owner: str | None = _field(None, is_identity=False, is_hub_option=False, has_columns=True)
+    hub_server: str | None = _field(None, is_identity=False, is_hub_option=False, has_columns=True)
     # Only for batch sessions.
     startup_command: str | None = _field(
         None, is_private=True, is_hub_option=False, has_columns=True
@@ -72,40 +73,41 @@ class SessionSpec:
     starts_at: str | None = _field(None, is_hub_option=False, has_columns=True)
     batch_timeout: str | int | None = _field(None, is_hub_option=False, has_columns=True)
     callback_url: str | None = _field(None, is_private=True, has_columns=True)
-    # Ids or names of sessions of the same owner that must end with success first.
+    # Ids or names of the owner's sessions that must end successfully before this one starts.
     dependencies: Sequence[str] = _field((), is_set=True, is_hub_option=False, has_columns=True)
-    # Ports on which a program of the owner will listen.
+    # Ports on which programs of the owner will listen.
     preopen_ports: Sequence[int] = _field((), has_columns=True)
-    # Accept the live session of that name, whatever its content.
-    reuse: bool = _field(False, is_content=False, is_hub_option=False, has_columns=True)
+    # Return the live session of the same name, even if the request differs.
+    reuse: bool = _field(False, is_identity=False, is_hub_option=False, has_columns=True)
     cluster_size: int = _field(1, has_columns=True)
     cluster_mode: str = _field(Mode.SINGLE_NODE, has_columns=True)
-    # Agents designated by an administrator. Strict: only these; preferred: these first.
+    # Agents designated by an administrator. ``agent_selection``: ``strict`` allows only these,
+    # ``preferred`` tries these first.
     agent_list: Sequence[str] = _field((), is_set=True, is_hub_option=False)
     agent_selection: str = _field(Designation.STRICT, is_hub_option=False)
     allow_fractional_resource_fragmentation: bool | None = _field(None, is_hub_option=False)
 
     def options(self) -> dict[str, Any]:
-        """Return the given fields that have no columns of their own, as they are stored."""
+        """Return the value of the column ``options``: the set fields without their own columns."""
         return {
             f.name: _plain(getattr(self, f.name))
             for f in fields(self)
             if not traits_of(f).has_columns and self.is_given(f)
         }
 
-    def is_given(self, one: Field[Any]) -> bool:
+    def is_given(self, spec_field: Field[Any]) -> bool:
         """Return whether a field differs from its default; an empty list or map does not."""
-        value = getattr(self, one.name)
+        value = getattr(self, spec_field.name)
         if isinstance(value, str | int | float) or value is None:
-            return bool(value != default_of(one))
+            return bool(value != default_of(spec_field))
         return bool(value)
 
     def digest(self, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
-        """Return the digest of the content: equal for equal content, whatever its notation.
+        """Return a digest of the identity of the request, independent of notation.
 
         ``project_id`` and ``mounts`` are the resolved project and mounts of the request. Digests
-        are stored, so those of existing requests must never change: a field that was added later
-        counts only where it is given.
+        are stored and must stay stable, so a field that was added later contributes only if it
+        differs from its default.
         """
         content: dict[str, Any] = {
             "project": project_id,
@@ -123,24 +125,24 @@ class SessionSpec:
             "environ": dict(self.environ),
             "priority": self.priority,
         }
-        # Stored under other names, or together.
+        # These fields have other keys in the digest (see _DIGESTED_UNDER_OTHER_KEYS).
         if self.cluster_size > 1:
             content["cluster"] = [self.cluster_size, self.cluster_mode]
         if self.agent_list:
             content["agents"] = [sorted(self.agent_list), self.agent_selection]
         if (fragments := self.allow_fractional_resource_fragmentation) is not None:
             content["fragments"] = fragments
-        for one in fields(self):
-            traits = traits_of(one)
-            is_apart = one.name in content or one.name in _DIGESTED_TOGETHER
-            if is_apart or not traits.is_content or not self.is_given(one):
+        for spec_field in fields(self):
+            name, traits = spec_field.name, traits_of(spec_field)
+            is_handled_above = name in content or name in _DIGESTED_UNDER_OTHER_KEYS
+            if is_handled_above or not traits.is_identity or not self.is_given(spec_field):
                 continue
-            value = getattr(self, one.name)
-            content[one.name] = sorted(set(value)) if traits.is_set else _digestible(value)
+            value = getattr(self, name)
+            content[name] = sorted(set(value)) if traits.is_set else _digestible(value)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-_DIGESTED_TOGETHER = frozenset(
+_DIGESTED_UNDER_OTHER_KEYS = frozenset(
     {
         "cluster_size",
         "cluster_mode",
@@ -151,18 +153,20 @@ _DIGESTED_TOGETHER = frozenset(
 )
 
 
-def traits_of(one: Field[Any]) -> Traits:
+def traits_of(spec_field: Field[Any]) -> Traits:
     """Return the traits of a field of ``SessionSpec`` or of a subclass."""
-    traits: Traits = one.metadata.get(_TRAITS, Traits())
+    traits: Traits = spec_field.metadata.get(_TRAITS, Traits())
     return traits
 
 
-def default_of(one: Field[Any]) -> Any:
-    return one.default if one.default_factory is MISSING else one.default_factory()
+def default_of(spec_field: Field[Any]) -> Any:
+    if spec_field.default_factory is MISSING:
+        return spec_field.default
+    return spec_field.default_factory()
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in its JSON form."""
+    """Return a value as JSON has it: with a dict for a mapping and a list for a sequence."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -175,12 +179,12 @@ def _digestible(value: Any) -> Any:
     return plain if isinstance(plain, list | dict) else str(plain)
 
 
-def _named(trait: str) -> frozenset[str]:
+def _fields_with(trait: str) -> frozenset[str]:
     return frozenset(f.name for f in fields(SessionSpec) if getattr(traits_of(f), trait))
 
 
 FIELDS = frozenset(f.name for f in fields(SessionSpec))
-PRIVATE_FIELDS = _named("is_private")
-MERGED_FIELDS = _named("is_merged")
-HUB_OPTIONS = _named("is_hub_option")
+PRIVATE_FIELDS = _fields_with("is_private")
+MERGED_FIELDS = _fields_with("is_merged")
+HUB_OPTIONS = _fields_with("is_hub_option")
 DEFAULTS: Mapping[str, Any] = {f.name: default_of(f) for f in fields(SessionSpec)}
