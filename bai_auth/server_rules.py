@@ -23,7 +23,7 @@ from jupyterhub.scopes import needs_scope
 from jupyterhub.user import User
 from tornado import web
 
-from bai_services.core.sessions.lifecycle import HUB_OPTION
+from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 
 # Maximum time to wait for a pending start, stop or removal of the same server.
 PENDING_TIMEOUT_SECONDS = 20.0
@@ -195,11 +195,11 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
         """
         self.require_owner(owner)
         options = self.get_server_json_body()["user_options"] or {}
-        if isinstance(self.current_user, orm.Service) and set(options) - {HUB_OPTION}:
+        if isinstance(self.current_user, orm.Service) and set(options) - {SESSION_ID_OPTION}:
             raise web.HTTPError(
                 HTTPStatus.FORBIDDEN,
-                f"a service may send only the user option {HUB_OPTION}: only the owner of a server"
-                " may choose its options",
+                f"a service may send only the user option {SESSION_ID_OPTION}: only the owner of a "
+                "server may choose its options",
             )
 
     @needs_scope("delete:servers")  # type: ignore[untyped-decorator]  # jupyterhub has no types
@@ -213,7 +213,9 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
         if user is None or server_name not in user.orm_spawners:
             await super().delete(user_name, server_name)
             return
-        if HUB_OPTION in body and not self._belongs_to(user, server_name, str(body[HUB_OPTION])):
+        if SESSION_ID_OPTION in body and not self._belongs_to(
+            user, server_name, str(body[SESSION_ID_OPTION])
+        ):
             # The server belongs to a newer session, or is being started for one.
             self.set_status(HTTPStatus.NO_CONTENT)
             return

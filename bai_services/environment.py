@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bai_services.client_address import TrustedProxies
-from bai_services.core.sessions.callbacks import Reach
+from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.home import Home
 from bai_services.manager.settings import HostPlace, Settings
 
@@ -67,11 +67,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     )
 
 
-def _callback_reach(environ: Mapping[str, str]) -> Reach:
+def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:
     hosts = environ.get("BAI_CALLBACK_HOSTS", "")
     networks = environ.get("BAI_CALLBACK_NETWORKS", "")
     try:
-        return Reach.parse(hosts, networks)
+        return AllowedTargets.parse(hosts, networks)
     except ValueError as error:
         raise SystemExit(
             f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; write for instance "

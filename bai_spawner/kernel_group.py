@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from bai_services.core.sessions.end_reason import EndReason
-from bai_services.core.sessions.kernel_group import gang_end
+from bai_services.core.sessions.kernel_group import kernel_end_text
 from bai_services.core.sessions.launch_plan import LaunchPlan
 
 from .engines.base import Engine, EngineError, EngineUnreachable, Exit, Running
@@ -60,7 +60,7 @@ async def poll(engine: Engine, running: Running) -> Exit | None:
     for sub, outcome in zip(running.subs, outcomes, strict=True):
         if isinstance(outcome, Exit):
             # No code: the exit code of a session is the one of its main kernel.
-            text = gang_end(sub.hostname, outcome.text, outcome.code)
+            text = kernel_end_text(sub.hostname, outcome.text, outcome.code)
             return Exit(None, EndReason.KERNEL_ENDED, text)
         if isinstance(outcome, BaseException) and not isinstance(outcome, EngineUnreachable):
             raise outcome

@@ -17,14 +17,14 @@ from traitlets.utils.importstring import import_item
 
 from bai_services.core import errors
 from bai_services.core.accounts.roles import SESSION_SCOPE
-from bai_services.core.sessions.lifecycle import HUB_OPTION
+from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 from bai_services.i18n.catalogue import Translator, translator, translator_for
 
 from .engines.base import Engine, EngineError, Running
 from .sessions import Sessions
 
 SHARED = "bai_spawner"
-SESSION_ID = HUB_OPTION
+SESSION_ID = SESSION_ID_OPTION
 
 
 class SessionServer(Spawner):

@@ -104,9 +104,7 @@ def parse_amount(slot: str, text: str | int | float) -> int:
     exact = _read_mem(given) if slot == MEM else _read_count(slot, given, kind.unit)
     if exact > MAX_AMOUNT:
         maximum = format_amount(slot, MAX_AMOUNT)
-        raise InvalidRequest(
-            f"{slot}={given} is too large; the maximum is {maximum}", slot=slot
-        )
+        raise InvalidRequest(f"{slot}={given} is too large; the maximum is {maximum}", slot=slot)
     if exact.denominator != 1:
         raise _too_fine(slot, given, exact)
     amount = exact.numerator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bai_services.core.sessions.callbacks import Reach
+from bai_services.core.sessions.callbacks import AllowedTargets
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Settings:
     # Largest size of one file in a folder.
     max_file_bytes: int = 16 * 2**30
     # Addresses that callbacks of sessions may reach.
-    callback_reach: Reach = Reach()
+    callback_reach: AllowedTargets = AllowedTargets()
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
     # Another manager takes over the queue if the lease is not renewed for this long.

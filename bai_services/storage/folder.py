@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bai_services.core.errors import Changed, Conflict, InvalidRequest
-from bai_services.core.folders.vfolders import ANYTHING, Expected
+from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.descent import remove_tree
 
 from . import acl
@@ -114,7 +114,11 @@ class OpenFolder:
             raise FileExistsError(errno.EEXIST, "exists")
 
     def put(
-        self, temporary: Path, file: int, parts: Sequence[str], expected: Expected = ANYTHING
+        self,
+        temporary: Path,
+        file: int,
+        parts: Sequence[str],
+        expected: Precondition = NO_PRECONDITION,
     ) -> Entry:
         """Move a complete file to its path, replacing an existing regular file.
 
@@ -132,7 +136,7 @@ class OpenFolder:
             found = entry_of(name, parent)
         return found or _describe(name, os.fstat(file))
 
-    def check_target(self, parts: Sequence[str], expected: Expected = ANYTHING) -> None:
+    def check_target(self, parts: Sequence[str], expected: Precondition = NO_PRECONDITION) -> None:
         """Raise the error that ``put`` would raise now, before the client sends the content."""
         try:
             with self.directory(parts[:-1]) as parent:
@@ -311,9 +315,9 @@ def existing_mode(parent: int, name: str) -> int | None:
     return stat.S_IMODE(facts.st_mode) & 0o777
 
 
-def check_expected(parent: int, name: str, expected: Expected) -> None:
+def check_expected(parent: int, name: str, expected: Precondition) -> None:
     """Raise ``Changed`` unless the file meets the condition of the request."""
-    if expected == ANYTHING:
+    if expected == NO_PRECONDITION:
         return
     try:
         have = etag_of(os.stat(name, dir_fd=parent, follow_symlinks=False))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
-from bai_services.core.folders.vfolders import ANYTHING, Expected
+from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.descent import remove_tree
 
 from . import folder, safe_paths, trees
@@ -258,7 +258,11 @@ class StorageHost:
         return await self._workers.run(staging.writer, upload_id, checksum)
 
     async def check_target(
-        self, location: Location, path: str, size_bytes: int, expected: Expected = ANYTHING
+        self,
+        location: Location,
+        path: str,
+        size_bytes: int,
+        expected: Precondition = NO_PRECONDITION,
     ) -> None:
         """Raise the error that ``commit`` would raise now, before the client sends the content."""
         parts = safe_paths.file_parts(path, is_new=True)
@@ -267,7 +271,7 @@ class StorageHost:
 
     async def commit(
         self, location: Location, writer: Writer, path: str, uid: int | None,
-        expected: Expected = ANYTHING,
+        expected: Precondition = NO_PRECONDITION,
     ) -> Entry:  # fmt: skip
         """Move an uploaded file to its path, durably and atomically."""
         parts = safe_paths.file_parts(path, is_new=True)
@@ -506,7 +510,12 @@ class StorageHost:
             )
 
     def _commit(
-        self, location: Location, writer: Writer, parts: Any, uid: int | None, expected: Expected
+        self,
+        location: Location,
+        writer: Writer,
+        parts: Any,
+        uid: int | None,
+        expected: Precondition,
     ) -> Entry:
         with self._opened(location, uid) as opened:
             found = opened.put(writer.path, writer.file, parts, expected)

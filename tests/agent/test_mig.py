@@ -164,9 +164,9 @@ async def test_sessions_ask_for_instances_by_their_profile(
     options = await user.get("/sessions/options")
     assert options["limits"][SLOT] == {"min": "0", "max": "1", "now": "0", "step": "1"}
     assert options["limits"]["cuda.mig-3g.40gb"]["now"] == "1"
-    with pytest.raises(InvalidRequest, match="exclude each other"):
+    with pytest.raises(InvalidRequest, match="mutually exclusive"):
         await create(user, "mixed", {SLOT: "1", "cuda.shares": "0.5"})
-    with pytest.raises(InvalidRequest, match="one at a time"):
+    with pytest.raises(InvalidRequest, match="one MIG instance"):
         await create(user, "two", {SLOT: "2"})
     # The administrator makes the GPU whole again: the instances are withdrawn.
     mig.unlink()

@@ -274,7 +274,7 @@ async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "password": "secret"},
-            "at least 8 characters, must hold a digit",
+            "at least 8 characters, must contain a digit",
             id="weak password",
         ),
         pytest.param(

@@ -11,7 +11,7 @@ import pytest
 
 from bai_services.client import Client, Keypair
 from bai_services.core import errors
-from bai_services.core.sessions.callbacks import TRIES, Reach, secret_of, signature
+from bai_services.core.sessions.callbacks import MAX_ATTEMPTS, AllowedTargets, secret_of, signature
 from bai_services.db.database import Database
 from bai_services.manager.manager import Manager
 from tests.testbed.fake_agent import FakeAgent
@@ -21,7 +21,7 @@ from tests.testbed.wait import wait_until_async
 
 from .test_sessions import started, status_of
 
-LOCAL_NETWORK = Reach.parse("", "127.0.0.1/32")
+LOCAL_NETWORK = AllowedTargets.parse("", "127.0.0.1/32")
 SMALL = {"cpu": "1", "mem": "1g"}
 TO_RUNNING = ["SCHEDULED", "PREPARING", "PREPARED", "RUNNING"]
 
@@ -115,15 +115,15 @@ async def test_failed_call_is_retried_before_later_ones(
 async def test_undeliverable_call_is_skipped_after_max_tries(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
-    receiver.answers.extend([500] * TRIES)
+    receiver.answers.extend([500] * MAX_ATTEMPTS)
     await started(api, agent, "lab1", callback_url=receiver.url)
-    for tries in range(1, TRIES):
+    for tries in range(1, MAX_ATTEMPTS):
         state = await until_callback(user, "lab1", tries=tries)
         clock.now = datetime.fromisoformat(state["next_at"])
         api.world.manager.sessions.callbacks.wake()
     state = await until_callback(user, "lab1", delivered=3)
     assert (state["given_up"], state["is_open"], state["tries"]) == (1, True, 0)
-    assert receiver.statuses == ["SCHEDULED"] * TRIES + TO_RUNNING[1:]
+    assert receiver.statuses == ["SCHEDULED"] * MAX_ATTEMPTS + TO_RUNNING[1:]
 
 
 async def test_unresponsive_receiver_does_not_delay_other_users(

@@ -8,7 +8,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from bai_services.core.sessions.kernel_group import gang_end
+from bai_services.core.sessions.kernel_group import kernel_end_text
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -168,17 +168,21 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
     else:
         await api.hub.post(
             f"/sessions/{key}/exited",
-            {**end, "reason_code": "kernel-ended", "reason": gang_end("sub1", "exited", code)},
+            {
+                **end,
+                "reason_code": "kernel-ended",
+                "reason": kernel_end_text("sub1", "exited", code),
+            },
         )
     session = await status_of(user, key, "TERMINATED")
     assert (session["result"], session["allocations"]) == ("failure", [])
     assert session["exit_code"] == 143  # the exit of the main kernel
-    assert session["status_info"] == gang_end("sub1", "exited", code)
+    assert session["status_info"] == kernel_end_text("sub1", "exited", code)
 
 
 @pytest.mark.parametrize(
     "code, result, why",
-    [(0, "success", "ended by itself"), (3, "failure", gang_end("main1", "exited", 3))],
+    [(0, "success", "ended by itself"), (3, "failure", kernel_end_text("main1", "exited", 3))],
 )
 async def test_exit_of_the_main_kernel_ends_the_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client, code: int, result: str, why: str

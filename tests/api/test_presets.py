@@ -56,7 +56,9 @@ async def test_preset_name_is_unique_per_group(api: Api) -> None:
         pytest.param({}, "at least one", id="no slots"),
         pytest.param({"cuda.shares": "0.255"}, "step", id="quantity is not a multiple of the step"),
         pytest.param(
-            {"cuda.shares": 1, "cuda.device": 1}, "exclude", id="shares and devices of one family"
+            {"cuda.shares": 1, "cuda.device": 1},
+            "mutually exclusive",
+            id="shares and devices of one family",
         ),
         pytest.param({"mem": "-1"}, "amount", id="negative quantity"),
     ],

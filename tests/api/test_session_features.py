@@ -57,7 +57,7 @@ async def test_batch_session_ends_with_its_command(
     await exited(api, session, 3, log="epoch 1\n")
     ended = await status_of(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("failure", 3)
-    assert ended["status_info"] == "the command ended with exit code 3"
+    assert ended["status_info"] == "the command exited with code 3"
     assert (await user.get("/sessions/train/logs"))["log"] == "epoch 1\n"
 
 
@@ -72,7 +72,7 @@ async def test_exit_reported_first_by_the_agent_stores_the_log(
     await exited(api, session, 0, reason_code="stopped", log="done\n")
     ended = await status_of(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("success", 0)
-    assert ended["status_info"] == "the command ended with exit code 0"
+    assert ended["status_info"] == "the command exited with code 0"
     assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
 
 
@@ -127,7 +127,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no zone": ({"starts_at": "2999-01-01T00:00"}, errors.InvalidRequest, "no time zone"),
     "far away": ({"starts_at": "2999-01-01T00:00Z"}, errors.InvalidRequest, "365 days"),
     "no time": ({"starts_at": "soon"}, errors.InvalidRequest, "not a duration"),
-    "no timeout": ({"batch_timeout": 0}, errors.InvalidRequest, "not within"),
+    "no timeout": ({"batch_timeout": 0}, errors.InvalidRequest, "must be 1 second to"),
     "odd timeout": ({"batch_timeout": "-5"}, errors.InvalidRequest, "not a duration"),
     "itself": ({"dependencies": ["train"]}, errors.InvalidRequest, "train -> train"),
     "unknown": ({"dependencies": ["nope"]}, errors.NotFound, "no session 'nope'"),
@@ -137,7 +137,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "two ways to wait": (
         {"enqueue_only": True, "max_wait_seconds": 3},
         errors.InvalidRequest,
-        "exclude each other",
+        "mutually exclusive",
     ),
 }
 
@@ -182,9 +182,9 @@ async def test_dependents_of_a_failed_session_are_cancelled(
     train = await status_of(user, "train", "CANCELLED")
     test = await status_of(user, "test", "CANCELLED")
     assert train["status_info"] == (
-        "DEPENDENCY_FAILED: session load it depends on is TERMINATED with failure"
+        "DEPENDENCY_FAILED: its dependency, session load, is TERMINATED with failure"
     )
-    assert test["status_info"].endswith("session train it depends on is CANCELLED")
+    assert test["status_info"].endswith("its dependency, session train, is CANCELLED")
     await status_of(user, "aside", "SCHEDULED")
     graph = await user.get("/sessions/train/dependency-graph")
     assert {i["name"]: len(i["depends_on"]) for i in graph["items"]} == {

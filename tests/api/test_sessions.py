@@ -160,20 +160,24 @@ async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> 
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "short": ({"name": "abc"}, errors.InvalidRequest, "cannot name a session"),
-    "odd letters": ({"name": "a/../b"}, errors.InvalidRequest, "cannot name"),
-    "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot name"),
+    "short": ({"name": "abc"}, errors.InvalidRequest, "cannot be the name of a session"),
+    "odd letters": ({"name": "a/../b"}, errors.InvalidRequest, "cannot be the name"),
+    "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot be the name"),
     "no project": ({"project": "nope"}, errors.NotFound, "not in a project 'nope'"),
     "no image": ({"image": "nope:1"}, errors.NotFound, "no image"),
     "odd image": ({"image": "N o!"}, errors.InvalidRequest, "not an image name"),
     "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
     "preset": ({"preset": "x"}, errors.NotFound, "no preset"),
     "type": ({"type": "system"}, errors.InvalidRequest, "cannot be created"),
-    "step": ({"resources": {"cuda.shares": "0.255"}}, errors.InvalidRequest, "multiples of"),
+    "step": (
+        {"resources": {"cuda.shares": "0.255"}},
+        errors.InvalidRequest,
+        "not a multiple of 0.01",
+    ),
     "shares and devices": (
         {"resources": {"cuda.shares": "0.5", "cuda.device": "1"}},
         errors.InvalidRequest,
-        "exclude each other",
+        "mutually exclusive",
     ),
     "none": ({"resources": {"cpu": "0"}}, errors.InvalidRequest, "more than 0"),
     "slot": ({"resources": {"gpu": "1"}}, errors.InvalidRequest, "not a resource"),

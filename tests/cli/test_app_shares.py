@@ -48,4 +48,4 @@ async def test_a_share_for_nobody_or_everybody_at_once_is_refused(session: str, 
 
 async def test_a_reserved_port_is_refused(session: str, bai: Bai) -> None:
     refused = await bai("session", "create", "lab2", *SMALL, "--preopen", "2200", by="user")
-    assert refused.code == 2 and "belongs to the session itself" in refused.stderr
+    assert refused.code == 2 and "used by the session itself" in refused.stderr

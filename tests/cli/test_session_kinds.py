@@ -27,7 +27,7 @@ async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: FakeAgent)
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
     ended = await waiting
     assert ended.code == 1
-    assert "the command ended with exit code 3" in ended.error["message"]
+    assert "the command exited with code 3" in ended.error["message"]
     until = await bai("session", "wait", "train", "--until", "terminated", by="user")
     assert until.code == 0
     assert until.stdout.startswith("✓ train is TERMINATED (0 s)\n  Next  bai session logs train")

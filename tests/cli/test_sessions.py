@@ -260,7 +260,10 @@ async def test_a_secret_variable_comes_from_the_environment_of_bai(
 
 async def test_an_empty_name_is_refused(bai: Bai, api: Api) -> None:
     done = await bai("session", "create", "", "--json", by="user")
-    assert (done.code, "an empty text cannot name a session" in done.error["message"]) == (2, True)
+    assert (done.code, "the name of a session cannot be empty" in done.error["message"]) == (
+        2,
+        True,
+    )
     user = await api.client("user")
     assert (await user.post("/sessions", {}))["name"].startswith("session-")
 

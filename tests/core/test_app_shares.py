@@ -13,8 +13,8 @@ from bai_services.core.apps.shares import (
     check_addresses,
     check_app,
     check_sharing,
-    end_of,
     seal,
+    share_end,
     unseal,
 )
 from bai_services.core.errors import Forbidden, InvalidRequest
@@ -96,9 +96,9 @@ def test_addresses_are_networks_and_a_public_share_needs_some() -> None:
 def test_a_share_ends_after_a_week_or_what_was_asked(
     asked: int | None, most: int, days: int
 ) -> None:
-    assert end_of(NOW, asked, most) == NOW + timedelta(days=days)
+    assert share_end(NOW, asked, most) == NOW + timedelta(days=days)
 
 
 def test_a_share_for_longer_than_the_policy_allows_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="your policy allows 3600 s"):
-        end_of(NOW, 3601, 3600)
+        share_end(NOW, 3601, 3600)

@@ -73,8 +73,8 @@ CASES: list[tuple[SessionType, dict[str, Any], Batch | str]] = [
     (SessionType.BATCH, {}, "needs a startup_command"),
     (SessionType.BATCH, {"startup_command": "\n"}, "needs a startup_command"),
     (SessionType.BATCH, {"startup_command": "é" * 9000}, "16384 bytes"),
-    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": 0}, "not within"),
-    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": "366d"}, "not within"),
+    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": 0}, "must be 1 second to"),
+    (SessionType.BATCH, {"startup_command": "a", "batch_timeout": "366d"}, "must be 1 second to"),
 ]
 
 
@@ -99,5 +99,5 @@ def test_a_span_is_read_as_it_is_written(seconds: int) -> None:
 
 def test_exit_codes() -> None:
     assert (result_of(0), result_of(1)) == (Result.SUCCESS, Result.FAILURE)
-    assert command_end(3) == "the command ended with exit code 3"
-    assert command_end(137) == "the command was ended by signal 9 (exit code 137)"
+    assert command_end(3) == "the command exited with code 3"
+    assert command_end(137) == "the command was terminated by signal 9 (exit code 137)"

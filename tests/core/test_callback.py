@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.sessions.callbacks import (
-    LONGEST_WAIT,
-    TRIES,
-    Reach,
+    MAX_ATTEMPTS,
+    MAX_DELAY,
+    AllowedTargets,
     body_of,
     check_url,
     is_public,
+    retry_delay,
     secret_of,
     signature,
-    wait_after,
 )
 
-PUBLIC = Reach()
+PUBLIC = AllowedTargets()
 
 ADDRESSES = [
     ("a public address", "93.184.216.34", True),
@@ -82,7 +82,7 @@ def test_only_what_is_routed_in_public_is_public(address: IPv6Address) -> None:
 
 
 def test_an_administrator_adds_networks_and_narrows_hosts() -> None:
-    reach = Reach.parse("hooks.example.org, *.internal", "10.1.0.0/16")
+    reach = AllowedTargets.parse("hooks.example.org, *.internal", "10.1.0.0/16")
     assert reach.allows_address("10.1.2.3")
     assert reach.allows_address("93.184.216.34")
     assert not reach.allows_address("10.2.0.1")
@@ -101,7 +101,7 @@ def test_an_administrator_adds_networks_and_narrows_hosts() -> None:
 )
 def test_a_setting_that_cannot_be_read_is_refused(hosts: str, networks: str) -> None:
     with pytest.raises(ValueError, match="."):
-        Reach.parse(hosts, networks)
+        AllowedTargets.parse(hosts, networks)
 
 
 URLS = [
@@ -112,8 +112,8 @@ URLS = [
     ("port 0", "http://example.org:0/", "begin with http"),
     ("a port that is none", "http://example.org:99999/", "not a URL"),
     ("brackets that do not close", "http://[::1/", "not a URL"),
-    ("name and password", "https://me:word@example.org/", "name or a password"),
-    ("an empty name before the host", "https://@example.org/", "name or a password"),
+    ("name and password", "https://me:word@example.org/", "user name or password"),
+    ("an empty name before the host", "https://@example.org/", "user name or password"),
     ("a fragment", "https://example.org/#x", "fragment"),
     ("a line break", "https://example.org/\r\nHost: other", "printable ASCII"),
     ("a blank", "https://example.org/a b", "printable ASCII"),
@@ -140,10 +140,10 @@ def test_urls_that_are_taken() -> None:
         assert check_url(url, PUBLIC) == url
     assert check_url(None, PUBLIC) is None
     assert check_url("", PUBLIC) is None
-    with pytest.raises(InvalidRequest, match="calls only hooks.example.org"):
-        check_url("https://example.com/", Reach.parse("hooks.example.org", ""))
-    with pytest.raises(InvalidRequest, match="turned off"):
-        check_url("https://example.com/", Reach.parse("none", ""))
+    with pytest.raises(InvalidRequest, match="allows callbacks only to hooks.example.org"):
+        check_url("https://example.com/", AllowedTargets.parse("hooks.example.org", ""))
+    with pytest.raises(InvalidRequest, match="disabled"):
+        check_url("https://example.com/", AllowedTargets.parse("none", ""))
 
 
 def test_a_receiver_can_check_the_signature_with_what_is_documented() -> None:
@@ -156,8 +156,8 @@ def test_a_receiver_can_check_the_signature_with_what_is_documented() -> None:
 
 
 def test_tries_are_bounded_and_further_and_further_apart() -> None:
-    waits = [wait_after(tries) for tries in range(1, TRIES)]
+    waits = [retry_delay(tries) for tries in range(1, MAX_ATTEMPTS)]
     assert waits[0] == timedelta(seconds=2)
-    assert all(wait is not None and wait <= LONGEST_WAIT for wait in waits)
+    assert all(wait is not None and wait <= MAX_DELAY for wait in waits)
     assert waits == sorted(waits, key=lambda wait: wait or timedelta())
-    assert wait_after(TRIES) is None
+    assert retry_delay(MAX_ATTEMPTS) is None

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from bai_services.core.errors import Conflict, InvalidRequest
 from bai_services.core.sessions.dependencies import (
     Dependency,
+    check_no_cycles,
+    check_none_failed,
     failure_reason,
-    refuse_cycles,
-    refuse_failed,
-    waiting_text,
+    unmet_dependencies_text,
 )
 from bai_services.core.sessions.lifecycle import ENDED, Result, Status
 
@@ -43,7 +43,7 @@ CIRCLES = {
 def test_cycles_are_named(case: str) -> None:
     items, circle = CIRCLES[case]
     with pytest.raises(InvalidRequest) as caught:
-        refuse_cycles(items)
+        check_no_cycles(items)
     told = caught.value.details["circle"]
     assert told[0] == told[-1]
     assert set(told) == set(circle.split(" -> "))
@@ -54,24 +54,26 @@ def test_cycles_are_named(case: str) -> None:
 @settings(max_examples=80)
 def test_dependencies_on_earlier_sessions_have_no_cycle(edges: list[list[int]]) -> None:
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
-    refuse_cycles({**items, "outside": ["elsewhere"]})
+    check_no_cycles({**items, "outside": ["elsewhere"]})
     if items:
         # The first depends on the last, which depends on all of them.
         last = str(len(items))
         with pytest.raises(InvalidRequest):
-            refuse_cycles({**items, "0": [last], last: list(items)})
+            check_no_cycles({**items, "0": [last], last: list(items)})
 
 
 def test_failed_dependency_is_refused_with_its_reason() -> None:
-    refuse_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
+    check_none_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
     with pytest.raises(Conflict, match=r"load \(CANCELLED\)"):
-        refuse_failed([one(Status.RUNNING), one(Status.CANCELLED)])
+        check_none_failed([one(Status.RUNNING), one(Status.CANCELLED)])
     reason = failure_reason(one(Status.TERMINATED, Result.FAILURE))
-    assert reason.startswith("DEPENDENCY_FAILED: session load")
+    assert reason.startswith("DEPENDENCY_FAILED: its dependency, session load")
 
 
 def test_text_of_unmet_dependencies() -> None:
-    assert waiting_text([one(Status.TERMINATED, Result.SUCCESS)]) == ""
-    assert waiting_text([one(Status.RUNNING)]) == "waits for the success of load (RUNNING)"
+    assert unmet_dependencies_text([one(Status.TERMINATED, Result.SUCCESS)]) == ""
+    assert (
+        unmet_dependencies_text([one(Status.RUNNING)]) == "waits for the success of load (RUNNING)"
+    )
     many = [one(Status.PENDING, name=f"n{i}") for i in range(7)]
-    assert waiting_text(many).endswith("n4 (PENDING) and 2 more")
+    assert unmet_dependencies_text(many).endswith("n4 (PENDING) and 2 more")

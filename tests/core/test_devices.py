@@ -26,7 +26,7 @@ def gpus(*used: int | None) -> list[Device]:
 
 def test_one_family_is_asked_for_in_one_way() -> None:
     check_exclusive({"cpu": 1, "cuda.shares": 500, "rocm.device": 1})
-    with pytest.raises(InvalidRequest, match=r"cuda.device and cuda.shares exclude"):
+    with pytest.raises(InvalidRequest, match=r"cuda.device and cuda.shares are mutually exclusive"):
         check_exclusive({"cuda.shares": 500, "cuda.device": 1})
 
 
@@ -88,7 +88,7 @@ def test_what_cannot_be_had_now_can_be_waited_for() -> None:
 
 def test_a_program_uses_one_instance() -> None:
     check_unique({"cuda.mig-1g.10gb": 1, "cuda.device": 4})
-    with pytest.raises(InvalidRequest, match="one at a time"):
+    with pytest.raises(InvalidRequest, match="one MIG instance"):
         check_unique({"cuda.mig-1g.10gb": 2})
 
 
@@ -97,7 +97,9 @@ def test_parts_of_devices_are_asked_for_by_their_own_slot() -> None:
     devices = [Device("m0", "cuda", slot=slot), Device("m1", "cuda", slot=slot, used=1000)]
     assert most_of(devices, slot) == 1
     assert most_of(devices, "cuda.shares") == most_of(devices, "cuda.device") == 0
-    with pytest.raises(InvalidRequest, match=r"cuda.mig-1g.10gb and cuda.shares exclude"):
+    with pytest.raises(
+        InvalidRequest, match=r"cuda.mig-1g.10gb and cuda.shares are mutually exclusive"
+    ):
         check_exclusive({slot: 1, "cuda.shares": 500})
-    with pytest.raises(InvalidRequest, match="exclude"):
+    with pytest.raises(InvalidRequest, match="mutually exclusive"):
         check_exclusive({slot: 1, "cuda.mig-2g.20gb": 1})

@@ -56,7 +56,7 @@ PORTS = "ai.backend.service-ports"
 Parser = Callable[[str], Any]
 
 
-def row(column: str, text: Any) -> dict[str, Any]:
+def history_with(column: str, text: Any) -> dict[str, Any]:
     known = {"id": "s", "created_at": "2030-01-01T00:00Z", "resource_group": "g", "requested": {}}
     return {"sessions": [{**known, column: text}]}
 
@@ -78,16 +78,18 @@ PARSERS: dict[str, list[Parser]] = {
         ),
     ],
     "sessions.batch.not_before": [lambda t: batch.not_before(t, NOW)],
-    "sessions.callbacks.Reach.parse": [
-        lambda t: callbacks.Reach.parse(t, ""),
-        lambda t: callbacks.Reach.parse("", t),
+    "sessions.callbacks.AllowedTargets.parse": [
+        lambda t: callbacks.AllowedTargets.parse(t, ""),
+        lambda t: callbacks.AllowedTargets.parse("", t),
     ],
     "sessions.callbacks.check_url": [
-        lambda t: callbacks.check_url(t, callbacks.Reach()),
-        lambda t: callbacks.check_url(f"https://{t}/", callbacks.Reach()),
+        lambda t: callbacks.check_url(t, callbacks.AllowedTargets()),
+        lambda t: callbacks.check_url(f"https://{t}/", callbacks.AllowedTargets()),
     ],
-    "sessions.callbacks.Reach.allows_name": [callbacks.Reach(("*.example.org",)).allows_name],
-    "sessions.callbacks.Reach.allows_address": [callbacks.Reach().allows_address],
+    "sessions.callbacks.AllowedTargets.allows_name": [
+        callbacks.AllowedTargets(("*.example.org",)).allows_name
+    ],
+    "sessions.callbacks.AllowedTargets.allows_address": [callbacks.AllowedTargets().allows_address],
     "client_address.normal_address": [client_address.normal_address],
     "client_address.parse_address": [client_address.parse_address],
     "cluster.model.canonical_image": [cluster.canonical_image],
@@ -96,7 +98,9 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: cluster.check_device(t, "cuda"),
         lambda t: cluster.check_device("0", t),
     ],
-    "sessions.dependencies.refuse_cycles": [lambda t: dependencies.refuse_cycles({t: [t, "b"]})],
+    "sessions.dependencies.check_no_cycles": [
+        lambda t: dependencies.check_no_cycles({t: [t, "b"]})
+    ],
     "durations.parse_duration": [lambda t: durations.parse_duration(t, "field")],
     "cluster.egress.parse_targets": [
         egress.parse_targets,
@@ -121,7 +125,7 @@ PARSERS: dict[str, list[Parser]] = {
     ],
     "cluster.image_labels.parse_service_ports": [
         image_labels.parse_service_ports,
-        lambda t: image_labels.parse_service_ports(t[: image_labels.MAX_LABEL_TEXT]),
+        lambda t: image_labels.parse_service_ports(t[: image_labels.MAX_LABEL_CHARACTERS]),
         lambda t: image_labels.parse_service_ports(f"app:http:{t[:5000]}"),
     ],
     "listing.ListQuery.parse": [
@@ -148,10 +152,10 @@ PARSERS: dict[str, list[Parser]] = {
     "accounts.passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
     "accounts.passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
     "scheduling.replay.history.read_history": [
-        lambda t: history.read_history(row("created_at", t), "f"),
-        lambda t: history.read_history(row("requested", {"mem": t}), "f"),
-        lambda t: history.read_history(row("requested", {t: "1"}), "f"),
-        lambda t: history.read_history(row("cluster_size", t), "f"),
+        lambda t: history.read_history(history_with("created_at", t), "f"),
+        lambda t: history.read_history(history_with("requested", {"mem": t}), "f"),
+        lambda t: history.read_history(history_with("requested", {t: "1"}), "f"),
+        lambda t: history.read_history(history_with("cluster_size", t), "f"),
         lambda t: history.read_history({"sessions": [], "agents": [{"id": t, t: t}]}, "f"),
     ],
     "scheduling.replay.openb.read_nodes": [
@@ -224,8 +228,8 @@ NOT_FROM_USERS = {
     "cluster.devices.thousandths",
     "cluster.egress.Chains.of",
     "cluster.group_options.GroupOptions.state",
-    "folders.mounts.check_apart",
-    "folders.storage_hosts.beyond",
+    "folders.mounts.check_no_overlap",
+    "folders.storage_hosts.missing_permissions",
     "folders.storage_hosts.granted_on",
     "listing.page_of",
     "resources.ResourceSlots.fits_in",
@@ -248,15 +252,15 @@ NOT_FROM_USERS = {
     "sessions.end_reason.EndReason.explained",
     "sessions.kernel_group.cluster_environ",
     "sessions.kernel_group.folder_name",
-    "sessions.kernel_group.gang_end",
+    "sessions.kernel_group.kernel_end_text",
     "sessions.kernel_group.request_of",
     "sessions.kernel_group.total_slots",
     "sessions.launch_plan.Injection.from_json",
     "sessions.launch_plan.LaunchPlan.from_json",
     "sessions.launch_plan.Mount.from_json",
     "sessions.lifecycle.end_event",
-    "sessions.logs.added",
-    "sessions.rules.check_amounts",
+    "sessions.logs.appended_since",
+    "sessions.rules.check_resources",
     "sessions.rules.fill_slots",
     "sessions.spec.SessionSpec.digest",
     "sessions.spec.SessionSpec.is_given",
@@ -367,9 +371,9 @@ def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
         lambda v: device_sharing.Sharing.from_facts({"shares": {"least": v}}),
         lambda v: policies.ReplayPolicy.of({"scheduler": v}, "p"),
         lambda v: history.read_history(v, "f"),
-        lambda v: history.read_history(row("cluster_size", v), "f"),
-        lambda v: history.read_history(row("requested", v), "f"),
-        lambda v: history.read_history(row("started_at", v), "f"),
+        lambda v: history.read_history(history_with("cluster_size", v), "f"),
+        lambda v: history.read_history(history_with("requested", v), "f"),
+        lambda v: history.read_history(history_with("started_at", v), "f"),
         user_input.shown,
     ):
         check(parser, value)

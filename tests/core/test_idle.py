@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.sessions.idle import FRESH, Idleness, network_timeout, next_report_seconds
+from bai_services.core.sessions.idle import REPORT_TTL, Idleness, idleness_of, next_report_seconds
 from bai_services.core.sessions.lifecycle import SessionType
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -34,7 +34,7 @@ def test_start_of_idle_time(
     kind: SessionType, started: int | None, used: int | None, timeout: int, since: int | None
 ) -> None:
     times = [None if seconds is None else at(seconds) for seconds in (started, used)]
-    found = network_timeout(kind, times[0], times[1], None, timeout)
+    found = idleness_of(kind, times[0], times[1], None, timeout)
     assert (found and found.since) == (None if since is None else at(since))
     assert found is None or found.ends_at - found.since == timedelta(seconds=timeout)
 
@@ -86,7 +86,7 @@ def test_time_of_the_next_activity_report(
     timeout: int, used: int | None, now: int, expected: float
 ) -> None:
     started = None if used is None else at(0)
-    idleness = network_timeout(INTERACTIVE, started, None, None, timeout)
+    idleness = idleness_of(INTERACTIVE, started, None, None, timeout)
     assert next_report_seconds(idleness, timeout, at(now)) == expected
 
 
@@ -104,7 +104,7 @@ seconds = st.integers(min_value=0, max_value=100_000)
 def test_idle_end_needs_a_recent_report(
     kind: SessionType, started: int, used: int | None, reported: int | None, timeout: int, now: int
 ) -> None:
-    idleness = network_timeout(
+    idleness = idleness_of(
         kind,
         at(started),
         None if used is None else at(used),
@@ -116,7 +116,7 @@ def test_idle_end_needs_a_recent_report(
         return
     assert idleness.since == at(max(started, used or 0))
     if idleness.is_over(at(now)):
-        assert reported is not None and at(now) <= at(reported) + FRESH
+        assert reported is not None and at(now) <= at(reported) + REPORT_TTL
         # It ran all the time without activity, and reported that itself.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_near(at(now))
@@ -127,8 +127,8 @@ def test_idle_end_needs_a_recent_report(
 def test_activity_never_shortens_the_idle_time(
     used: int, later: int, reported: int, timeout: int, now: int
 ) -> None:
-    before = network_timeout(INTERACTIVE, START, at(used), at(reported), timeout)
-    after = network_timeout(INTERACTIVE, START, at(used + later), at(reported), timeout)
+    before = idleness_of(INTERACTIVE, START, at(used), at(reported), timeout)
+    after = idleness_of(INTERACTIVE, START, at(used + later), at(reported), timeout)
     assert before is not None and after is not None
     assert after.ends_at - before.ends_at == timedelta(seconds=later)
     assert not after.is_over(at(now)) or reported >= used + later + timeout

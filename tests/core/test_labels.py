@@ -80,8 +80,8 @@ def test_terminals_of_the_platform_are_left_out() -> None:
         pytest.param("lab:http:", "1025 to 65534", id="no port"),
         pytest.param("lab:http:[]", "1025 to 65534", id="empty list of ports"),
         pytest.param("lab:http:7681", "reserved", id="port of the platform"),
-        pytest.param("a:http:8090,a:http:8091", "app comes twice", id="a name twice"),
-        pytest.param("a:http:8090,b:tcp:[9000,8090]", "port comes twice", id="a port twice"),
+        pytest.param("a:http:8090,a:http:8091", "duplicate app", id="a name twice"),
+        pytest.param("a:http:8090,b:tcp:[9000,8090]", "duplicate port", id="a port twice"),
     ],
 )
 def test_service_ports_that_are_refused(text: str, part: str) -> None:
@@ -107,7 +107,9 @@ def test_service_ports_that_are_refused(text: str, part: str) -> None:
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
         pytest.param(labels(resource__min__mem="much"), "memory", id="no amount"),
-        pytest.param(labels(endpoint_ports="x"), "service port cannot", id="endpoint without port"),
+        pytest.param(
+            labels(endpoint_ports="x"), "no service port has this name", id="endpoint without port"
+        ),
         pytest.param(labels(envs__corecount="A-B"), "variable", id="no variable's name"),
         pytest.param({"x": "y" * 5000}, "longer", id="too long"),
         pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many"),
@@ -121,12 +123,12 @@ def test_labels_that_are_refused(given: dict[str, str], part: str) -> None:
 @pytest.mark.parametrize(
     ("ports", "why"),
     [
-        ([1024], "ports are 1025 to 65534"),
-        ([65535], "ports are 1025 to 65534"),
-        ([2200], "belongs to the session itself"),
-        ([8888], "belongs to the session itself"),
-        ([6006], "that of the image's tensorboard"),
-        ([8501, 9000, 8501], "port 8501 comes twice"),
+        ([1024], "ports must be 1025 to 65534"),
+        ([65535], "ports must be 1025 to 65534"),
+        ([2200], "used by the session itself"),
+        ([8888], "used by the session itself"),
+        ([6006], "used by the image's app tensorboard"),
+        ([8501, 9000, 8501], "duplicate port 8501"),
         (list(range(3000, 3033)), "at most 32"),
     ],
 )

@@ -89,5 +89,5 @@ def test_a_path_that_is_not_absolute_is_refused(path: str) -> None:
 
 
 def test_an_id_that_is_not_a_uuid_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="cannot be read"):
+    with pytest.raises(InvalidRequest, match="cannot be parsed"):
         LaunchPlan.from_json({**plan().to_json(), "kernel_id": "../x"})

@@ -42,7 +42,7 @@ def test_a_page_is_what_was_asked_for(query: dict[str, str], names: list[str]) -
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ({"path": "/x"}, "no field 'path'; it has is_default, name"),
+        ({"path": "/x"}, "no field 'path'; its fields are is_default, name"),
         ({"sort": "path"}, "no field 'path'"),
         ({"name__gt": "a"}, "use one of ne, in, contains"),
     ],

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bai_services.core.sessions.logs import added, is_timed, last_lines, search, without_times
+from bai_services.core.sessions.logs import (
+    appended_since,
+    is_timed,
+    last_lines,
+    search,
+    without_times,
+)
 
 AT = "2026-05-01T12:00:00.123456789Z "
 
@@ -61,4 +67,4 @@ def test_the_last_lines() -> None:
     ],
 )
 def test_added_output(before: str, after: str, more: str, is_gap: bool) -> None:
-    assert added(before, after) == (more, is_gap)
+    assert appended_since(before, after) == (more, is_gap)

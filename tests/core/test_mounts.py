@@ -13,7 +13,7 @@ from bai_services.core.folders.mounts import (
     HOME,
     MAX_SUBPATH,
     SYSTEM_DIRECTORIES,
-    check_apart,
+    check_no_overlap,
     check_subpath,
     mount_path,
 )
@@ -39,21 +39,21 @@ def test_a_good_path(asked: str, path: str) -> None:
 @pytest.mark.parametrize(
     "asked, reason",
     [
-        pytest.param("/", "system's own", id="the root"),
-        pytest.param("/etc", "system's own", id="a system directory"),
-        pytest.param("/usr/local/lib", "system's own", id="below a system directory"),
-        pytest.param("//etc", "system's own", id="a system directory in another spelling"),
-        pytest.param("/home", "the session's own", id="above home"),
-        pytest.param("/home/x", "the session's own", id="a whole home"),
-        pytest.param("/home/work", "the session's own", id="home itself"),
-        pytest.param("/home/work/", "the session's own", id="home itself with a slash"),
-        pytest.param(".", "the session's own", id="a dot"),
+        pytest.param("/", "system directories", id="the root"),
+        pytest.param("/etc", "system directories", id="a system directory"),
+        pytest.param("/usr/local/lib", "system directories", id="below a system directory"),
+        pytest.param("//etc", "system directories", id="a system directory in another spelling"),
+        pytest.param("/home", "the session's home", id="above home"),
+        pytest.param("/home/x", "the session's home", id="a whole home"),
+        pytest.param("/home/work", "the session's home", id="home itself"),
+        pytest.param("/home/work/", "the session's home", id="home itself with a slash"),
+        pytest.param(".", "the session's home", id="a dot"),
         pytest.param("../x", "'..'", id="up"),
         pytest.param("a/../../x", "'..'", id="up inside"),
         pytest.param("/home/work/../x", "'..'", id="up from home"),
-        pytest.param(".ssh", "provided by the session", id="reserved"),
-        pytest.param("/home/work/.jupyter/lab", "provided by the session", id="below reserved"),
-        pytest.param(".zshrc", "provided by the session", id="reserved pattern"),
+        pytest.param(".ssh", "the session itself creates", id="reserved"),
+        pytest.param("/home/work/.jupyter/lab", "the session itself creates", id="below reserved"),
+        pytest.param(".zshrc", "the session itself creates", id="reserved pattern"),
         pytest.param("a:b", "letters of", id="a colon would split the engine's words"),
         pytest.param("a,b", "letters of", id="a comma too"),
         pytest.param("a b", "letters of", id="space"),
@@ -90,18 +90,18 @@ def test_a_folder_that_works_at_one_place_only_goes_there() -> None:
 @pytest.mark.parametrize(
     "paths, text",
     [
-        pytest.param(["a", "a"], "would both be at /home/work/a", id="one path twice"),
-        pytest.param(["a", "a/b"], "would lie inside folder f0", id="the second in the first"),
-        pytest.param(["a/b/c", "a"], "would lie inside folder f1", id="the first in the second"),
+        pytest.param(["a", "a"], "would both be mounted at /home/work/a", id="one path twice"),
+        pytest.param(["a", "a/b"], "would be inside folder f0", id="the second in the first"),
+        pytest.param(["a/b/c", "a"], "would be inside folder f1", id="the first in the second"),
     ],
 )
 def test_folders_that_meet_are_refused(paths: list[str], text: str) -> None:
     with pytest.raises(InvalidRequest, match=text):
-        check_apart((f"{HOME}/{path}", f"f{i}") for i, path in enumerate(paths))
+        check_no_overlap((f"{HOME}/{path}", f"f{i}") for i, path in enumerate(paths))
 
 
 def test_folders_side_by_side_are_fine() -> None:
-    check_apart((f"{HOME}/{path}", path) for path in ("a", "ab", "b/a", "b/ab"))
+    check_no_overlap((f"{HOME}/{path}", path) for path in ("a", "ab", "b/a", "b/ab"))
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_directory_of_a_folder(asked: str, kept: str) -> None:
         pytest.param("a/../..", "'..'", id="up inside"),
         pytest.param("a\0b", "control characters", id="NUL"),
         pytest.param("a\nb", "control characters", id="new line"),
-        pytest.param("x" * 256, "255 between", id="one part too long"),
+        pytest.param("x" * 256, "a name of more than 255", id="one part too long"),
         pytest.param("x/" * MAX_SUBPATH, "1000 characters", id="too long in all"),
     ],
 )

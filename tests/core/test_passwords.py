@@ -17,7 +17,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("ab-1", ["at least 8"], id="too short"),
         pytest.param("12345678-", ["a letter"], id="no letter"),
         pytest.param("abcdefg-h", ["a digit"], id="no digit"),
-        pytest.param("abcd1234", ["neither letter nor digit"], id="nothing else"),
+        pytest.param("abcd1234", ["neither a letter nor a digit"], id="nothing else"),
         pytest.param("abc", ["at least 8", "a digit", "neither"], id="all that is wrong at once"),
         pytest.param("xx-ADAM-12", ["the user name"], id="the user name inside"),
         pytest.param("1 adam@example.org", ["user name", "e-mail"], id="the address inside"),
@@ -36,7 +36,7 @@ def test_very_short_user_name_is_not_checked_in_passwords() -> None:
 
 
 def test_the_refusal_says_which_part_failed() -> None:
-    with pytest.raises(InvalidRequest, match="must hold a digit") as caught:
+    with pytest.raises(InvalidRequest, match="must contain a digit") as caught:
         check_password("abcdefg-h", "adam", "")
-    assert caught.value.details["broken_rules"] == ["must hold a digit"]
+    assert caught.value.details["broken_rules"] == ["must contain a digit"]
     assert "abcdefg" not in caught.value.message

@@ -15,9 +15,9 @@ from bai_services.core.folders.vfolders import (
     VfolderEvent,
     VfolderStatus,
     check_name,
-    effective,
+    effective_permission,
     next_status,
-    origins,
+    valid_statuses,
 )
 
 
@@ -52,11 +52,11 @@ def test_a_good_name_is_kept(name: str) -> None:
         pytest.param("a\0", "letters of", id="NUL"),
         pytest.param("데이터", "letters of", id="not ASCII"),
         pytest.param("٣", "letters of", id="a digit that is not ASCII"),
-        pytest.param(".ssh", "cover a file", id="reserved"),
-        pytest.param(".jupyter", "cover a file", id="reserved by jupyter"),
-        pytest.param(".tmux.conf", "cover a file", id="reserved with two dots"),
-        pytest.param(".bashrc", "cover a file", id="reserved pattern rc"),
-        pytest.param(".bash_profile", "cover a file", id="reserved pattern profile"),
+        pytest.param(".ssh", "hide a file", id="reserved"),
+        pytest.param(".jupyter", "hide a file", id="reserved by jupyter"),
+        pytest.param(".tmux.conf", "hide a file", id="reserved with two dots"),
+        pytest.param(".bashrc", "hide a file", id="reserved pattern rc"),
+        pytest.param(".bash_profile", "hide a file", id="reserved pattern profile"),
     ],
 )
 def test_a_bad_name_is_refused_with_the_reason(name: str, reason: str) -> None:
@@ -77,10 +77,10 @@ def test_whatever_passes_is_safe_as_one_part_of_a_path(name: str) -> None:
 
 @given(st.sampled_from(Permission), st.sampled_from(Permission))
 def test_effective_is_the_lower_one(granted: Permission, asked: Permission) -> None:
-    result = effective(granted, asked)
+    result = effective_permission(granted, asked)
     assert result in (granted, asked)
     assert granted.allows(result) and asked.allows(result)
-    assert effective(granted, None) is granted
+    assert effective_permission(granted, None) is granted
 
 
 def test_permissions_rise() -> None:
@@ -110,7 +110,7 @@ def test_every_folder_can_come_to_its_end_and_stays_there() -> None:
 def test_an_illegal_move_says_what_to_do() -> None:
     with pytest.raises(InvalidTransition, match="in the trash; restore it first"):
         next_status(VfolderStatus.DELETE_PENDING, VfolderEvent.TRASHED)
-    assert origins(VfolderEvent.PURGED) == {
+    assert valid_statuses(VfolderEvent.PURGED) == {
         VfolderStatus.DELETE_PENDING,
         VfolderStatus.DELETE_ERROR,
     }

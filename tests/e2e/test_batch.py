@@ -41,7 +41,7 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
 
         done = ended(rest, load)
         assert (done["result"], done["exit_code"]) == ("success", 0)
-        assert done["status_info"] == "the command ended with exit code 0"
+        assert done["status_info"] == "the command exited with code 0"
         # stdout and stderr are separate pipes, so their lines may be logged in another order.
         lines = log_of(rest, load).splitlines()
         lines.remove("to stderr")

@@ -148,7 +148,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
         failed = wait_for(rest, second["id"], "TERMINATED")
         assert failed["result"] == "failure"
         assert failed["status_info"].startswith(f"{names[-1]} ")
-        assert failed["status_info"].endswith("with all of its kernels or not at all")
+        assert failed["status_info"].endswith("requires all of its kernels")
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, second["id"]),
             PATIENCE_SECONDS,

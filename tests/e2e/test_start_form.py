@@ -173,8 +173,8 @@ def test_ports_that_will_not_do_are_refused_and_shown_again(
     hub: RunningHub, rest: httpx.Client, other: httpx.Client
 ) -> None:
     for sent, why in (
-        ("8501 2200", "port 2200 belongs to the session itself"),
-        ("9000,9000", "port 9000 comes twice"),
+        ("8501 2200", "port 2200 is used by the session itself"),
+        ("9000,9000", "duplicate port 9000"),
         ("70000", "port 70000: ports are 1025 to 65534"),
         ("http", "preopen_ports.0"),
     ):
@@ -381,7 +381,7 @@ async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -
         "#bai-amount-cpu": "cpu=-1",
         "#bai-mount-0-path": "it must not contain '..'",
         "#bai-shm": "mem=-1m",
-        "#bai-ports": "port 2200 belongs to the session itself",
+        "#bai-ports": "port 2200 is used by the session itself",
         "#bai-variable-BAI_X": "BAI_X is reserved",
     }
     assert await page.locator(".spawn-error-msg").count() == 1

@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from bai_services.core.sessions.callbacks import Reach
+from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.sessions.callback_calls import CallbackCalls, CallFailed, look_up
 from tests.testbed.receiver import Receiver, serve_receiver
 
-HERE = Reach.parse("", "127.0.0.1/32")
+HERE = AllowedTargets.parse("", "127.0.0.1/32")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ class Names:
 
 @asynccontextmanager
 async def calling(
-    reach: Reach = HERE, names: Names | None = None, seconds: float = 60
+    reach: AllowedTargets = HERE, names: Names | None = None, seconds: float = 60
 ) -> AsyncIterator[CallbackCalls]:
     calls = CallbackCalls(reach, names or look_up, seconds)
     try:
@@ -110,7 +110,7 @@ async def test_who_does_not_speak_http_has_failed() -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "2130706433"])
 async def test_this_machine_is_not_called(receiver: Receiver, host: str) -> None:
-    async with calling(Reach()) as calls:
+    async with calling(AllowedTargets()) as calls:
         with pytest.raises(CallFailed):
             await calls.post(f"http://{host}:{receiver.port}/", b"", {})
     assert receiver.calls == []
@@ -147,7 +147,10 @@ async def test_an_unknown_host_is_said() -> None:
 
 
 async def test_what_is_no_longer_allowed_is_not_called(receiver: Receiver) -> None:
-    for reach in (Reach.parse("none", "127.0.0.0/8"), Reach.parse("other.example.org", "")):
+    for reach in (
+        AllowedTargets.parse("none", "127.0.0.0/8"),
+        AllowedTargets.parse("other.example.org", ""),
+    ):
         names = Names(["127.0.0.1"])
         async with calling(reach, names) as calls:
             with pytest.raises(CallFailed, match="no longer allowed"):

@@ -15,7 +15,7 @@ from tornado.iostream import StreamClosedError
 from tornado.web import stream_request_body
 
 from bai_services.core.errors import BaiError, InvalidRequest
-from bai_services.core.folders.vfolders import Expected
+from bai_services.core.folders.vfolders import Precondition
 from bai_services.core.listing import ListQuery
 from bai_services.core.user_input import read_whole
 
@@ -360,11 +360,11 @@ def set_file_headers(handler: APIHandler, path: str, content_type: str) -> None:
     handler.set_header("Content-Security-Policy", "sandbox; default-src 'none'")
 
 
-def expected_of(handler: APIHandler) -> Expected:
+def expected_of(handler: APIHandler) -> Precondition:
     """Return the precondition of an upload, from If-Match and If-None-Match."""
     match = handler.request.headers.get("If-Match", "").strip()
     is_new = handler.request.headers.get("If-None-Match", "").strip() == "*"
-    return Expected(match.removeprefix("W/").strip('"') or None, is_new)
+    return Precondition(match.removeprefix("W/").strip('"') or None, is_new)
 
 
 def paths_of(handler: APIHandler) -> list[str]:

@@ -190,9 +190,7 @@ def _ports(entry: str, text: str) -> tuple[int, ...]:
     for word in (text[1:-1] if is_list else text).split(","):
         number = read_whole(word) or 0
         if not LOWEST_PORT <= number <= HIGHEST_PORT:
-            raise _invalid(
-                "service-ports", entry, f"ports must be {LOWEST_PORT} to {HIGHEST_PORT}"
-            )
+            raise _invalid("service-ports", entry, f"ports must be {LOWEST_PORT} to {HIGHEST_PORT}")
         if number in RESERVED_PORTS:
             raise _invalid("service-ports", entry, f"port {number} is reserved")
         numbers.append(number)
@@ -205,9 +203,7 @@ def _with_endpoints(ours: Mapping[str, str]) -> tuple[ServicePort, ...]:
     endpoints = set(_words(ours.get("endpoint-ports", "")))
     unknown = endpoints - {port.name for port in ports}
     if unknown:
-        raise _invalid(
-            "endpoint-ports", ",".join(sorted(unknown)), "no service port has this name"
-        )
+        raise _invalid("endpoint-ports", ",".join(sorted(unknown)), "no service port has this name")
     return tuple(
         ServicePort(p.name, p.protocol, p.ports, is_inference=p.name in endpoints) for p in ports
     )

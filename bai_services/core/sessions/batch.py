@@ -115,8 +115,7 @@ def _timeout(text: str | int) -> int:
     seconds = parse_duration(text, "batch_timeout")
     if not 1 <= seconds <= MAX_TIMEOUT_SECONDS:
         raise InvalidRequest(
-            f"batch_timeout={shown(text)} must be 1 second to "
-            f"{MAX_TIMEOUT_SECONDS // 86400} days",
+            f"batch_timeout={shown(text)} must be 1 second to {MAX_TIMEOUT_SECONDS // 86400} days",
             field="batch_timeout",
         )
     return seconds

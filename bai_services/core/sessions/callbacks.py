@@ -82,7 +82,7 @@ class AllowedTargets:
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
-        """Return whether a callback URL may have this host; its addresses are checked separately."""
+        """Return whether a callback URL may have this host; does not check its addresses."""
         address = parse_address(host)
         if address is not None and self._is_added(address):
             return True

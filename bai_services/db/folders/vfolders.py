@@ -14,11 +14,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import (
-    NAMED,
+    NAME_RESERVING,
     VfolderEvent,
     VfolderStatus,
     next_status,
-    origins,
+    valid_statuses,
 )
 from bai_services.core.listing import ListQuery, Page
 
@@ -322,7 +322,7 @@ class VfolderStore:
             row = await lock_folder(tx, vfolder_id)
             after = next_status(VfolderStatus(row["status"]), event)
             values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
-            values["live_name"] = row["name"] if after in NAMED else None
+            values["live_name"] = row["name"] if after in NAME_RESERVING else None
             if after is VfolderStatus.DELETE_COMPLETE:
                 # The row remains, but must not prevent the deletion of its project.
                 values["project_id"] = None
@@ -337,7 +337,9 @@ class VfolderStore:
             ):
                 await tx.execute(
                     vfolders.update()
-                    .where(vfolders.c.id == vfolder_id, vfolders.c.status.in_(origins(event)))
+                    .where(
+                        vfolders.c.id == vfolder_id, vfolders.c.status.in_(valid_statuses(event))
+                    )
                     .values(values)
                 )
             if event in _REFUSED_WHILE_MOUNTED:

@@ -22,7 +22,7 @@ from bai_services.core.cluster.image_labels import MIN_CUDA
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import ALIVE, AgentState, Placement, Request
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
-from bai_services.core.sessions.dependencies import Dependency, waiting_text
+from bai_services.core.sessions.dependencies import Dependency, unmet_dependencies_text
 from bai_services.core.sessions.kernel_group import request_of
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
@@ -415,7 +415,7 @@ def _pending_session(
         ),
         priority=row.priority,
         blocked_reason=_why_closed(row),
-        unmet_dependencies=waiting_text(awaited),
+        unmet_dependencies=unmet_dependencies_text(awaited),
         dependency_ids=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
         created_at=row.created_at,

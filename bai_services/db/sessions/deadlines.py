@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.sessions.idle import FRESH, Idleness, network_timeout
+from bai_services.core.sessions.idle import REPORT_TTL, Idleness, idleness_of
 from bai_services.core.sessions.lifecycle import Result, SessionType, Status
 
 from ..database import Database
@@ -112,7 +112,7 @@ class DeadlineStore:
     async def idle(self, now: datetime) -> list[Overdue]:
         """Return the sessions without activity for longer than their keypair's policy allows."""
         async with self._db.read() as tx:
-            rows = await tx.execute(_IDLE_CANDIDATES, {"since": now - FRESH})
+            rows = await tx.execute(_IDLE_CANDIDATES, {"since": now - REPORT_TTL})
             return [
                 Overdue(row.id, row.seconds, row.policy)
                 for row in rows
@@ -143,7 +143,7 @@ _IDLE_CANDIDATES = (
 
 
 def _idleness_of(row: Any) -> Idleness | None:
-    return network_timeout(
+    return idleness_of(
         SessionType(row.type), row.started_at, row.used_at, row.use_heard_at, row.seconds
     )
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import NotFound
-from bai_services.core.sessions.dependencies import Dependency, refuse_failed
+from bai_services.core.sessions.dependencies import Dependency, check_none_failed
 from bai_services.core.sessions.lifecycle import ENDED, Result, Status
 
 from ..database import Database
@@ -114,7 +114,7 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
         raise NotFound(
             f"you have no session {missing[0]} that could be a dependency", session=missing[0]
         )
-    refuse_failed(awaited)
+    check_none_failed(awaited)
     await tx.execute(
         sa.insert(session_dependencies),
         [{"session_id": session_id, "depends_on": key} for session_id, key in pairs],

@@ -8,7 +8,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
-from bai_services.core.folders.storage_hosts import beyond
+from bai_services.core.folders.storage_hosts import missing_permissions
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
@@ -185,7 +185,7 @@ def _refuse_beyond_domain(caller: Caller, values: Mapping[str, Any], *have: Row)
     wanted = values.get("allowed_vfolder_hosts")
     if not wanted or caller.role is Role.SUPERADMIN:
         return
-    missing = beyond(wanted, *(row["allowed_vfolder_hosts"] or {} for row in have))
+    missing = missing_permissions(wanted, *(row["allowed_vfolder_hosts"] or {} for row in have))
     if missing:
         named = "; ".join(f"{host}: {', '.join(names)}" for host, names in missing.items())
         raise Forbidden(

@@ -20,8 +20,8 @@ from bai_services.core.apps.shares import (
     check_addresses,
     check_app,
     check_sharing,
-    end_of,
     seal,
+    share_end,
     unseal,
 )
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
@@ -98,7 +98,7 @@ class AppShares:
             "user_id": person if audience is Audience.USER else None,
             "project_id": person if audience is Audience.PROJECT else None,
             "allowed_addresses": check_addresses(audience, spec.get("allowed_addresses") or ()),
-            "expires_at": end_of(now, spec.get("expires_in"), policy.max_app_share_seconds),
+            "expires_at": share_end(now, spec.get("expires_in"), policy.max_app_share_seconds),
             "created_by": caller.username,
         }
         entry = self._audit.entry(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.cluster.image_labels import ImageFacts, check_bounds, parse_labels
+from bai_services.core.cluster.image_labels import ImageLabels, check_bounds, parse_labels
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
@@ -179,7 +179,7 @@ async def only_image(store: ImageStore, key: str) -> Row:
     return rows[0]
 
 
-def _bounds(fields: Mapping[str, Any], facts: ImageFacts) -> dict[str, ResourceSlots]:
+def _bounds(fields: Mapping[str, Any], facts: ImageLabels) -> dict[str, ResourceSlots]:
     of_labels = {"min_slots": facts.min_slots, "max_slots": facts.max_slots}
     return {
         field: ResourceSlots.parse(fields[field]) if fields.get(field) else of_labels[field]

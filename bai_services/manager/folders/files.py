@@ -8,7 +8,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, TooLarge
-from bai_services.core.folders.vfolders import ANYTHING, Expected
+from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
@@ -97,7 +97,7 @@ class Files:
 
     async def upload(
         self, caller: Caller, key: str, path: str, size_bytes: int | None,
-        expected: Expected = ANYTHING,
+        expected: Precondition = NO_PRECONDITION,
     ) -> FileUpload:  # fmt: skip
         """Start to receive a file of known or unknown size; see ``FileUpload``.
 
@@ -123,10 +123,10 @@ class Files:
         """
         row = await self.writable(caller, key, size_bytes or 0)
         writer = await self.host(row).writer(location_of(row))
-        return ArchiveUpload(self, caller, row, path, writer, ANYTHING)
+        return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION)
 
     async def land(
-        self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Expected
+        self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Precondition
     ) -> Entry:
         """Move a completely received file to its path, if the caller may still write there."""
         # Permissions may have changed: receiving may take hours.
@@ -257,7 +257,7 @@ class FileUpload:
         row: VfolderRow,
         path: str,
         writer: Writer,
-        expected: Expected,
+        expected: Precondition,
     ) -> None:
         self._files = files
         self._caller = caller

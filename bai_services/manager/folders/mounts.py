@@ -14,11 +14,11 @@ from bai_services.core.folders.mounts import (
     MAX_MOUNTS,
     MountRequest,
     ResolvedMount,
-    check_apart,
+    check_no_overlap,
     check_subpath,
     mount_path,
 )
-from bai_services.core.folders.vfolders import Permission, effective, is_auto_mounted
+from bai_services.core.folders.vfolders import Permission, effective_permission, is_auto_mounted
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 
@@ -93,7 +93,7 @@ class Mounts:
                     permission=MOUNT,
                 )
             found.append(self._mount(owner_id, row, request))
-        check_apart((mount.path, mount.vfolder) for mount in found)
+        check_no_overlap((mount.path, mount.vfolder) for mount in found)
         return [*found, *await self._auto_mounts(owner_id, project_id, found)]
 
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
@@ -169,7 +169,7 @@ class Mounts:
             mount = replace(self._mount(owner_id, row, MountRequest(row.id)), is_auto=True)
             places = [(m.path, m.vfolder) for m in (*asked, *found, mount)]
             try:
-                check_apart(places)
+                check_no_overlap(places)
             except InvalidRequest:
                 continue  # a requested mount has its path
             full = len(asked) + len(found) >= MAX_MOUNTS
@@ -192,7 +192,7 @@ class Mounts:
                 granted=str(granted),
                 asked=str(asked),
             )
-        permission = effective(granted, asked or Permission(row.permission))
+        permission = effective_permission(granted, asked or Permission(row.permission))
         return ResolvedMount(
             vfolder_id=row.id,
             vfolder=row.name,
@@ -244,7 +244,7 @@ def _is_auto(owner_id: str, row: VfolderRow) -> bool:
 
 def _mounted_as(permission: Permission) -> Permission:
     """Return ``ro`` or ``rw``: file systems have no other modes."""
-    return effective(permission, Permission.RW)
+    return effective_permission(permission, Permission.RW)
 
 
 def _checked(key: str) -> str:

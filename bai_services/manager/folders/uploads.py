@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound, TooLarge
-from bai_services.core.folders.vfolders import Expected
+from bai_services.core.folders.vfolders import Precondition
 from bai_services.db.folders.vfolders import VfolderRow
 from bai_services.storage.base import Entry
 from bai_services.storage.host import StorageHost
@@ -84,7 +84,7 @@ class Uploads:
         row = await self._files.writable(caller, key, spec.length)
         host, location = self._files.host(row), location_of(row)
         if not spec.is_partial and not spec.is_archive:
-            expected = Expected(spec.etag, spec.is_new)
+            expected = Precondition(spec.etag, spec.is_new)
             await host.check_target(location, spec.path, spec.length, expected)
         now, end = expiry(self._expiry_seconds)
         facts = UploadFacts(
@@ -189,7 +189,7 @@ class Uploads:
             if facts.is_archive:
                 await self._files.unpack(caller, row, facts.path, writer)
             else:
-                expected = Expected(facts.etag, facts.is_new)
+                expected = Precondition(facts.etag, facts.is_new)
                 entry = await self._files.land(caller, row, facts.path, writer, expected)
         finally:
             writer.close()

@@ -13,7 +13,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, T
 from yarl import URL
 
 from bai_services.core.errors import BaiError, Conflict, NotFound, RateLimited, Unavailable
-from bai_services.core.sessions.lifecycle import HUB_OPTION
+from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 
 TIMEOUT_SECONDS = 20
 # A start answers when the server is up, or with "pending" after the Hub's slow_spawn_timeout (10
@@ -172,7 +172,7 @@ class Hub:
         """
         body: dict[str, Any] = {"remove": remove and bool(server)}
         if session_id:
-            body[HUB_OPTION] = session_id
+            body[SESSION_ID_OPTION] = session_id
         response = await self._send(
             "DELETE", _server(user, server), json=body, timeout_seconds=START_TIMEOUT_SECONDS
         )

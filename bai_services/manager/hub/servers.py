@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from bai_services.core.errors import BaiError, NotFound, Unavailable
-from bai_services.core.sessions.lifecycle import ENDED, HUB_OPTION, LIVE, Status
+from bai_services.core.sessions.lifecycle import ENDED, LIVE, SESSION_ID_OPTION, Status
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-SESSION_ID = HUB_OPTION
+SESSION_ID = SESSION_ID_OPTION
 # Concurrent calls of the manager to the Hub; a start call lasts as long as the start.
 PARALLEL = 16
 PARALLEL_STARTS = 40

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import Conflict
-from bai_services.core.sessions.idle import network_timeout, next_report_seconds
+from bai_services.core.sessions.idle import idleness_of, next_report_seconds
 from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
@@ -62,7 +62,7 @@ class SessionActivity:
             )
             await self._audit.add(entry)
         started_at = row.started_at if row.status is Status.RUNNING else None
-        idleness = network_timeout(
+        idleness = idleness_of(
             SessionType(row.type), started_at, row.used_at, row.use_heard_at, seconds
         )
         return {

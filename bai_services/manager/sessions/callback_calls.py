@@ -12,7 +12,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from bai_services.core.client_address import parse_address
-from bai_services.core.sessions.callbacks import Reach
+from bai_services.core.sessions.callbacks import AllowedTargets
 
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 5.0
@@ -49,7 +49,7 @@ class _Resolver(AbstractResolver):
     addresses a moment later (DNS rebinding) reaches nothing more.
     """
 
-    def __init__(self, reach: Reach, lookup: Lookup) -> None:
+    def __init__(self, reach: AllowedTargets, lookup: Lookup) -> None:
         self._reach = reach
         self._lookup = lookup
         self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="callback-names")
@@ -83,7 +83,7 @@ class CallbackCalls:
 
     def __init__(
         self,
-        reach: Reach,
+        reach: AllowedTargets,
         lookup: Lookup = look_up,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:

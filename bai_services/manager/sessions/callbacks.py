@@ -126,7 +126,7 @@ class Callbacks:
         await self._calls.post(letter.url, body, headers)
 
     async def _fail(self, letter: CallbackDelivery, error: CallFailed) -> None:
-        wait = None if error.is_final else callbacks.wait_after(letter.tries + 1)
+        wait = None if error.is_final else callbacks.retry_delay(letter.tries + 1)
         now = self._clock()
         if wait is None:
             log.info("callback of %s (%s) given up: %s", letter.session_id, letter.to_status, error)

@@ -12,7 +12,7 @@ from typing import Any
 
 from bai_services.core.cluster.devices import is_device_slot, thousandths
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound, Unavailable
-from bai_services.core.sessions.kernel_group import MAIN, gang_end
+from bai_services.core.sessions.kernel_group import MAIN, kernel_end_text
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     Event,
@@ -342,7 +342,7 @@ class Kernels:
         await self._lifecycle.try_move(
             state.session_id,
             Event.STOP_REQUESTED,
-            "ended by itself" if is_success else gang_end(state.hostname, how, code),
+            "ended by itself" if is_success else kernel_end_text(state.hostname, how, code),
             exit_code=code if state.role == MAIN else None,
             result=Result.SUCCESS if is_success else Result.FAILURE,
         )

@@ -13,7 +13,7 @@ from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
-from bai_services.core.sessions.kernel_group import MAIN_HOST, gang_end
+from bai_services.core.sessions.kernel_group import MAIN_HOST, kernel_end_text
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan, Mount
 from bai_services.core.sessions.lifecycle import (
     ENDED,
@@ -260,7 +260,7 @@ def _end_of(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
         # The same as when its agent reports the end first.
-        return Event.EXITED, gang_end(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
+        return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 
 

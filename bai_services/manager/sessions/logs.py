@@ -10,7 +10,13 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import InvalidRequest, Unavailable
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.core.sessions.logs import added, is_timed, last_lines, search, without_times
+from bai_services.core.sessions.logs import (
+    appended_since,
+    is_timed,
+    last_lines,
+    search,
+    without_times,
+)
 
 from .sessions import Row, Sessions
 
@@ -91,7 +97,7 @@ class Logs:
                 # The stored log of an ended kernel may have no times although the live one had
                 # them.
                 text = text if has_times else without_times(text)
-                more, is_gap = added(before, text)
+                more, is_gap = appended_since(before, text)
                 if more:
                     yield Piece(more, is_gap)
                     before, pause = text, SHORTEST_SECONDS

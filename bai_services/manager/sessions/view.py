@@ -10,7 +10,7 @@ from bai_services.core.durations import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.end_reason import EndReason
-from bai_services.core.sessions.idle import Idleness, network_timeout
+from bai_services.core.sessions.idle import Idleness, idleness_of
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.scheduling.queue import WaitState
 from bai_services.db.sessions.rows import CallbackState, SessionRow, SessionView
@@ -138,7 +138,7 @@ def _end_of(view: SessionView) -> datetime | None:
 
 def _idleness(view: SessionView) -> Idleness | None:
     row = view.row
-    return network_timeout(
+    return idleness_of(
         SessionType(row.type),
         row.started_at if row.status == "RUNNING" else None,
         row.used_at,

@@ -9,7 +9,7 @@ from bai_services.core.cluster.devices import check_exclusive, check_unique
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.core.sessions.lifecycle import SessionType
-from bai_services.core.sessions.rules import DEFAULT_SHARED_MEMORY, check_amounts, fill_slots
+from bai_services.core.sessions.rules import DEFAULT_SHARED_MEMORY, check_resources, fill_slots
 from bai_services.db.sessions.requests import (
     GroupFacts,
     ImageFacts,
@@ -136,7 +136,7 @@ def amounts_of(
         shared_bytes = parse_amount(MEM, shared_memory)
     else:
         shared_bytes = (preset.shared_memory_bytes if preset else None) or DEFAULT_SHARED_MEMORY
-    check_amounts(slots, shared_bytes, image.name, (image.min_slots, image.max_slots))
+    check_resources(slots, shared_bytes, image.name, (image.min_slots, image.max_slots))
     return slots, shared_bytes
 
 

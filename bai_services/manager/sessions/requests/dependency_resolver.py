@@ -10,8 +10,8 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.sessions.dependencies import (
     MAX_DEPENDENCIES,
     Dependency,
-    refuse_cycles,
-    refuse_failed,
+    check_no_cycles,
+    check_none_failed,
 )
 from bai_services.db.sessions.session_insert import NewSession
 
@@ -45,7 +45,7 @@ class DependencyResolver:
                     f"{MAX_DEPENDENCIES} are allowed",
                     field="dependencies",
                 )
-        refuse_cycles({new.name: keys for new, keys in zip(news, self._asked, strict=True)})
+        check_no_cycles({new.name: keys for new, keys in zip(news, self._asked, strict=True)})
         self._own = {new.name: new.id for new in news}
 
     @property
@@ -70,7 +70,7 @@ class DependencyResolver:
                     "on sessions of the same owner",
                     session=key[:80],
                 )
-        refuse_failed([found[key] for key in self.outside])
+        check_none_failed([found[key] for key in self.outside])
         return [
             replace(
                 new,

@@ -187,10 +187,10 @@ def is_allocatable(
 
 def environ_limits() -> Row:
     return {
-        "count": session_rules.ENVIRON_COUNT,
-        "name_length": session_rules.ENVIRON_NAME_MAX,
-        "value_bytes": session_rules.ENVIRON_VALUE_BYTES,
-        "total_bytes": session_rules.ENVIRON_TOTAL_BYTES,
+        "count": session_rules.MAX_ENVIRON_VARIABLES,
+        "name_length": session_rules.MAX_ENVIRON_NAME,
+        "value_bytes": session_rules.MAX_ENVIRON_VALUE_BYTES,
+        "total_bytes": session_rules.MAX_ENVIRON_TOTAL_BYTES,
         "reserved": list(session_rules.RESERVED_ENVIRON),
     }
 

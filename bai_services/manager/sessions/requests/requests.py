@@ -15,7 +15,7 @@ from bai_services.core.errors import BaiError, Forbidden, InvalidRequest
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
-from bai_services.core.sessions.callbacks import Reach, check_url
+from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
 from bai_services.core.sessions.rules import (
     check_environ,
@@ -86,7 +86,7 @@ class Requests:
         store: RequestStore,
         vfolders: Folders,
         clock: Clock,
-        callback_reach: Reach,
+        callback_reach: AllowedTargets,
         agents: FittingAgents,
         secret_environ: SecretEnviron,
     ) -> None:
