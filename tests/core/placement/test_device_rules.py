@@ -82,16 +82,16 @@ def test_allocated_amounts_per_device(
     [
         pytest.param(
             {"cuda.device": 1, "cuda.shares": 500},
-            "cuda.device and cuda.shares exclude each other",
-            id="whole devices and shares of one family exclude each other",
+            "cuda.device and cuda.shares are mutually exclusive",
+            id="whole devices and shares of one family are mutually exclusive",
         ),
         pytest.param(
-            {"cuda.mig-1g.10gb": 1, "cuda.shares": 500}, "exclude each other",
-            id="shares and MIG instances exclude each other",
+            {"cuda.mig-1g.10gb": 1, "cuda.shares": 500}, "are mutually exclusive",
+            id="shares and MIG instances are mutually exclusive",
         ),
         pytest.param(
-            {"cuda.mig-1g.10gb": 1, "cuda.mig-2g.20gb": 1}, "exclude each other",
-            id="instances of two MIG profiles exclude each other",
+            {"cuda.mig-1g.10gb": 1, "cuda.mig-2g.20gb": 1}, "are mutually exclusive",
+            id="instances of two MIG profiles are mutually exclusive",
         ),
     ],
 )  # fmt: skip
