@@ -1,4 +1,4 @@
-"""Requests through a session's server to an app that speaks HTTP in its own ways."""
+"""Requests through a session's server to apps with unusual HTTP responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BIG = bytes(range(256)) * 8192
 
 
 class App:
-    """Answers what it is told to, byte for byte, and remembers what it was asked."""
+    """App that sends configured bytes as its response and records the requests."""
 
     def __init__(self, answer: bytes = PLAIN, rest: bytes = b"", requests: int = 1000) -> None:
         self.asked: list[bytes] = []
@@ -66,7 +66,7 @@ async def running(app: App) -> AsyncIterator[App]:
         yield app
         listener.close()
         for writer in app.writers:
-            writer.transport.abort()  # the session's server keeps them for a moment
+            writer.transport.abort()  # the session's server keeps idle connections open
         await wait_until_async(lambda: app.open == 0, 60, "the app's connections to end")
 
 
@@ -89,14 +89,14 @@ async def test_one_connection_serves_many_requests(server: JupyterServer) -> Non
     assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
 
 
-async def test_an_app_that_closes_after_each_answer_is_asked_again(server: JupyterServer) -> None:
+async def test_an_app_that_closes_after_each_response_is_reconnected(server: JupyterServer) -> None:
     async with running(App(requests=1)) as app, asking(server, app) as client:
         for _ in range(5):
             assert (await client.get("")).text == "hello"
     assert app.connections == 5
 
 
-async def test_what_changes_something_is_sent_once_with_its_body(server: JupyterServer) -> None:
+async def test_unsafe_requests_are_sent_once_with_their_body(server: JupyterServer) -> None:
     async with running(App(requests=1)) as app, asking(server, app) as client:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             content = b"" if method == "GET" else BIG
@@ -120,9 +120,9 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
         (b"HTTP/1.0 200 OK\r\n\r\n" + BIG, BIG),
         (OK + b"Content-Length: 0\r\n\r\n", b""),
     ],
-    ids=["chunked", "interim", "to-the-end", "long", "long-to-the-end", "empty"],
+    ids=["chunked", "interim", "until-close", "long", "long-until-close", "empty"],
 )
-async def test_an_answer_comes_as_the_app_says_it(
+async def test_every_framing_of_a_response_is_understood(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with running(App(answer, requests=1)) as app, asking(server, app) as client:
@@ -130,7 +130,7 @@ async def test_an_answer_comes_as_the_app_says_it(
     assert (got.status_code, got.content) == (200, expected)
 
 
-async def test_heads_are_passed_on_as_they_are(server: JupyterServer) -> None:
+async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
     said = (
         b"HTTP/1.1 302 Found\r\nLocation: /elsewhere?a=1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
         b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n"
@@ -138,12 +138,12 @@ async def test_heads_are_passed_on_as_they_are(server: JupyterServer) -> None:
     async with running(App(said)) as app, asking(server, app) as client:
         answer = await client.get("")
     assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
-    # The third is Jupyter's own, for whoever comes with its token.
+    # The third cookie is Jupyter's own, for clients with its token.
     assert answer.headers.get_list("Set-Cookie")[:2] == ["a=1", "b=2"]
     assert not {"keep-alive", "etag"} & set(answer.headers)
 
 
-async def test_what_has_no_body_keeps_its_length(server: JupyterServer) -> None:
+async def test_responses_without_a_body_keep_their_headers(server: JupyterServer) -> None:
     said = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"
     async with running(App(said)) as app, asking(server, app) as client:
         answer = await client.head("")
@@ -154,7 +154,7 @@ async def test_what_has_no_body_keeps_its_length(server: JupyterServer) -> None:
     assert (answer.status_code, answer.headers["ETag"]) == (304, '"x"')
 
 
-async def test_the_beginning_is_seen_before_the_end(server: JupyterServer) -> None:
+async def test_responses_are_streamed(server: JupyterServer) -> None:
     said = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
     app = App(said, rest=b"data: 2\n\n", requests=1)
     async with (
@@ -168,7 +168,7 @@ async def test_the_beginning_is_seen_before_the_end(server: JupyterServer) -> No
         assert await anext(pieces) == b"data: 2\n\n"
 
 
-async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer) -> None:
+async def test_a_disconnected_client_ends_the_request_to_the_app(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\n\r\nfirst", rest=BIG * 20, requests=1)
     async with running(app), asking(server, app) as client:
         async with client.stream("GET", "") as answer:
@@ -185,7 +185,7 @@ async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer) -> No
     ],
     ids=["length", "chunked"],
 )
-async def test_an_answer_that_breaks_off_is_not_taken_for_whole(
+async def test_an_incomplete_response_is_an_error_for_the_client(
     server: JupyterServer, said: bytes
 ) -> None:
     async with running(App(said, requests=1)) as app, asking(server, app) as client:
@@ -202,7 +202,7 @@ async def test_an_answer_that_breaks_off_is_not_taken_for_whole(
         (b"HTTP/1.1 2", "closed the connection"),
     ],
 )
-async def test_what_is_no_answer_is_an_error_that_says_why(
+async def test_an_invalid_response_is_an_error_with_the_reason(
     server: JupyterServer, said: bytes, why: str
 ) -> None:
     async with running(App(said, requests=1)) as app, asking(server, app) as client:
@@ -210,7 +210,7 @@ async def test_what_is_no_answer_is_an_error_that_says_why(
     assert answer.status_code == 500 and why in answer.text
 
 
-async def test_a_port_that_nothing_listens_on(server: JupyterServer) -> None:
+async def test_a_port_without_a_listener_is_an_error_with_the_reason(server: JupyterServer) -> None:
     app = App()
     app.port = free_port()
     async with asking(server, app) as client:
@@ -218,7 +218,7 @@ async def test_a_port_that_nothing_listens_on(server: JupyterServer) -> None:
     assert answer.status_code == 500 and f"nothing listens on port {app.port}" in answer.text
 
 
-async def test_nobody_gets_to_an_app_without_the_sessions_token(server: JupyterServer) -> None:
+async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None:
     async with running(App()) as app:
         async with asking(server, app) as client:
             assert (await client.get("")).text == "hello"
@@ -232,7 +232,7 @@ async def test_nobody_gets_to_an_app_without_the_sessions_token(server: JupyterS
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Let this process have the sockets of a thousand connections, three for each."""
+    """Raise the limit of open files for a thousand connections with three sockets each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MAX_STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -242,7 +242,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# No more at a time than who listens lets wait: beyond that they would never be accepted.
+# Less than a listener's backlog: on overflow, connections would hang.
 AT_ONCE = 50
 
 
@@ -252,7 +252,7 @@ async def opened(port: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWr
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_a_tunnel_carries_a_thousand_idle_streams_and_says_when_it_is_full(
+async def test_a_tunnel_has_a_thousand_streams_and_refuses_one_more(
     server: JupyterServer,
 ) -> None:
     said: list[str] = []
@@ -281,7 +281,7 @@ async def test_a_tunnel_carries_a_thousand_idle_streams_and_says_when_it_is_full
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_a_thousand_idle_connections_hold_nobody_up_and_few_of_the_apps(
+async def test_idle_clients_keep_few_connections_to_the_app(
     server: JupyterServer,
 ) -> None:
     there = int(server.url.rstrip("/").rpartition(":")[2])
@@ -301,7 +301,9 @@ async def test_a_thousand_idle_connections_hold_nobody_up_and_few_of_the_apps(
             idle += some
         async with connected(there) as one:
             await ask(*one)
-        await wait_until_async(lambda: app.open <= MAX_IDLE_PER_APP, 60, "the app to be let alone")
+        await wait_until_async(
+            lambda: app.open <= MAX_IDLE_PER_APP, 60, "the connections to the app to be closed"
+        )
         for _, writer in idle:
             writer.close()
     assert len(app.asked) == 1001

@@ -1,4 +1,4 @@
-"""Requests to apps with the fast path on and off: same responses, authorized in the same way."""
+"""Requests to apps with the fast path on and off: same responses and same authorization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Caller:
-    """One connection to the session's server, as the Hub's proxy keeps it."""
+    """A persistent connection to the session's server, like one of the Hub's proxy."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
@@ -37,7 +37,7 @@ class Caller:
         self.writer.write("\r\n".join([*head, "", ""]).encode())
 
     async def receive(self) -> tuple[bytes, bytes]:
-        """Return an answer's head and body."""
+        """Return head and body of a response."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         low = head.lower()
         if b"transfer-encoding: chunked" in low:
@@ -71,7 +71,7 @@ def signed(server: JupyterServer) -> str:
 
 
 def is_from_jupyter(head: bytes) -> bool:
-    """Whether Jupyter handled the request: it sets a cookie for a client with its token."""
+    """Whether Jupyter handled the request; then it sets a cookie for the client's token."""
     return b"set-cookie: username-" in head.lower()
 
 
@@ -165,7 +165,7 @@ async def test_split_and_pipelined_requests_are_answered_in_order(
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
         (OK + b"Content-Length: 0\r\n\r\n", b""),
     ],
-    ids=["chunked", "long", "kept", "missing", "empty"],
+    ids=["chunked", "long", "keep-alive", "not-found", "empty"],
 )  # fmt: skip
 async def test_every_kind_of_response_is_complete_and_requested_once(
     server: JupyterServer, answer: bytes, expected: bytes
@@ -179,7 +179,7 @@ async def test_every_kind_of_response_is_complete_and_requested_once(
     assert [asked.split()[1] for asked in app.asked] == [b"/?%d" % number for number in range(6)]
 
 
-async def test_a_redirect_leads_back_into_the_app(server: JupyterServer) -> None:
+async def test_a_redirect_target_is_rewritten(server: JupyterServer) -> None:
     said = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
     async with running(App(said)) as app, calling(server, app) as caller:
         for _ in range(3):
@@ -221,13 +221,13 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
             app.goes_on.clear()
             caller.say("", signed(server))
             await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
-        # Before the app says a word more.
+        # Before the app sends the rest.
         await wait_until_async(app.readers[0].at_eof, 60, "its connection to be closed")
         app.goes_on.set()
     assert app.connections == 1
 
 
-async def test_a_slow_request_is_handed_over_to_jupyter_and_not_repeated(
+async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(front_server, "RESPONSE_TIMEOUT_SECONDS", 0.01)
@@ -236,7 +236,7 @@ async def test_a_slow_request_is_handed_over_to_jupyter_and_not_repeated(
 
     class Jupyter(tornado.web.RequestHandler):
         async def get(self) -> None:
-            stream: Any = getattr(self.request.connection, "stream")  # noqa: B009  (typed as less)
+            stream: Any = getattr(self.request.connection, "stream")  # noqa: B009  (not in the declared type)
             pending = stream.take_pending(address)
             if pending is None:
                 head = b"GET / HTTP/1.1\r\n\r\n"

@@ -1,4 +1,4 @@
-"""The build script: what it takes from the machine and what it keeps out of the image."""
+"""The build script of images: settings of the machine, build context, apps and labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def build() -> ModuleType:
     return module
 
 
-def test_mirrors_are_handed_in_and_folders_of_the_machine_are_not(
+def test_settings_contain_mirrors_but_no_local_folders(
     build: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
@@ -41,7 +41,7 @@ def test_mirrors_are_handed_in_and_folders_of_the_machine_are_not(
     assert {"mirror.example", "more.example"} <= build.private_hosts(files)
 
 
-def test_the_context_is_the_same_for_the_same_files_and_holds_no_settings_of_its_own(
+def test_the_context_is_reproducible_and_contains_no_settings(
     build: ModuleType,
 ) -> None:
     first, second = build.context({}), build.context({})
@@ -53,7 +53,7 @@ def test_the_context_is_the_same_for_the_same_files_and_holds_no_settings_of_its
     assert not [name for name in names if "__pycache__" in name or name.startswith(".")]
 
 
-def test_apps_can_be_left_out_and_the_label_follows(build: ModuleType) -> None:
+def test_excluded_apps_are_not_in_the_label(build: ModuleType) -> None:
     every = build.settings(build.parse([]))
     assert every["PYTHON_APPS"] == "notebook tensorboard mlflow streamlit gradio"
     facts = parse_service_ports(every["APPS"])
@@ -65,7 +65,7 @@ def test_apps_can_be_left_out_and_the_label_follows(build: ModuleType) -> None:
     assert "vscode" not in fewer["APPS"] and "mlflow" not in fewer["APPS"]
 
 
-def test_a_cuda_base_says_what_its_driver_must_serve(build: ModuleType) -> None:
+def test_a_cuda_base_sets_the_minimum_cuda_version(build: ModuleType) -> None:
     found = build.settings(build.parse(["--cuda", "12.6.3"]))
     assert found["BASE"] == "nvidia/cuda:12.6.3-runtime-ubuntu24.04"
     assert (found["ACCELERATORS"], found["MIN_CUDA"]) == ("cuda", "12.6")
@@ -73,7 +73,7 @@ def test_a_cuda_base_says_what_its_driver_must_serve(build: ModuleType) -> None:
     assert (own["BASE"], own["MIN_CUDA"]) == ("mine/cuda:1", "12.6")
 
 
-def test_each_app_of_the_images_has_its_requirements(build: ModuleType) -> None:
+def test_each_python_app_has_a_requirements_file(build: ModuleType) -> None:
     folder = BUILD.parent / "requirements"
     assert {path.stem for path in folder.iterdir()} == {"kernel", *build.PYTHON_APPS}
     assert build.PORTS.keys() <= BY_NAME_OR_ALIAS.keys()

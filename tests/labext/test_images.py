@@ -1,4 +1,4 @@
-"""Every image of ours: each app that its label claims answers, and no other is offered."""
+"""All session images: each app in the label responds, and no other app is offered."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ APPS = {
     },
     "minimal": {"jupyterlab"},
 }
-# In every image, whatever its label says.
+# Offered in every image, even if not in the label.
 ALWAYS = {"jupyterlab", "terminal", "filebrowser", "ssh"}
-# Pages that answer a click, over what keeps the page and its script together.
+# Scripts whose pages respond to a click, which needs the app's websocket or event stream.
 SCRIPTS = {
     "streamlit": """
 import streamlit
@@ -57,7 +57,7 @@ LIMITS = ["--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-ne
 
 @dataclass(frozen=True)
 class Running:
-    """A container of an image, with the names that its label claims."""
+    """A container of an image, with the app names in the label."""
 
     kind: str
     image: str
@@ -93,7 +93,7 @@ def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iter
         docker_engine.run("rm", "--force", name)
 
 
-def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> None:
+def test_each_app_in_the_label_responds_to_its_owner_only(running: Running) -> None:
     assert set(running.claimed) == APPS[running.kind]
     for name in running.claimed:
         app = BY_NAME_OR_ALIAS[name]
@@ -105,7 +105,7 @@ def test_each_app_that_is_claimed_answers_its_owner_only(running: Running) -> No
 
 
 @pytest.mark.browser
-async def test_pages_of_scripts_answer_in_a_browser(running: Running, browser: Browser) -> None:
+async def test_pages_of_scripts_respond_to_a_click(running: Running, browser: Browser) -> None:
     for name in sorted(SCRIPTS.keys() & set(running.claimed)):
         start(running, name)
         page = await browser.new_page()
@@ -116,7 +116,7 @@ async def test_pages_of_scripts_answer_in_a_browser(running: Running, browser: B
         await page.close()
 
 
-# What writes it is TensorBoard's own; the tag is looked for on its page.
+# Writes an event file with TensorBoard's own writer; the test finds the tag on the page.
 EVENTS = """
 from tensorboard.summary import Writer
 writer = Writer("/home/work/logs/first")
@@ -128,7 +128,7 @@ writer.close()
 
 @asynccontextmanager
 async def opened(browser: Browser, running: Running, path: str) -> AsyncIterator[Page]:
-    """Give a page of a signed-in browser."""
+    """Yield a page of a signed-in browser."""
     page = await browser.new_page(viewport={"width": 1280, "height": 900})
     try:
         await page.goto(f"{running.server.url}api/status?token={running.server.token}")
@@ -146,7 +146,7 @@ async def test_tensorboard_shows_an_event_file(running: Running, browser: Browse
     start(running, "tensorboard")
 
     def is_read() -> bool:
-        # A page that comes before shows nothing until somebody asks it to look again.
+        # A page opened before TensorBoard has read the file stays empty until it is reloaded.
         tags = running.server.get("tensorboard/data/plugin/scalars/tags")
         return "lost_and_found" in tags.text
 
@@ -176,9 +176,7 @@ async def test_mlflow_shows_a_run(running: Running, browser: Browser) -> None:
 
 
 @pytest.mark.browser
-async def test_vs_code_opens_a_file_and_its_terminal_types(
-    running: Running, browser: Browser
-) -> None:
+async def test_vs_code_opens_a_file_and_runs_a_terminal(running: Running, browser: Browser) -> None:
     if "vscode" not in running.claimed:
         pytest.skip("not in this image")
     running.run("sh", "-c", "echo 'what is written here' > /home/work/opened.txt")
@@ -196,7 +194,7 @@ async def test_vs_code_opens_a_file_and_its_terminal_types(
         await terminal.first.wait_for(state="attached", timeout=PATIENCE_MS)
 
         async def typed() -> bool:
-            # Again and again: what comes before the shell has its prompt may be dropped by it.
+            # Repeat the input, because the shell may drop it before showing its prompt.
             await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
             return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
 
@@ -204,7 +202,7 @@ async def test_vs_code_opens_a_file_and_its_terminal_types(
 
 
 def start(running: Running, name: str) -> None:
-    """Start an app and wait for it; nothing happens if it runs."""
+    """Start an app and wait until it runs; idempotent."""
     arguments = {}
     if name in SCRIPTS:
         arguments = {"script": f"{name}_page.py"}
@@ -217,7 +215,7 @@ def start(running: Running, name: str) -> None:
         timeout=60,
     )
     assert started.status_code == 202, started.text
-    # MLflow reads much from a disk that is cold.
+    # MLflow reads many files, which takes long with a cold page cache.
     wait_until_running(running, name)
 
 
@@ -239,12 +237,12 @@ def test_no_other_app_is_offered(running: Running) -> None:
     assert offered == ALWAYS | APPS[running.kind]
 
 
-def test_the_ssh_server_is_there_without_a_key_that_all_would_share(running: Running) -> None:
+def test_the_image_has_an_ssh_server_without_host_keys(running: Running) -> None:
     assert "OpenSSH" in running.run("sh", "-c", "/usr/sbin/sshd -V 2>&1")
     assert running.run("sh", "-c", "ls /etc/ssh | grep -c host_key || true").strip() == "0"
 
 
-def test_labels_say_what_the_image_is(running: Running) -> None:
+def test_labels_describe_the_image(running: Running) -> None:
     facts = parse_labels(running.engine.client.images.get(running.image).labels)
     assert facts.min_slots.format() == {"cpu": "1", "mem": "256m"}
     assert facts.runtime_path == "/opt/bai/bin/python"
@@ -252,8 +250,8 @@ def test_labels_say_what_the_image_is(running: Running) -> None:
     assert (facts.accelerators, facts.min_cuda) == ((), "")
 
 
-def test_an_image_with_a_cuda_base_says_so(docker_engine: DockerEngine) -> None:
-    """The base that the argument names is out of reach here: another one stands in for it."""
+def test_an_image_with_a_cuda_base_has_cuda_labels(docker_engine: DockerEngine) -> None:
+    """NVIDIA's base image cannot be pulled here, so another base image replaces it."""
     try:
         image = images.cuda_image(docker_engine)
     except ComponentMissing as reason:

@@ -1,4 +1,4 @@
-"""A log that is asked for again comes in bits."""
+"""Marks of logs: a repeated request returns only new output."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from bai_labext.manager_link import known_length, log_mark
 @pytest.mark.parametrize(
     "before, now, known",
     [
-        pytest.param("one\n", "one\ntwo\n", 4, id="more has come"),
-        pytest.param("one\n", "one\n", 4, id="nothing has come"),
+        pytest.param("one\n", "one\ntwo\n", 4, id="output was appended"),
+        pytest.param("one\n", "one\n", 4, id="no new output"),
         pytest.param("한글\n", "한글\ntwo\n", 3, id="characters, not bytes"),
-        pytest.param("one\ntwo\n", "two\nthree\n", 0, id="its beginning was thrown away"),
-        pytest.param("one\ntwo\n", "one\n", 0, id="it is another one, and shorter"),
-        pytest.param("", "one\n", 0, id="there was nothing yet"),
+        pytest.param("one\ntwo\n", "two\nthree\n", 0, id="beginning was dropped"),
+        pytest.param("one\ntwo\n", "one\n", 0, id="shorter log"),
+        pytest.param("", "one\n", 0, id="empty before"),
     ],
 )
-def test_only_what_is_new_is_sent(before: str, now: str, known: int) -> None:
+def test_known_length_is_the_length_of_the_marked_prefix(before: str, now: str, known: int) -> None:
     assert known_length(now, log_mark(before)) == known
 
 
 @pytest.mark.parametrize("mark", ["", "4", "4-x", "-", "x-1", "99999999999999-1"])
-def test_a_mark_that_is_none_gets_all(mark: str) -> None:
+def test_known_length_of_an_invalid_mark_is_zero(mark: str) -> None:
     assert known_length("one\n", mark) == 0

@@ -1,4 +1,4 @@
-"""Long responses of apps; on the fast path the kernel moves them past the session's server."""
+"""Long responses of apps, which the kernel moves if the fast path is on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = os.urandom(MIN_FAST_MOVE_BYTES * 4 + 7)
 HEAD = OK + b"Content-Length: %d\r\n\r\n" % len(LONG)
 
 
-async def test_they_come_whole_over_one_connection_of_the_app(
+async def test_long_responses_are_complete_and_reuse_the_connection(
     server: JupyterServer, fast_path: str
 ) -> None:
     async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
@@ -33,20 +33,24 @@ async def test_they_come_whole_over_one_connection_of_the_app(
     assert len(app.asked) == 3 and app.connections == 1
 
 
-async def test_many_at_once_are_not_mixed(server: JupyterServer) -> None:
+async def test_concurrent_long_responses_are_not_mixed(server: JupyterServer) -> None:
     async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
         answers = await asyncio.gather(*(client.get(f"?{number}") for number in range(8)))
     assert all(answer.content == LONG for answer in answers)
 
 
-async def test_one_that_breaks_off_is_not_taken_for_whole(server: JupyterServer) -> None:
+async def test_an_incomplete_long_response_is_an_error_for_the_client(
+    server: JupyterServer,
+) -> None:
     async with running(App(HEAD + LONG[:-1], requests=1)) as app, asking(server, app) as client:
         with pytest.raises(httpx.TransportError):
             await client.get("")
 
 
-@pytest.mark.parametrize("first", [1, MIN_FAST_MOVE_BYTES * 2], ids=["silent", "at-work"])
-async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer, first: int) -> None:
+@pytest.mark.parametrize("first", [1, MIN_FAST_MOVE_BYTES * 2], ids=["app-waits", "app-sends"])
+async def test_a_disconnected_client_ends_a_long_response(
+    server: JupyterServer, first: int
+) -> None:
     app = App(HEAD + LONG[:first], rest=LONG[first:], requests=1)
     async with running(app), asking(server, app) as client:
         async with client.stream("GET", "") as answer:
@@ -55,7 +59,7 @@ async def test_whoever_goes_away_ends_the_apps_work(server: JupyterServer, first
         await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
 
 
-async def test_a_pause_in_the_middle_is_waited_for(server: JupyterServer) -> None:
+async def test_a_pause_in_a_long_response_is_awaited(server: JupyterServer) -> None:
     app = App(HEAD + LONG[:MIN_FAST_MOVE_BYTES], rest=LONG[MIN_FAST_MOVE_BYTES:], requests=1)
     async with running(app), asking(server, app) as client, client.stream("GET", "") as answer:
         pieces, got = answer.aiter_raw(), b""
@@ -67,7 +71,9 @@ async def test_a_pause_in_the_middle_is_waited_for(server: JupyterServer) -> Non
     assert got == LONG
 
 
-async def test_where_the_kernel_cannot_nothing_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_splice_moves_nothing_if_the_kernel_does_not_support_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def cannot(*_: int) -> int:
         raise OSError(errno.EINVAL, "not here")
 
@@ -79,7 +85,7 @@ async def test_where_the_kernel_cannot_nothing_is_taken(monkeypatch: pytest.Monk
         assert source.recv(5) == b"hello"
 
 
-async def test_what_ends_early_says_how_much_there_was() -> None:
+async def test_splice_returns_the_bytes_moved_before_the_end() -> None:
     (ours, source), (target, theirs) = socket.socketpair(), socket.socketpair()
     with ours, source, target, theirs:
         source.setblocking(False)

@@ -1,4 +1,4 @@
-"""What the panel asks of its session's server: apps, and a manager that is not there."""
+"""API of the panel on a real session server: apps, and an unavailable manager."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 PORT = free_port()
-# Does what the file `broken` says, if there is one; else it serves its socket.
+# Runs the file `broken` if it exists; otherwise serves its socket.
 PROGRAM = """#!/bin/sh
 echo "starting up"
 if [ -e "$HOME/broken" ]; then . "$HOME/broken"; fi
@@ -35,7 +35,7 @@ class Server(socketserver.UnixStreamServer):
 Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
 ' "$2"
 """
-# Takes RStudio's command line, and says what it was told.
+# Accepts RStudio's command line and responds with it.
 RSERVER = """#!/bin/sh
 exec {python} -c '
 import http.server, json, socketserver, sys
@@ -72,7 +72,7 @@ def with_programs(home: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[JupyterServer]:
-    """A session's server whose manager is away."""
+    """A session's server whose manager is unavailable."""
     environ = {
         "PATH": f"{home}/bin:/usr/bin:/bin",
         "BAI_PREOPEN_PORTS": str(PORT),
@@ -84,7 +84,7 @@ def server(home: Path) -> Iterator[JupyterServer]:
 
 @pytest.fixture
 def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
-    """Why a named port is closed tells what else listens on the machine, which other tests do."""
+    """A separate server, because messages about closed ports list listeners of other tests."""
     home = with_programs(tmp_path)
     with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running
@@ -105,7 +105,7 @@ def until(server: JupyterServer, *states: str) -> dict[str, Any]:
     return found
 
 
-def test_an_app_is_started_watched_and_stopped(server: JupyterServer) -> None:
+def test_an_app_is_started_and_stopped(server: JupyterServer) -> None:
     assert vscode(server)["state"] == "stopped"
     for _ in range(2):
         assert server.request("POST", "bai/api/apps/vscode").status_code == 202
@@ -114,14 +114,14 @@ def test_an_app_is_started_watched_and_stopped(server: JupyterServer) -> None:
     assert "starting up" in server.get("bai/api/apps/vscode/log").json()["log"]
     assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
     assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
-    # Also one that is started by whoever opens its address.
+    # Opening the address starts the app, too.
     assert server.get("vscode/").status_code == 200
     assert vscode(server)["state"] == "running"
     assert server.request("DELETE", "bai/api/apps/vscode").status_code == 200
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_an_app_that_dies_says_so_and_its_log_says_why(
+def test_an_app_that_exits_at_start_has_failed_and_has_a_log(
     server: JupyterServer, home: Path, code: int
 ) -> None:
     (home / "broken").write_text(f"echo 'no such library'; exit {code}\n")
@@ -134,7 +134,7 @@ def test_an_app_that_dies_says_so_and_its_log_says_why(
     server.request("DELETE", "bai/api/apps/vscode")
 
 
-def test_an_app_that_never_answers_can_be_given_up(server: JupyterServer, home: Path) -> None:
+def test_an_app_that_does_not_respond_can_be_stopped(server: JupyterServer, home: Path) -> None:
     (home / "broken").write_text("exec sleep 600\n")
     server.request("POST", "bai/api/apps/vscode")
     wait_until(
@@ -149,9 +149,7 @@ def test_an_app_that_never_answers_can_be_given_up(server: JupyterServer, home: 
     server.request("DELETE", "bai/api/apps/vscode")
 
 
-def test_an_app_that_does_not_answer_in_its_time_has_failed(
-    server: JupyterServer, home: Path
-) -> None:
+def test_an_app_that_does_not_respond_in_time_has_failed(server: JupyterServer, home: Path) -> None:
     (home / "broken").write_text("echo stuck; exec sleep 600\n")
     server.request("POST", "bai/api/apps/vscode")
     assert "did not respond within 30 s" in until(server, "failed")["message"]
@@ -162,7 +160,7 @@ def test_an_app_that_does_not_answer_in_its_time_has_failed(
     server.request("DELETE", "bai/api/apps/vscode")
 
 
-def test_unknown_and_missing_apps_are_refused_with_the_reason(server: JupyterServer) -> None:
+def test_unknown_and_missing_apps_are_rejected_with_the_reason(server: JupyterServer) -> None:
     assert server.request("POST", "bai/api/apps/nothing").status_code == 404
     missing = server.request("POST", "bai/api/apps/mlflow")
     assert missing.status_code == 409
@@ -170,7 +168,7 @@ def test_unknown_and_missing_apps_are_refused_with_the_reason(server: JupyterSer
 
 
 @pytest.mark.parametrize("path", ["session", "session/log"])
-def test_a_manager_that_is_away_is_said_and_nothing_else_suffers(
+def test_an_unavailable_manager_is_reported_and_apps_still_work(
     server: JupyterServer, path: str
 ) -> None:
     answer = server.get(f"bai/api/{path}")
@@ -181,7 +179,7 @@ def test_a_manager_that_is_away_is_said_and_nothing_else_suffers(
     assert server.get("bai/api/apps").status_code == 200
 
 
-def test_one_question_asks_for_all_and_is_answered_with_what_is_new(
+def test_poll_returns_changed_sections_only(
     server_without_ports: JupyterServer,
 ) -> None:
     server = server_without_ports
@@ -191,7 +189,7 @@ def test_one_question_asks_for_all_and_is_answered_with_what_is_new(
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         found: dict[str, Any] = answer.json()
-        # The manager's part is missing; what this server knows is not.
+        # The manager's sections are missing, but not those of this server.
         assert found.pop("error") == "unavailable"
         assert "cannot be reached" in found.pop("message")
         return found
@@ -205,7 +203,7 @@ def test_one_question_asks_for_all_and_is_answered_with_what_is_new(
     until(server, "running")
     changed = look(mark)
     assert set(changed) == {"apps", "marks"} and changed["marks"]["apps"] != mark
-    # That somebody uses it is no news.
+    # A use of the app does not change the section.
     assert server.get("vscode/").status_code == 200
     assert look(changed["marks"]["apps"]) == {"marks": {}}
     server.request("DELETE", "bai/api/apps/vscode")
@@ -213,7 +211,7 @@ def test_one_question_asks_for_all_and_is_answered_with_what_is_new(
 
 
 @pytest.mark.parametrize("language, stop", [("en", "Stop"), ("ko", "중지"), ("xx", "Stop")])
-def test_texts_are_in_the_language_asked_for(
+def test_texts_are_in_the_requested_language(
     server: JupyterServer, language: str, stop: str
 ) -> None:
     answer = server.get(f"bai/api/texts?lang={language}").json()
@@ -224,7 +222,9 @@ def test_texts_are_in_the_language_asked_for(
 
 
 @pytest.mark.parametrize("method, path", [("GET", "session"), ("POST", "apps/vscode")])
-def test_nobody_else_is_answered(server: JupyterServer, method: str, path: str) -> None:
+def test_requests_without_a_valid_token_are_denied(
+    server: JupyterServer, method: str, path: str
+) -> None:
     assert server.request(method, f"bai/api/{path}", token=None).status_code in (302, 403)
     assert vscode(server)["state"] == "stopped"
 
@@ -239,7 +239,7 @@ def post(server: JupyterServer, name: str, **body: Any) -> httpx.Response:
     return httpx.post(address, headers=server.headers(), json=body, timeout=60)
 
 
-def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, home: Path) -> None:
+def test_tensorboard_shows_the_chosen_folder(server: JupyterServer, home: Path) -> None:
     def folder() -> str:
         return str(server.get("tensorboard/data/environment").json()["data_location"])
 
@@ -256,7 +256,7 @@ def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, ho
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
     wait_until(lambda: app(server, "tensorboard")["state"] == "running", 60, "TensorBoard")
     assert folder() == f"{home}/runs/one"
-    # The same again is no restart; something else is one that has to be asked for.
+    # The same arguments change nothing; other arguments need `restart`.
     assert post(server, "tensorboard", arguments={"log_dir": "runs/one"}).status_code == 202
     refused = post(server, "tensorboard", arguments={"log_dir": "runs/two"})
     assert refused.status_code == 409 and "restart it" in refused.json()["message"]
@@ -275,7 +275,7 @@ def test_tensorboard_shows_the_folder_that_it_was_told(server: JupyterServer, ho
         ({"arguments": ["log_dir"]}, "the body must be"),
     ],
 )
-def test_arguments_that_will_not_do_start_nothing(
+def test_invalid_arguments_start_nothing(
     server: JupyterServer, body: dict[str, Any], why: str
 ) -> None:
     refused = post(server, "tensorboard", **body)
@@ -283,7 +283,7 @@ def test_arguments_that_will_not_do_start_nothing(
     assert app(server, "tensorboard")["state"] == "stopped"
 
 
-def test_what_an_open_page_asks_by_itself_is_no_activity(server: JupyterServer) -> None:
+def test_polls_of_an_open_page_are_not_activity(server: JupyterServer) -> None:
     def activity() -> str:
         return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
 
@@ -322,8 +322,8 @@ def serving(host: str, port: int, folder: Path | None = None) -> Iterator[subpro
         process.communicate()
 
 
-def test_rstudio_gets_the_command_line_that_it_takes(server: JupyterServer, home: Path) -> None:
-    """A stand-in: no image here has the program itself."""
+def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> None:
+    """With a fake program, because no image here contains RStudio."""
     assert post(server, "rstudio").status_code == 202
     wait_until(lambda: app(server, "rstudio")["state"] == "running", 60, "RStudio")
     told = server.get("rstudio/").json()
@@ -341,8 +341,8 @@ def test_rstudio_gets_the_command_line_that_it_takes(server: JupyterServer, home
     assert server.request("DELETE", "bai/api/apps/rstudio").json() == {"state": "stopped"}
 
 
-def test_nni_is_there_as_soon_as_an_experiment_listens(server: JupyterServer) -> None:
-    """A stand-in of its page, at the port that the image's label gives."""
+def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> None:
+    """With a fake server on the port in the image's label."""
     board = app(server, "nniboard")
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
     with serving("127.0.0.1", NNI_PORT):
@@ -352,9 +352,7 @@ def test_nni_is_there_as_soon_as_an_experiment_listens(server: JupyterServer) ->
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_a_named_port_is_an_app_as_soon_as_something_listens(
-    server: JupyterServer, host: str
-) -> None:
+def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, host: str) -> None:
     name = f"port-{PORT}"
     assert app(server, name)["state"] == "stopped"
     refused = post(server, name)
@@ -362,7 +360,7 @@ def test_a_named_port_is_an_app_as_soon_as_something_listens(
     with serving(host, PORT):
         wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
         path = app(server, name)["path"]
-        # What listened on the port just before may have been on the other address.
+        # The cached address of the port may belong to the previous parameter's listener.
         wait_until(lambda: server.get(path).status_code == 200, 30, "its address")
         assert server.get(path, token=None).status_code in (302, 403)
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
@@ -372,10 +370,10 @@ def test_a_named_port_is_an_app_as_soon_as_something_listens(
     wait_until(lambda: app(server, name)["state"] == "stopped", 60, "the port to be closed")
 
 
-def test_of_two_programs_on_one_port_the_same_one_answers(
+def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
     server: JupyterServer, tmp_path: Path
 ) -> None:
-    """Each in its own family of addresses: that of IPv4, until it ends."""
+    """One listens on IPv4 and one on IPv6; the IPv6 listener responds after the other has ended."""
     for name in ("four", "six"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "who").write_text(name)
@@ -388,14 +386,14 @@ def test_of_two_programs_on_one_port_the_same_one_answers(
         with serving("127.0.0.1", PORT, tmp_path / "four"):
             wait_until(lambda: answers("four"), 30, "the second program")
             with serving("127.0.0.1", PORT, tmp_path / "six") as third:
-                assert third.wait(30) != 0  # the address is in use, and its owner goes on
+                assert third.wait(30) != 0  # the address is in use
             assert all(answers("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"
         wait_until(lambda: answers("six"), 30, "the first program again")
     wait_until(lambda: app(server, f"port-{PORT}")["state"] == "stopped", 60, "both to end")
 
 
-def test_a_shared_address_is_closed_without_a_manager(server: JupyterServer) -> None:
+def test_shared_apps_are_unavailable_without_a_manager(server: JupyterServer) -> None:
     for path in ("shared/tensorboard/", f"shared/port-{PORT}/"):
         answer = server.get(path)
         assert (answer.status_code, answer.text) == (
@@ -404,5 +402,5 @@ def test_a_shared_address_is_closed_without_a_manager(server: JupyterServer) -> 
         )
         forged = httpx.get(server.url + path, headers={"Cookie": "bai-visit=made.up"}, timeout=60)
         assert forged.status_code == 503
-    # What gives the whole session has no such address.
+    # Apps with access to the whole session cannot be shared.
     assert server.get("shared/vscode/healthz").status_code == 404

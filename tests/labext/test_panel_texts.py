@@ -1,4 +1,4 @@
-"""The panel's sources and its texts know each other."""
+"""Every text key in the panel's sources exists, and every text is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.i18n.catalogue import translator
 
 SOURCES = Path(__file__).resolve().parents[2] / "bai_labext" / "frontend" / "src"
 SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
-# Keys that are put together from what the server says.
+# Prefixes of keys that are completed with values from the server.
 COMPOSED = {
     *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
     *(f"enforcement-{level}" for level in (*Level, "unknown")),
@@ -22,11 +22,11 @@ COMPOSED = {
 TEXTS = translator("en").area("lab")
 
 
-def test_every_text_that_is_asked_for_exists() -> None:
+def test_every_used_key_has_a_text() -> None:
     asked = set(re.findall(r"\bt\(\s*'([^']+)'", SOURCE))
     assert asked | COMPOSED <= TEXTS.keys()
 
 
-def test_every_text_is_asked_for() -> None:
+def test_every_text_is_used() -> None:
     quoted = set(re.findall(r"'([\w-]+)'", SOURCE))
     assert TEXTS.keys() - COMPOSED <= quoted

@@ -1,4 +1,4 @@
-"""The real session image under the limits that sessions run with: any uid, no capability."""
+"""The real session image with the limits of a session: an arbitrary uid, no capabilities."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def server(docker_engine: DockerEngine, container: tuple[str, int]) -> JupyterSe
 
 
 @pytest.mark.parametrize("path", ["lab", "vscode/", "vscode/healthz", "tensorboard/"])
-def test_an_app_answers_its_owner_and_nobody_else(server: JupyterServer, path: str) -> None:
+def test_an_app_responds_to_its_owner_only(server: JupyterServer, path: str) -> None:
     assert server.page(path).status_code == 200
     assert server.get(path, token=None).status_code in (302, 403)
     assert server.get(path, token="wrong").status_code in (302, 403)
 
 
-async def test_a_terminal_runs_as_the_given_uid_with_a_name(server: JupyterServer) -> None:
+async def test_a_terminal_has_the_given_uid_and_a_user_name(server: JupyterServer) -> None:
     command = "echo $(id -u) $(id -un) $HOME $(grep CapEff /proc/self/status | cut -f2) do''ne"
     shown = await server.run_in_terminal(command, "done")
     assert "12345 work /home/work 0000000000000000 done" in shown
 
 
-async def test_vs_codes_websocket_opens_for_its_owner_only(server: JupyterServer) -> None:
+async def test_the_websocket_of_vs_code_opens_for_its_owner_only(server: JupyterServer) -> None:
     page = server.page("vscode/").text
     version = re.search(r"(stable-[0-9a-f]{40})", page)
     assert version is not None
@@ -64,7 +64,7 @@ async def test_vs_codes_websocket_opens_for_its_owner_only(server: JupyterServer
     with pytest.raises(HTTPClientError) as refused:
         async with server.websocket(path, token=None):
             pass
-    # Jupyter sends a stranger to its login page; no websocket follows that.
+    # Jupyter redirects a request without a token to its login page, so no websocket opens.
     assert refused.value.code in (302, 403)
     async with server.websocket(path):
         pass
@@ -78,7 +78,7 @@ async def test_a_terminal_opens_for_its_owner_only(server: JupyterServer) -> Non
     assert refused.value.code == 403
 
 
-def test_a_stop_reaches_the_server_at_once(docker_engine: DockerEngine, session_image: str) -> None:
+def test_sigterm_stops_the_server_at_once(docker_engine: DockerEngine, session_image: str) -> None:
     name = docker_engine.run("run", "--detach", *LIMITS, session_image, "sleep", "600")
     try:
         started = time.monotonic()
@@ -88,13 +88,13 @@ def test_a_stop_reaches_the_server_at_once(docker_engine: DockerEngine, session_
         docker_engine.run("rm", "--force", name)
 
 
-def test_the_image_holds_no_build_tool_and_no_clients_settings(
+def test_the_image_contains_no_build_tools_and_no_client_settings(
     docker_engine: DockerEngine, session_image: str
 ) -> None:
     search = (
         (
             "for tool in gcc g++ make npm; do command -v $tool; done;"
-            # What a wheel brings was not made here.
+            # Files from wheels were not built here.
             "find / -xdev -path '*/site-packages/gradio' -prune -o"
             " ( -name pip.conf -o -name .npmrc -o -name .package-lock.json ) -print;"
             "ls -d /client /node /src 2>/dev/null; true"

@@ -1,4 +1,4 @@
-"""Settings of a session's Jupyter server, and the server that starts with them."""
+"""Configuration of a session's Jupyter server, and a real server that uses it."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ def configured(environ: dict[str, str]) -> Config:
     ("engine", "uid", "allowed"),
     [("process", 0, True), ("process", 1000, False), ("docker", 0, False), ("", 0, False)],
 )
-def test_root_is_allowed_in_the_process_engine_only(
+def test_root_is_allowed_only_in_the_process_engine(
     monkeypatch: pytest.MonkeyPatch, engine: str, uid: int, allowed: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
     assert configured({"BAI_SESSION_ENGINE": engine}).ServerApp.allow_root is allowed
 
 
-def test_a_session_starts_in_its_home_and_asks_nobody_for_news() -> None:
+def test_a_session_starts_in_its_home_without_update_checks() -> None:
     config = configured({"HOME": "/home/work"})
     assert config.ServerApp.root_dir == "/home/work"
     assert config.LabApp.news_url is None
     assert config.LabApp.extension_manager == "readonly"
 
 
-def test_terminals_fall_back_to_a_shell_that_exists() -> None:
+def test_terminals_fall_back_to_an_existing_shell() -> None:
     assert settings.shell({"SHELL": "/nonexistent"}) in ("/bin/bash", "/bin/sh")
 
 
-def test_slow_imports_are_left_out_and_the_path_is_restored() -> None:
-    """Without this a session starts half as fast."""
+def test_import_jupyterlab_skips_slow_imports_and_restores_path() -> None:
+    """With the slow imports a session takes twice as long to start."""
     code = (
         "import os, sys; path = os.environ['PATH']\n"
         "from bai_labext.__main__ import import_jupyterlab as go; go()\n"
@@ -60,7 +60,7 @@ def test_slow_imports_are_left_out_and_the_path_is_restored() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     home = tmp_path_factory.mktemp("home")
-    # Of the session's environment nothing but what an engine sets; no code-server on this PATH.
+    # Only the variables that an engine sets; there is no code-server on this PATH.
     environ = {
         "HOME": str(home),
         "PATH": "/usr/bin:/bin",
@@ -91,7 +91,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
 
 
 @pytest.mark.e2e
-def test_the_apps_of_a_session_are_told_with_what_is_missing(server: JupyterServer) -> None:
+def test_apps_are_listed_with_the_reason_if_not_offered(server: JupyterServer) -> None:
     items = {item["name"]: item for item in server.get("bai/api/apps").json()["items"]}
     assert items["jupyterlab"]["is_offered"] and items["tensorboard"]["is_offered"]
     assert not items["vscode"]["is_offered"]
@@ -99,14 +99,14 @@ def test_the_apps_of_a_session_are_told_with_what_is_missing(server: JupyterServ
 
 
 @pytest.mark.e2e
-def test_the_address_of_a_missing_app_says_what_is_missing(server: JupyterServer) -> None:
+def test_the_address_of_an_app_that_is_not_offered_shows_the_reason(server: JupyterServer) -> None:
     answer = server.get("vscode/some/path")
     assert answer.status_code == 404
     assert "VS Code is not installed" in answer.text
 
 
 @pytest.mark.e2e
-def test_tensorboard_answers_and_listens_on_no_port(server: JupyterServer) -> None:
+def test_tensorboard_responds_and_listens_on_no_port(server: JupyterServer) -> None:
     answer = server.get("tensorboard/data/environment")
     assert answer.status_code == 200
     assert answer.json()["data_location"].endswith("/logs")
@@ -129,6 +129,6 @@ def _read(path: Path) -> bytes:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("path", ["lab", "tensorboard/", "vscode/", "bai/api/apps"])
-def test_nothing_is_given_to_someone_who_is_not_signed_in(server: JupyterServer, path: str) -> None:
+def test_requests_without_a_token_are_denied(server: JupyterServer, path: str) -> None:
     answer = server.get(path, token=None)
     assert answer.status_code in (302, 403)

@@ -1,4 +1,4 @@
-"""The tunnel into a session's server: streams, refusals, losses, and browsers through it."""
+"""Tunnels to a session's server: streams, errors, reconnects, and browsers on a local port."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
 
 
 class Echo:
-    """Sends back what it gets, and after the end of that, how much it was."""
+    """Server that echoes its input, then sends the number of bytes."""
 
     def __init__(self) -> None:
         self.open = 0
@@ -64,7 +64,7 @@ class Echo:
 @asynccontextmanager
 async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
     serve = Echo()
-    # As many may wait as the tests open: who overflows it is never accepted, and never told.
+    # The backlog must hold all connections of a test: on overflow they hang without an error.
     server = await asyncio.start_server(serve, host, 0, backlog=1024)
     async with server:
         yield server.sockets[0].getsockname()[1], serve
@@ -103,7 +103,7 @@ async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
 
 
 async def through(port: int, content: bytes) -> bytes:
-    """Send all, say that it is all, and read to the end."""
+    """Send the content and the end of the stream, then read to the end."""
     async with connected(port) as (reader, writer):
 
         async def send() -> None:
@@ -116,7 +116,7 @@ async def through(port: int, content: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_bytes_come_back_after_the_end_of_the_other_way(
+async def test_bytes_arrive_after_the_other_direction_has_ended(
     server: JupyterServer, host: str
 ) -> None:
     async with echo(host) as (port, _), tunnelled(server, f"tcp:{port}") as local:
@@ -124,7 +124,7 @@ async def test_bytes_come_back_after_the_end_of_the_other_way(
     assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
 
 
-async def test_many_streams_at_once_and_many_that_are_idle(server: JupyterServer) -> None:
+async def test_many_active_and_idle_streams(server: JupyterServer) -> None:
     async with echo() as (port, serve), tunnelled(server, f"tcp:{port}") as local:
         idle = [await asyncio.open_connection("127.0.0.1", local) for _ in range(200)]
         await wait_until_async(lambda: serve.open == 200, 60, "the idle connections")
@@ -138,13 +138,13 @@ async def test_many_streams_at_once_and_many_that_are_idle(server: JupyterServer
             writer.close()
 
 
-async def test_a_reader_that_hangs_holds_up_nobody_else(server: JupyterServer) -> None:
+async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServer) -> None:
     async with (
         echo() as (port, _),
         tunnelled(server, f"tcp:{port}") as local,
         connected(local) as (_, writer),
     ):
-        # Nothing is read of what comes back: the echo stands, then the tunnel, then this.
+        # Nothing reads the echo, so the echo server blocks, then the tunnel, then this writer.
         writer.write(PAYLOAD * 20)
         assert await through(local, b"hello") == b"hello5 bytes"
         writer.transport.abort()
@@ -162,7 +162,7 @@ async def test_a_reader_that_hangs_holds_up_nobody_else(server: JupyterServer) -
         ("", "has no target ''"),
     ],
 )
-async def test_only_loopback_ports_that_are_not_reserved(
+async def test_reserved_and_invalid_ports_are_refused(
     server: JupyterServer, target: str, reason: str
 ) -> None:
     said: list[str] = []
@@ -173,7 +173,7 @@ async def test_only_loopback_ports_that_are_not_reserved(
     assert reason in said[0]
 
 
-async def test_a_port_without_a_listener_says_so(server: JupyterServer) -> None:
+async def test_a_port_without_a_listener_is_refused_with_the_reason(server: JupyterServer) -> None:
     said: list[str] = []
     port = free_port()
     async with tunnelled(server, f"tcp:{port}", said.append) as local:
@@ -184,7 +184,7 @@ async def test_a_port_without_a_listener_says_so(server: JupyterServer) -> None:
 
 
 class Relay:
-    """A proxy on the way, which can be killed: its connections break, and it may come back."""
+    """A proxy between client and session that can be killed and restarted."""
 
     def __init__(self, port: int) -> None:
         self._there = port
@@ -226,7 +226,7 @@ Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
 
 
 async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
-    """Send a content through a relay, disturbed at each half of it; return what was said."""
+    """Send content through a relay that is disturbed halfway; return the messages to the user."""
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
     await relay.start()
@@ -247,7 +247,7 @@ async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
     return said
 
 
-async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterServer) -> None:
+async def test_streams_survive_a_killed_proxy(server: JupyterServer) -> None:
     async def kill(relay: Relay, tunnel: TunnelClient, part: int) -> None:
         await relay.kill()
         await relay.start()
@@ -255,7 +255,7 @@ async def test_streams_go_on_when_a_proxy_on_the_way_was_killed(server: JupyterS
     assert (await sent_though(server, kill)).count("connected again") == 2
 
 
-async def test_another_token_is_taken_up_in_the_middle_of_a_stream(server: JupyterServer) -> None:
+async def test_a_renewed_token_does_not_interrupt_streams(server: JupyterServer) -> None:
     async def renew(relay: Relay, tunnel: TunnelClient, part: int) -> None:
         tunnel.renew(server.token)
         await wait_until_async(lambda: relay.taken > part, 60, "another websocket")
@@ -263,7 +263,7 @@ async def test_another_token_is_taken_up_in_the_middle_of_a_stream(server: Jupyt
     assert await sent_though(server, renew) == []
 
 
-async def test_only_the_owners_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
+async def test_only_a_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
     with pytest.raises(Forbidden):
         async with TunnelClient(server.url, "another"):
             pass
@@ -278,7 +278,7 @@ async def test_only_the_owners_token_in_the_header_opens_a_tunnel(server: Jupyte
             assert answer.status_code == 403, (headers, path)
 
 
-async def test_what_is_no_tunnel_is_told_goodbye(server: JupyterServer) -> None:
+async def test_invalid_messages_close_the_tunnel_with_a_reason(server: JupyterServer) -> None:
     for message in (b"", encode(FrameKind.PING), encode(FrameKind.HELLO, 0, b"\x09")):
         async with server.websocket("bai/tunnel") as websocket:
             await websocket.write_message(message, binary=True)
@@ -286,7 +286,7 @@ async def test_what_is_no_tunnel_is_told_goodbye(server: JupyterServer) -> None:
             assert isinstance(answer, bytes) and decode(answer).kind is FrameKind.BYE
 
 
-async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterServer) -> None:
+async def test_only_stream_bytes_count_as_use_of_the_session(server: JupyterServer) -> None:
     def activity() -> str:
         return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
 
@@ -310,7 +310,7 @@ async def test_only_bytes_of_a_stream_are_a_use_of_the_session(server: JupyterSe
         for _ in range(3):
             await send(encode(FrameKind.PING))
             await next_of(FrameKind.PONG)
-        # Open and silent, whatever keeps it open.
+        # Open, but with keepalives only.
         assert activity() == before
         await send(encode(FrameKind.DATA, 1, b"hello"))
         assert bytes((await next_of(FrameKind.DATA)).payload) == b"hello"
@@ -346,7 +346,7 @@ async def test_a_browser_needs_no_token(server: JupyterServer) -> None:
     [{"Host": "evil.example"}, {"Origin": "http://evil.example"}],
     ids=lambda h: next(iter(h)),
 )
-async def test_another_sites_page_gets_nowhere(
+async def test_cross_site_requests_are_denied(
     server: JupyterServer, headers: dict[str, str]
 ) -> None:
     async with browsing(server) as client:
@@ -354,7 +354,7 @@ async def test_another_sites_page_gets_nowhere(
     assert answer.status_code == 403
 
 
-def test_the_local_port_is_of_this_machine_only() -> None:
+def test_the_local_port_is_on_loopback_by_default() -> None:
     from bai_services.cli.sessions.remote import read_address
 
     assert read_address(None)[0] == "127.0.0.1" == read_address("8080")[0]

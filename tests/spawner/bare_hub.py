@@ -1,4 +1,4 @@
-"""A real Hub in a subprocess with our spawner only, next to the test's own manager."""
+"""A real Hub in a subprocess that uses our spawner and the manager of the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "bai"
 c.JupyterHub.allow_named_servers = True
 c.JupyterHub.cleanup_servers = False
-# A start is answered by its end, however slow the machine is, and not with "still starting".
+# The response to a start waits for its end, so that it never is "still starting".
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [
@@ -60,7 +60,7 @@ c.BaiSpawner.pre_spawn_hook = choose
 
 
 class BareHub:
-    """Starts, kills and calls the Hub; its folder and its sessions survive a `kill`."""
+    """Starts, kills and calls a Hub; its folder and its sessions survive `kill`."""
 
     def __init__(self, folder: Path, manager_url: str, hub_token: str) -> None:
         self.folder = folder
@@ -88,7 +88,7 @@ class BareHub:
         )
 
     async def add_user(self) -> None:
-        """Create ``user``, on whose behalf `post_server` starts servers."""
+        """Create the user ``user``, whose servers `post_server` starts."""
         await self.api.post("/users/user")
         answer = await self.api.post("/users/user/tokens")
         self._as_user = self._client(answer.json()["token"])
@@ -137,9 +137,7 @@ class BareHub:
     async def post_server(
         self, server: str, options: Any = None, *, as_service: bool = False
     ) -> httpx.Response:
-        """Start a server of ``user``, as that user or as a service, and return the Hub's
-        response.
-        """
+        """Start a server of ``user``, as that user or as a service; return the Hub's response."""
         path = f"/users/user/servers/{server}" if server else "/users/user/server"
         body = {} if options is None else {"user_options": options}
         assert self._as_user is not None

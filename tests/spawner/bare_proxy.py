@@ -8,7 +8,7 @@ from jupyterhub.proxy import Proxy
 
 
 class BareProxy(Proxy):
-    """Records routes; no process, no port."""
+    """Proxy that only stores the routes, without a process and a port."""
 
     should_start = False
 

@@ -1,4 +1,4 @@
-"""A manager with its HTTP server, an agent that prepares sessions, and a Hub."""
+"""Fixtures: a manager with its HTTP server, an agent that prepares sessions, and a Hub."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testbed.manager import HUB_TOKEN, Api
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
     """An agent that has registered, with the manager's loops running; it prepares nothing yet."""
-    # Loading compiled code blocks this process, so it is done before anything else waits for it.
+    # Loading compiled code blocks this process, so load it before requests wait for it.
     await warm_up()
     voice = FakeAgent(api.agent)
     await voice.beat()
@@ -30,7 +30,7 @@ async def agent(api: Api) -> AsyncIterator[FakeAgent]:
 
 @pytest.fixture
 async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
-    """The agent, preparing every session that it gets."""
+    """The agent, which now prepares every session that it gets."""
 
     async def prepare() -> None:
         while True:

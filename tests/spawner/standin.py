@@ -1,4 +1,4 @@
-"""A small server instead of Jupyter: it performs inside a session the action in the path."""
+"""A small server that replaces Jupyter in a session and performs the action in a URL's path."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ http.server.ThreadingHTTPServer((host, int(port)), Handler).serve_forever()
 
 
 async def ask(running: Running, what: str, **query: str) -> tuple[int, Any]:
-    """Return status and body of a request to the server inside."""
+    """Return status and body of a request to the server in the session."""
     async with httpx.AsyncClient(timeout=10) as client:
         response = await client.get(f"{running.url}/user/ada/{what}", params=query)
     return response.status_code, response.json()

@@ -1,4 +1,4 @@
-"""This machine's address as seen from containers, as reported by different engine versions."""
+"""The host's address on Docker's bridge, as different engine versions report it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def network(interface: str, **config: str) -> dict[str, Any]:
             "Options": {NAME_OPTION: interface}}  # fmt: skip
 
 
-def test_an_engine_that_names_its_gateway_is_believed() -> None:
+def test_reported_gateway_is_returned() -> None:
     assert address_of(network("none", Gateway="172.30.0.1")) == "172.30.0.1"
 
 
-def test_where_it_names_none_the_interface_is_asked() -> None:
+def test_address_of_the_interface_is_returned_without_a_gateway() -> None:
     assert address_of(network("lo")) == "127.0.0.1"
 
 
@@ -32,6 +32,6 @@ def test_bridge_on_another_machine_is_reported() -> None:
         address_of(network("nobr0"))
 
 
-def test_what_listens_there_is_on_this_machine(docker_engine: DockerEngine) -> None:
+def test_bridge_address_belongs_to_this_host(docker_engine: DockerEngine) -> None:
     with socket.socket() as listening:
         listening.bind((bridge_address(docker_engine.client), 0))

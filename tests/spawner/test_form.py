@@ -1,4 +1,4 @@
-"""Values that the start form sends, and values that it shows again."""
+"""The start form: parse submitted values, and show saved ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
 @pytest.mark.parametrize(
     ("form", "session"),
     [
-        pytest.param({}, {}, id="nothing at all"),
-        pytest.param({**EMPTY, "_xsrf": ["x"]}, {}, id="empty fields ask for nothing"),
+        pytest.param({}, {}, id="empty form"),
+        pytest.param({**EMPTY, "_xsrf": ["x"]}, {}, id="empty fields are omitted"),
         pytest.param(
             {"project": [" default "], "image": ["python"], "name": ["my lab"]},
             {"project": "default", "image": "python", "name": "my lab"},
-            id="texts without spaces around them",
+            id="surrounding spaces are removed",
         ),
         pytest.param(
             {
@@ -36,12 +36,12 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
                 "resource:cuda.shares": ["0"],
             },
             {"resources": {"cpu": "1.5", "mem": "1.5g"}},
-            id="amounts with their unit; none of a device is no wish",
+            id="resources with units; zero is omitted",
         ),
         pytest.param(
             {"preset": ["small"], "resource:cpu": ["1"], "resource:mem:unit": ["g"]},
             {"preset": "small"},
-            id="a preset has the amounts",
+            id="a preset replaces the resources",
         ),
         pytest.param(
             {"shared_memory": ["64"], "shared_memory:unit": ["m"]},
@@ -49,7 +49,7 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
             id="shared memory",
         ),
         pytest.param(
-            {"shared_memory": [""], "shared_memory:unit": ["m"]}, {}, id="a unit alone is nothing"
+            {"shared_memory": [""], "shared_memory:unit": ["m"]}, {}, id="a unit alone is omitted"
         ),
         pytest.param(
             {
@@ -69,7 +69,7 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
                     },
                 ]
             },
-            id="rows stay together, rows without a folder go",
+            id="rows without a folder are omitted",
         ),
         pytest.param(
             {"environ_name": ["A", "", "B"], "environ_value": ["1", "lost", " 2 "]},
@@ -79,17 +79,19 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
         pytest.param(
             {"preopen_ports": [" 8501,9000  abc 99999999 "]},
             {"preopen_ports": [8501, 9000, "abc", "99999999"]},
-            id="ports between commas and spaces; what is none is for the manager to refuse",
+            id="invalid ports stay texts for the manager to reject",
         ),
-        pytest.param({"preopen_ports": [" , "]}, {}, id="no port"),
+        pytest.param({"preopen_ports": [" , "]}, {}, id="separators without ports"),
         pytest.param(
             {"owner": ["eve"], "hub_server": ["x"], "bai_session_id": ["x"]},
             {},
-            id="what is not the form's is not taken",
+            id="fields that are not in the form are ignored",
         ),
     ],
 )
-def test_a_form_becomes_a_session(form: dict[str, list[str]], session: dict[str, Any]) -> None:
+def test_parse_returns_a_session_request(
+    form: dict[str, list[str]], session: dict[str, Any]
+) -> None:
     assert parse(form) == session
 
 
@@ -106,11 +108,11 @@ def test_a_form_becomes_a_session(form: dict[str, list[str]], session: dict[str,
         ({"bai_session_id": "x", "more": 1}, {}),
     ],
 )
-def test_whatever_was_saved_can_be_shown(saved: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_showable_ignores_malformed_options(saved: dict[str, Any], shown: dict[str, Any]) -> None:
     assert showable(saved) == shown
 
 
-def test_json_in_a_page_cannot_end_its_element() -> None:
+def test_as_json_cannot_close_a_script_element() -> None:
     value = {"name": "</script><script>alert(1)</script>&amp;"}
     text = str(script_json(value))
     assert "<" not in text and ">" not in text and "&" not in text
@@ -118,18 +120,18 @@ def test_json_in_a_page_cannot_end_its_element() -> None:
 
 
 @pytest.mark.parametrize(("wanted", "chosen"), [("big", "big"), ("gone", "usual"), (None, "usual")])
-def test_the_group_of_the_last_time_else_the_default(wanted: str | None, chosen: str) -> None:
+def test_default_group_is_the_last_used_or_the_default(wanted: str | None, chosen: str) -> None:
     groups = [{"name": "big"}, {"name": "usual", "is_default": True}]
     values = {"resource_group": wanted} if wanted else {}
     assert default_group({"resource_groups": groups}, values) == chosen
 
 
-def test_the_form_can_say_every_level_of_enforcement() -> None:
-    said = {key for key in translator("en").texts if key.startswith("spawn.held-")}
-    assert said == {f"spawn.held-{level.value}" for level in Level}
+def test_every_enforcement_level_has_a_text() -> None:
+    keys = {key for key in translator("en").texts if key.startswith("spawn.held-")}
+    assert keys == {f"spawn.held-{level.value}" for level in Level}
 
 
-def test_secret_values_are_not_in_the_options_that_the_hub_stores() -> None:
+def test_secret_values_are_not_in_the_stored_options() -> None:
     options = parse(
         {
             "environ_name": ["SEED", "TOKEN"],
@@ -139,21 +141,21 @@ def test_secret_values_are_not_in_the_options_that_the_hub_stores() -> None:
     )
     assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
     assert "s3cret" not in json.dumps(showable(options))
-    # The start in the same request gets the value; a later start needs the form again.
+    # Only the start in the same request gets the value.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)
 
 
-def test_a_folder_that_is_gone_is_still_named_in_the_form() -> None:
+def test_the_name_of_a_mounted_folder_is_stored_for_the_form() -> None:
     form = {"mount_vfolder": ["id-1"], "mount_name": ["papers"], "mount_path": [""]}
     options = parse(form)
     assert options["mounts"] == [{"vfolder": "id-1", "name": "papers"}]
     assert showable(options)["mounts"] == options["mounts"]
 
 
-def test_a_session_that_is_started_again_keeps_kernels_directories_and_ports() -> None:
+def test_request_again_repeats_all_options_but_the_priority() -> None:
     mount = {"path": "/home/work/d", "permission": "ro", "subpath": "a"}
     ended = {
         "name": "lab1",
@@ -187,6 +189,6 @@ def test_a_session_that_is_started_again_keeps_kernels_directories_and_ports() -
     }
 
 
-def test_a_session_with_secret_variables_is_not_started_again_without_them() -> None:
+def test_request_again_rejects_a_session_with_secret_variables() -> None:
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         request_again({"name": "lab1", "secret_environ": ["TOKEN"]})

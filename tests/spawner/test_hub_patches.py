@@ -21,22 +21,22 @@ from bai_spawner.hub_patches import apply_hub_patches
 
 
 @pytest.fixture
-def lean(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Restore the current state at the end: the patches apply to this process.
+def hub_patches(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The patches change this process, so restore the original functions after the test.
     for module, name in ((provider, "hash_token"), (orm, "register_ping_connection")):
         monkeypatch.setattr(module, name, getattr(module, name))
     apply_hub_patches()
 
 
 @pytest.fixture
-def db(tmp_path: Path, lean: None) -> Iterator[Session]:
+def db(tmp_path: Path, hub_patches: None) -> Iterator[Session]:
     session = orm.new_session_factory(f"sqlite:///{tmp_path}/hub.sqlite")()
     yield session
     session.close()
     session.get_bind().dispose()
 
 
-def secret_of(db: Session, secret: str) -> str:
+def hashed_secret(db: Session, secret: str) -> str:
     server = provider.make_provider(lambda: db, url_prefix="/oauth2", login_url="/login")
     return str(server.add_client("server", secret, "/callback").secret)
 
@@ -49,42 +49,42 @@ def secret_of(db: Session, secret: str) -> str:
         ("chosen by somebody", "16384"),
         (uuid.uuid4().hex * 2, "16384"),
     ],
-    ids=["made by the Hub", "no random number", "a sentence", "longer"],
+    ids=["random UUID", "zeros", "passphrase", "two UUIDs"],
 )
-def test_only_what_cannot_be_guessed_is_hashed_once(db: Session, secret: str, rounds: str) -> None:
-    hashed = secret_of(db, secret)
+def test_only_random_tokens_use_one_hash_round(db: Session, secret: str, rounds: str) -> None:
+    hashed = hashed_secret(db, secret)
     assert hashed.split(":")[1] == rounds
     assert compare_token(hashed, secret)
     assert not compare_token(hashed, uuid.uuid4().hex)
 
 
-def test_the_secret_of_a_server_is_hashed_no_less_than_its_token(db: Session) -> None:
+def test_the_oauth_secret_is_hashed_like_the_api_token(db: Session) -> None:
     secret = orm.new_token()
     token = orm.APIToken(token=secret)
-    assert secret_of(db, secret).split(":")[:2] == str(token.hashed).split(":")[:2]
+    assert hashed_secret(db, secret).split(":")[:2] == str(token.hashed).split(":")[:2]
 
 
-def test_a_file_is_not_asked_whether_it_is_there(db: Session) -> None:
+def test_sqlite_connection_is_not_pinged(db: Session) -> None:
     statements: list[str] = []
 
     @sa.event.listens_for(db.get_bind(), "before_cursor_execute")
-    def keep(connection: object, cursor: object, statement: str, *rest: object) -> None:
+    def record(connection: object, cursor: object, statement: str, *rest: object) -> None:
         statements.append(statement)
 
     db.execute(sa.select(orm.User)).all()
     assert len(statements) == 1 and "FROM users" in statements[0]
 
 
-def test_a_server_of_databases_is_asked(lean: None) -> None:
-    # Only the dialect matters, no connection is made.
+def test_postgresql_connection_is_pinged(hub_patches: None) -> None:
+    # Only the dialect matters; nothing connects.
     engine = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not engine.dispatch.engine_connect
     orm.register_ping_connection(engine)
     assert engine.dispatch.engine_connect
 
 
-def test_a_hub_without_these_functions_is_left_as_it_is(
-    lean: None, monkeypatch: pytest.MonkeyPatch
+def test_functions_missing_in_jupyterhub_are_not_added(
+    hub_patches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(provider, "hash_token")
     monkeypatch.delattr(orm, "register_ping_connection")
@@ -92,8 +92,8 @@ def test_a_hub_without_these_functions_is_left_as_it_is(
     assert not hasattr(provider, "hash_token") and not hasattr(orm, "register_ping_connection")
 
 
-# What patches and overrides rely on: where it is, who relies on it, digest of its source. Note the
-# digest only after reading the change of JupyterHub against the patch.
+# Functions of JupyterHub on which patches and overrides rely: name, dependent module, digest of the
+# source. Update a digest only after comparing JupyterHub's change with the patch.
 RELIED_ON = [
     ("jupyterhub.orm:register_ping_connection", "bai_spawner/hub_patches.py", "f6064c664e07005f"),
     ("jupyterhub.orm:new_session_factory", "bai_spawner/hub_patches.py", "f9cf223cb8c45b84"),
@@ -142,25 +142,27 @@ RELIED_ON = [
 
 
 @pytest.mark.parametrize(
-    ("name", "user", "digest"), RELIED_ON, ids=[name for name, *_ in RELIED_ON]
+    ("name", "dependent", "digest"), RELIED_ON, ids=[name for name, *_ in RELIED_ON]
 )
-def test_jupyterhub_is_as_the_patches_expect(name: str, user: str, digest: str) -> None:
-    """The source file is read, because another test may have applied the patches."""
+def test_functions_that_patches_rely_on_are_unchanged(
+    name: str, dependent: str, digest: str
+) -> None:
+    """Reads the source files, because another test may have applied the patches."""
     module, _, path = name.partition(":")
     source = importlib.import_module(module).__spec__.origin  # type: ignore[union-attr]
     found = source_of(Path(str(source)).read_text(), path.split("."))
     assert found is not None, (
-        f"JupyterHub {jupyterhub.__version__} has no {name}, on which {user} relies"
+        f"JupyterHub {jupyterhub.__version__} has no {name}, on which {dependent} relies"
     )
     new = hashlib.sha256(found.encode()).hexdigest()[:16]
     assert new == digest, (
-        f"JupyterHub {jupyterhub.__version__} changed {name}, on which {user} relies: compare the "
-        f"patch with the change, then set the digest to {new}"
+        f"JupyterHub {jupyterhub.__version__} changed {name}, on which {dependent} relies: compare "
+        f"the patch with the change, then set the digest to {new}"
     )
 
 
 def source_of(text: str, path: Sequence[str]) -> str | None:
-    """Return the source of a function or class, without its layout."""
+    """Return the source of a function or class with whitespace normalized."""
     nodes: list[ast.stmt] = ast.parse(text).body
     found: ast.stmt | None = None
     for name in path:
@@ -171,7 +173,7 @@ def source_of(text: str, path: Sequence[str]) -> str | None:
     return " ".join((ast.get_source_segment(text, found) or "").split())
 
 
-def test_a_change_of_the_source_is_found() -> None:
+def test_source_of_ignores_whitespace_only() -> None:
     before = "class A:\n    def b(self):\n        return 1\n"
     assert source_of(before, ["A", "b"]) == source_of(before.replace("  ", " "), ["A", "b"])
     assert source_of(before, ["A", "b"]) != source_of(before.replace("1", "2"), ["A", "b"])

@@ -1,4 +1,4 @@
-"""Messages of the spawner: plans, logs, refusals, progress."""
+"""Launch plans, log truncation, saved state, refusals and progress events of the spawner."""
 
 from __future__ import annotations
 
@@ -23,20 +23,22 @@ PAGE = "/services/bai/sessions/1"
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"session_id": "../x"}, id="an id that is a path"),
-        pytest.param({"kernel_id": "x"}, id="an id that is no uuid"),
-        pytest.param({"uid": "root"}, id="a user that is no number"),
-        pytest.param({"mounts": [{"source": "x", "target": "/home/work/x"}]}, id="no path"),
-        pytest.param({"mounts": [{"source": "/x", "target": "/home/../etc"}]}, id="a way out"),
-        pytest.param({"mounts": [{"source": "/x"}]}, id="no target"),
+        pytest.param({"session_id": "../x"}, id="session id is a path"),
+        pytest.param({"kernel_id": "x"}, id="kernel id is not a UUID"),
+        pytest.param({"uid": "root"}, id="uid is not a number"),
+        pytest.param(
+            {"mounts": [{"source": "x", "target": "/home/work/x"}]}, id="source is relative"
+        ),
+        pytest.param({"mounts": [{"source": "/x", "target": "/home/../etc"}]}, id="target has .."),
+        pytest.param({"mounts": [{"source": "/x"}]}, id="target is missing"),
     ],
 )
-def test_a_plan_that_cannot_be_trusted_is_refused(change: dict[str, Any]) -> None:
+def test_an_invalid_plan_is_rejected(change: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidRequest):
         plan(**change)
 
 
-def test_outer_mounts_come_first() -> None:
+def test_mounts_are_sorted_from_outer_to_inner_paths() -> None:
     inner = {"source": "/a", "target": "/home/work/a/b", "read_only": True}
     outer = {"source": "/b", "target": "/home/work/a", "read_only": False}
     home = {"source": "/h", "target": "/home/work", "read_only": False}
@@ -45,40 +47,40 @@ def test_outer_mounts_come_first() -> None:
 
 
 @pytest.mark.parametrize("log", ["", "one line", "x" * 500, "한글\n" * 300, "\x1b[0m\n" * 300])
-def test_a_log_is_cut_to_what_fits_into_a_body(log: str) -> None:
+def test_log_is_truncated_to_the_maximum_body_size(log: str) -> None:
     cut = truncated(log, 400)
     assert log.endswith(cut)
     assert len(json.dumps(cut, ensure_ascii=False).encode()) <= 400
     assert len(cut) > 50 or cut == log
 
 
-def test_the_tail_begins_with_a_whole_line() -> None:
+def test_tail_begins_with_a_complete_line() -> None:
     assert tail("first\nsecond\nthird\n", 10) == "third\n"
     assert tail("short", 10) == "short"
     assert tail("é" * 10, 5) == "éé"
 
 
-def test_state_survives_json_and_later_fields() -> None:
+def test_state_is_restored_from_json_and_ignores_unknown_fields() -> None:
     running = Running("docker", "s", "http://x", container_id="c", owner="ada")
     state = json.loads(json.dumps(running.to_state()))
     assert Running.from_state({**state, "of_a_later_version": 1}) == running
 
 
-def test_the_hub_wants_a_number_of_an_end() -> None:
+def test_exit_as_poll_value() -> None:
     assert Exit(0).as_poll == 0
     assert Exit(9).as_poll == 9
     assert Exit(None).as_poll == 1
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_what_people_typed_is_shown_and_never_run(language: str) -> None:
+def test_user_input_is_escaped(language: str) -> None:
     name = "<img src=x onerror=alert(1)>"
-    shown = [
+    errors_with_input = [
         refusals.queued({"name": name}, PAGE, translator(language)),
         refusals.of_manager(errors.QuotaExceeded(f"{name} is too much"), translator(language)),
         refusals.of_engine(EngineError(name), PAGE, translator(language)),
     ]
-    for refused in shown:
+    for refused in errors_with_input:
         assert "<img" not in refused.jupyterhub_html_message
         assert name in refused.jupyterhub_message
         assert refused.message_html == refused.jupyterhub_html_message
@@ -98,7 +100,9 @@ def test_what_people_typed_is_shown_and_never_run(language: str) -> None:
         (errors.StorageFull("x"), "storage-full", 507),
     ],
 )
-def test_refusals_of_the_manager(error: errors.BaiError, reason: str, status: int) -> None:
+def test_errors_of_the_manager_have_reason_and_status(
+    error: errors.BaiError, reason: str, status: int
+) -> None:
     refused = refusals.of_manager(error, ENGLISH)
     assert (refused.reason, refused.status_code) == (reason, status)
 
@@ -106,11 +110,11 @@ def test_refusals_of_the_manager(error: errors.BaiError, reason: str, status: in
 def test_unavailable_manager_is_not_reported_as_quota() -> None:
     text = refusals.of_manager(errors.Unavailable("x"), ENGLISH).jupyterhub_message
     assert text.startswith("The resource manager cannot be reached.")
-    # The request may have arrived before the connection was lost.
+    # The manager may have received the request before the connection was lost.
     assert "othing was started" not in text
 
 
-def test_unreachable_engine_does_not_fail_the_session() -> None:
+def test_unreachable_engine_is_reported_as_unavailable() -> None:
     assert refusals.of_engine(EngineUnreachable("x"), PAGE, ENGLISH).status_code == 503
     assert refusals.of_engine(EngineError("x"), PAGE, ENGLISH).status_code == 500
 
@@ -131,13 +135,14 @@ def test_unreachable_engine_does_not_fail_the_session() -> None:
             45,
             "pulling (50 %)",
         ),
-        ({"status": "PREPARING", "progress": {"percent": 900}}, 65, "%"),
+        # The bar stops at the end of the span; the text shows the agent's number.
+        ({"status": "PREPARING", "progress": {"percent": 900}}, 65, "(900 %)"),
         ({"status": "PREPARED"}, 70, "Starting"),
-        ({"status": "RUNNING"}, 95, "answers"),
+        ({"status": "RUNNING"}, 95, "responds"),
         ({"status": "CANCELLED"}, 10, "ended"),
     ],
 )
-def test_progress(session: dict[str, Any], percent: int, words: str) -> None:
+def test_progress_event(session: dict[str, Any], percent: int, words: str) -> None:
     event = progress_event(session, ENGLISH)
     assert event["progress"] == percent
     assert words in event["message"]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -35,7 +36,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def begin(tmp_path: Path) -> AsyncIterator[Start]:
-    """Start a plan in an engine of a kind; everything is stopped after the test."""
+    """Function that starts a plan with or without sandbox; the test's end stops all kernels."""
     begun: list[tuple[ProcessEngine, Running]] = []
 
     async def start(
@@ -66,7 +67,7 @@ async def begin(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_session_answers_and_stops(begin: Start, kind: str) -> None:
+async def test_a_session_responds_and_stops(begin: Start, kind: str) -> None:
     engine, running = await begin(kind)
     assert await engine.poll(running) is None
     assert await ask(running, "api") == (200, "here")
@@ -81,7 +82,7 @@ async def test_a_session_answers_and_stops(begin: Start, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_stop_ends_the_whole_tree(begin: Start, kind: str) -> None:
+async def test_stop_kills_forked_processes(begin: Start, kind: str) -> None:
     engine, running = await begin(kind)
     await ask(running, "fork")
     await wait_until_async(
@@ -105,7 +106,7 @@ def _command(process: psutil.Process) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, kind: str) -> None:
+async def test_saved_state_is_enough_to_poll_and_stop(begin: Start, kind: str) -> None:
     engine, running = await begin(kind)
     saved = json.loads(json.dumps(running.to_state()))
     later = ProcessEngine(state_dir=engine.state_dir, isolation=kind, stop_grace_seconds=5)
@@ -117,10 +118,10 @@ async def test_a_later_hub_watches_and_ends_it_from_saved_state(begin: Start, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_changing_the_clock_ends_no_session(
+async def test_setting_the_clock_ends_no_session(
     begin: Start, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel's boot time changes with the machine's clock."""
+    """Setting the clock changes the boot time that Linux reports."""
     engine, running = await begin(kind)
     booted = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 7)
@@ -130,7 +131,7 @@ async def test_changing_the_clock_ends_no_session(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_that_dies_leaves_exit_code_and_log(begin: Start, kind: str) -> None:
+async def test_exit_code_and_log_of_an_ended_kernel_are_available(begin: Start, kind: str) -> None:
     words = [sys.executable, "-c", "import sys; print('no luck', flush=True); sys.exit(7)"]
     engine, running = await begin(kind, plan(command=words), wait=False)
 
@@ -143,13 +144,21 @@ async def test_one_that_dies_leaves_exit_code_and_log(begin: Start, kind: str) -
 
 
 @pytest.mark.parametrize("size", ["much", "63k"])
-def test_a_log_has_a_size_that_can_be_kept(size: str) -> None:
+def test_invalid_log_size_is_rejected(size: str) -> None:
     with pytest.raises(TraitError, match="log_max_size"):
         ProcessEngine(log_max_size=size)
 
 
+def test_kill_ignores_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    # As if the process had ended after the check.
+    monkeypatch.setattr(processes, "is_alive", lambda pid, started: True)
+    processes.kill(ended.pid, "")
+
+
 @pytest.mark.parametrize("kind", KINDS)
-async def test_one_that_is_killed_from_outside_is_seen(begin: Start, kind: str) -> None:
+async def test_a_killed_kernel_is_interrupted(begin: Start, kind: str) -> None:
     engine, running = await begin(kind)
     os.kill(running.pid, signal.SIGKILL)
 
@@ -160,7 +169,7 @@ async def test_one_that_is_killed_from_outside_is_seen(begin: Start, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_second_start_of_a_session_replaces_what_a_crash_left(
+async def test_a_second_start_of_a_session_removes_the_first_kernel(
     begin: Start, kind: str
 ) -> None:
     given = plan()
@@ -175,7 +184,7 @@ async def test_a_second_start_of_a_session_replaces_what_a_crash_left(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_environment(begin: Start, kind: str) -> None:
+async def test_environment_has_marks_and_no_forged_variables(begin: Start, kind: str) -> None:
     given = plan(
         environ={"MINE": "1", "JUPYTERHUB_USER": "eve", "BAI_SESSION_ID": "forged"},
         injection={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-1"}},
@@ -193,7 +202,7 @@ async def test_the_environment(begin: Start, kind: str) -> None:
 
 
 @needs_sandbox
-async def test_secrets_are_on_no_command_line(begin: Start) -> None:
+async def test_secrets_are_not_on_command_lines(begin: Start) -> None:
     _, running = await begin("bubblewrap")
     for process in (psutil.Process(running.pid), psutil.Process(running.init_pid)):
         assert "hub-secret" not in " ".join(process.cmdline())
@@ -202,7 +211,7 @@ async def test_secrets_are_on_no_command_line(begin: Start) -> None:
 
 
 @needs_sandbox
-async def test_a_sandbox_shows_home_and_folders_and_nothing_of_others(
+async def test_a_sandbox_contains_only_home_folders_and_programs(
     begin: Start, tmp_path: Path
 ) -> None:
     own, granted, foreign = (tmp_path / name for name in ("own", "granted", "foreign"))
@@ -227,28 +236,28 @@ async def test_a_sandbox_shows_home_and_folders_and_nothing_of_others(
     for hidden in (foreign / "file", engine.state_dir, "/etc/shadow", "/root", "/var/run/x"):
         status, answer = await ask(running, "read", path=str(hidden))
         assert status == 418 or answer == "", hidden
-    for place in ("/usr/bai-test", "/etc/bai-test", "/bai-test", f"{sys.prefix}/bai-test"):
-        assert (await ask(running, "write", path=place))[0] == 418
+    for path in ("/usr/bai-test", "/etc/bai-test", "/bai-test", f"{sys.prefix}/bai-test"):
+        assert (await ask(running, "write", path=path))[0] == 418
     assert (await ask(running, "write", path="/tmp/mine"))[0] == 200
-    assert not os.path.exists("/tmp/mine")  # noqa: ASYNC240  a look at one name
+    assert not os.path.exists("/tmp/mine")  # noqa: ASYNC240  blocks for microseconds
     assert (await ask(running, "write", path="/home/work/kept"))[0] == 200
     _, pids = await ask(running, "ls", path="/proc")
     assert len([pid for pid in pids if pid.isdigit()]) <= 3
 
 
 @needs_sandbox
-async def test_two_sandboxes_do_not_see_each_other(begin: Start) -> None:
+async def test_two_sandboxes_share_no_files(begin: Start) -> None:
     _, first = await begin("bubblewrap")
     _, second = await begin("bubblewrap")
     await ask(first, "write", path="/home/work/secret")
     await ask(first, "write", path="/tmp/secret")
 
     assert (await ask(second, "ls", path="/home/work"))[1] == []
-    # Visible if Python itself is below /tmp.
+    # /tmp is not empty if Python itself is installed below it.
     assert "secret" not in (await ask(second, "ls", path="/tmp"))[1]
 
 
-async def test_without_a_sandbox_folders_are_links(begin: Start, tmp_path: Path) -> None:
+async def test_without_a_sandbox_folders_are_symbolic_links(begin: Start, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     mounts = [
@@ -274,16 +283,16 @@ async def test_without_a_sandbox_folders_are_links(begin: Start, tmp_path: Path)
         pytest.param(
             {"target": "/home/work/data", "read_only": True},
             "granted read-only",
-            id="a granted folder could be written",
+            id="granted read-only",
         ),
         pytest.param(
             {"target": "/data", "read_only": False},
             "outside /home/work",
-            id="there is no such place",
+            id="outside the home",
         ),
     ],
 )
-async def test_without_a_sandbox_some_folders_are_refused(
+async def test_without_a_sandbox_unsafe_mounts_are_rejected(
     begin: Start, tmp_path: Path, mount: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(EngineError, match=words) as refused:
@@ -292,15 +301,13 @@ async def test_without_a_sandbox_some_folders_are_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_failed_start_of_a_program_is_reported(
-    begin: Start, kind: str, tmp_path: Path
-) -> None:
+async def test_missing_mount_source_is_reported(begin: Start, kind: str, tmp_path: Path) -> None:
     gone = {"source": str(tmp_path / "gone"), "target": "/home/work/data", "read_only": False}
     with pytest.raises(EngineError, match="does not exist on the machine"):
         await begin(kind, plan(mounts=[gone]))
 
 
-async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Start) -> None:
+async def test_start_fails_if_required_bubblewrap_does_not_work(begin: Start) -> None:
     engine = ProcessEngine({"bubblewrap": "bubblewrap is not here"}, isolation="bubblewrap")
     with pytest.raises(EngineError, match="requires it for every session"):
         await engine.start(plan(), {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1/"}, ["true"])
@@ -308,7 +315,7 @@ async def test_isolation_that_is_wanted_but_missing_refuses_the_start(begin: Sta
 
 @needs_sandbox
 async def test_session_survives_the_hub_process(tmp_path: Path) -> None:
-    """The Hub's process may be killed at any moment; its sessions keep running."""
+    """A subprocess in the role of the Hub kills itself after starting a session."""
     given = plan()
     code = (
         "import asyncio, sys, json\n"

@@ -33,11 +33,11 @@ async def newest(user: Client, server: str) -> dict[str, Any]:
 
 
 async def reached(user: Client, session_id: str, status: str) -> dict[str, Any]:
-    async def look() -> dict[str, Any] | None:
+    async def read() -> dict[str, Any] | None:
         session: dict[str, Any] = await user.get(f"/sessions/{session_id}")
         return session if session["status"] == status else None
 
-    found: dict[str, Any] = await wait_until_async(look, 30, f"{session_id} to be {status}")
+    found: dict[str, Any] = await wait_until_async(read, 30, f"{session_id} to be {status}")
     return found
 
 
@@ -49,7 +49,7 @@ def message(answer: httpx.Response) -> str:
     return str(answer.json()["message"])
 
 
-async def test_a_session_runs_survives_the_hub_and_stops(
+async def test_a_session_survives_a_hub_restart_and_stops(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("lab", SMALL)).status_code == 201
@@ -71,7 +71,7 @@ async def test_a_session_runs_survives_the_hub_and_stops(
     assert processes.session_processes(session["id"]) == []
 
 
-async def test_the_unnamed_server_is_the_session_default(
+async def test_the_unnamed_server_is_the_session_named_default(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("", SMALL)).status_code == 201
@@ -87,12 +87,14 @@ async def test_the_unnamed_server_is_the_session_default(
     assert again["requested"] == session["requested"]
 
 
-async def test_start_after_a_stop_creates_no_session(hub: BareHub, user: Client) -> None:
+async def test_the_managers_late_start_of_a_stopped_session_creates_none(
+    hub: BareHub, user: Client
+) -> None:
     session = await user.post("/sessions", {"name": "overtaken", **SMALL})
     await user.delete(f"/sessions/{session['id']}")
     await reached(user, session["id"], "CANCELLED")
 
-    # The manager's own request, in transit when the user stopped the session.
+    # The manager sent this request before the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
@@ -103,14 +105,14 @@ async def test_start_after_a_stop_creates_no_session(hub: BareHub, user: Client)
 async def test_only_the_owner_starts_a_session_through_the_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
-    """A service with the scope start:servers represents everybody who is not the owner."""
+    """A service with the scope start:servers stands for any caller that is not the owner."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text
     assert "only its owner" in message(answer)
     assert (await user.get("/sessions"))["total"] == 0
 
-    # Nothing of it remains for the owner's next start, which uses the stored options.
+    # The denied options are not stored, because the owner's next start would use them.
     assert not (await hub.server("lab"))["user_options"]
     assert (await hub.post_server("lab", SMALL)).status_code == 201
     session = await newest(user, "lab")
@@ -124,7 +126,7 @@ async def test_only_the_owner_starts_a_session_through_the_hub(
     assert (await user.get("/sessions"))["total"] == 1
 
 
-async def test_one_that_is_killed_from_outside_is_reported(
+async def test_a_killed_session_is_reported_to_manager_and_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     await hub.post_server("lab", SMALL)
@@ -137,10 +139,10 @@ async def test_one_that_is_killed_from_outside_is_reported(
     async def is_stopped() -> bool:
         return not (await hub.server("lab")).get("ready")
 
-    await wait_until_async(is_stopped, 30, "the Hub to see it")
+    await wait_until_async(is_stopped, 30, "the Hub to notice it")
 
 
-async def test_one_that_dies_at_start_says_why(
+async def test_a_server_that_exits_at_start_is_reported_with_its_output(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     answer = await hub.post_server("dies", SMALL)
@@ -156,7 +158,7 @@ async def test_one_that_dies_at_start_says_why(
     assert ended["allocations"] == []
 
 
-async def test_one_that_never_answers_is_ended(
+async def test_a_server_that_does_not_respond_in_time_is_stopped(
     bare_hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     bare_hub.start_timeout = 7
@@ -172,7 +174,7 @@ async def test_one_that_never_answers_is_ended(
     assert processes.session_processes(session["id"]) == []
 
 
-async def test_a_wait_longer_than_the_grace_is_queued_and_starts_later(
+async def test_a_start_pending_after_the_grace_period_is_left_to_the_manager(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0.5
@@ -199,10 +201,10 @@ async def test_cancelled_start_cancels_its_session(
 ) -> None:
     start = asyncio.create_task(hub.post_server("lab", SMALL))
 
-    async def is_filed() -> bool:
+    async def is_created() -> bool:
         return bool((await user.get("/sessions", hub_server="lab"))["items"])
 
-    await wait_until_async(is_filed, 20, "the session")
+    await wait_until_async(is_created, 20, "the session")
     session = await newest(user, "lab")
     await hub.delete_server("lab")
     await start
@@ -210,7 +212,7 @@ async def test_cancelled_start_cancels_its_session(
     await reached(user, session["id"], "CANCELLED")
 
 
-async def test_a_server_that_is_removed_cancels_what_waits_for_it(
+async def test_removing_a_server_cancels_its_pending_session(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0
@@ -236,7 +238,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-async def test_refusals_come_in_the_managers_words(
+async def test_errors_of_the_manager_are_shown_unchanged(
     hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     for options, status, words in REFUSED:
@@ -246,7 +248,7 @@ async def test_refusals_come_in_the_managers_words(
     assert (await user.get("/sessions"))["items"] == []
 
 
-async def test_a_session_of_another_server_is_not_given_out(
+async def test_a_server_cannot_start_the_session_of_another_server(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     mine = await user.post("/sessions", {"name": "mine", **SMALL})

@@ -21,7 +21,7 @@ from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner import kernel_group
 from bai_spawner.engines.base import EngineError, Running
 from bai_spawner.engines.docker import DockerEngine as Docker
-from tests.spawner.test_gang import gang_plan
+from tests.spawner.test_kernel_group import kernel_group_plan
 from tests.testbed import ComponentMissing, images, swarm
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.skip import skip_or_fail
@@ -86,7 +86,9 @@ class Machines:
 
     def plan(self, network: str, user: str, *places: int) -> LaunchPlan:
         given = {"image": self.image, "user": user, "engine": "docker", "command": SLEEP}
-        plan = gang_plan(len(places), lambda host: {"network": network}, **given, sub_command=SLEEP)
+        plan = kernel_group_plan(
+            len(places), lambda host: {"network": network}, **given, sub_command=SLEEP
+        )
         main, *subs = (self.nodes[n].host for n in places)
         placed = [replace(sub, endpoint=host) for sub, host in zip(plan.subs, subs, strict=True)]
         return replace(plan, endpoint=main, subs=tuple(placed))

@@ -1,4 +1,4 @@
-"""Logs of the process engine's kernels: timestamps, long lines, size limit, full disk."""
+"""Log writer of the process engine: timestamps, long lines, size limit, full disk."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from bai_spawner.engines.timed_log import CHUNK_BYTES, TimedLog, timestamp
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
-def kept(path: Path, *pieces: bytes, max_bytes: int = 2**20) -> str:
-    """Return the log of output that arrives in pieces."""
+def written_log(path: Path, *chunks: bytes, max_bytes: int = 2**20) -> str:
+    """Return the log of output that arrives in chunks."""
     log = TimedLog(str(path), max_bytes)
-    for piece in pieces:
-        log.write(piece)
+    for chunk in chunks:
+        log.write(chunk)
     log.close()
     return path.read_text()
 
 
-def test_each_line_begins_with_its_time(tmp_path: Path) -> None:
-    text = kept(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
+def test_each_line_begins_with_a_timestamp(tmp_path: Path) -> None:
+    text = written_log(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
     assert [bool(STAMP.match(line)) for line in text.splitlines()] == [True] * 4
     assert without_times(text) == "one\n\ntwo\nthe end"
     assert timestamp(1_777_636_800_000_000_042) == b"2026-05-01T12:00:00.000000042Z "
 
 
 @pytest.mark.parametrize("size", [7, 1000, CHUNK_BYTES, 50_000])
-def test_a_long_line_is_kept_in_pieces_however_it_comes(tmp_path: Path, size: int) -> None:
+def test_a_long_line_is_stored_in_chunks(tmp_path: Path, size: int) -> None:
     lines = [b"x" * length for length in (CHUNK_BYTES - 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 7, 0)]
     printed = b"\n".join([*lines, b"y" * 2 * CHUNK_BYTES])
-    pieces = [printed[n : n + size] for n in range(0, len(printed), size)]
-    assert without_times(kept(tmp_path / "log", *pieces)) == printed.decode()
+    chunks = [printed[n : n + size] for n in range(0, len(printed), size)]
+    assert without_times(written_log(tmp_path / "log", *chunks)) == printed.decode()
 
 
-def test_the_older_half_goes_when_it_has_grown_too_long(tmp_path: Path) -> None:
+def test_the_older_half_is_dropped_at_the_maximum_size(tmp_path: Path) -> None:
     path, max_bytes = tmp_path / "log", 64 * 1024
     log = TimedLog(str(path), max_bytes)
     sizes = []
@@ -62,7 +62,7 @@ def test_full_disk_does_not_block_output() -> None:
     log.close()
 
 
-def test_what_was_kept_before_stays_and_the_program_ends_with_its_input(tmp_path: Path) -> None:
+def test_the_program_appends_and_exits_at_the_end_of_its_input(tmp_path: Path) -> None:
     path = tmp_path / "log"
     for printed in (b"first\n", b"second\n", b""):
         words = [sys.executable, "-I", "-S", timed_log.__file__, str(path), "65536"]

@@ -1,4 +1,4 @@
-"""docs/traits.md lists every setting, and no other."""
+"""docs/traits.md documents every configurable trait, and no other."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bai_spawner.engines.process import ProcessEngine
 from bai_spawner.server import SessionServer
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "traits.md"
-OF_THE_BASE = {"stop_grace_seconds"}
+INHERITED = {"stop_grace_seconds"}
 
 
 @pytest.mark.parametrize(
     ("cls", "title", "inherited"),
     [
         (SessionServer, "BaiSpawner", set()),
-        (ProcessEngine, "ProcessEngine", OF_THE_BASE),
-        (DockerEngine, "DockerEngine", OF_THE_BASE),
+        (ProcessEngine, "ProcessEngine", INHERITED),
+        (DockerEngine, "DockerEngine", INHERITED),
     ],
 )
 def test_every_trait_is_documented(cls: type[HasTraits], title: str, inherited: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""Cluster sessions on real engines: all kernels run, reach each other, and end together."""
+"""Cluster sessions on real engines: kernels start together, reach each other and stop together."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ pytestmark = pytest.mark.filterwarnings(
 UID = images.SSH_UID
 
 
-def gang_plan(size: int, injections: Callable[[str], dict[str, Any]], **shared: Any) -> LaunchPlan:
+def kernel_group_plan(
+    size: int, injections: Callable[[str], dict[str, Any]], **shared: Any
+) -> LaunchPlan:
     """Return the plan of a cluster session, in the manager's form."""
     names = kernel_names(size)
     hosts = [name.hostname for name in names]
@@ -79,7 +81,7 @@ def network(docker_engine: DockerEngine) -> Iterator[str]:
 async def docker(
     docker_engine: DockerEngine, network: str, tmp_path: Path
 ) -> AsyncIterator[tuple[Engine, Callable[..., LaunchPlan]]]:
-    """The docker engine, and a function that makes plans for it; cleaned up afterwards."""
+    """The docker engine, and a function that creates plans for it."""
     shared: dict[str, Any] = {}
     engine = Docker(shared, stop_grace_seconds=1)
     image = images.base_image(docker_engine)
@@ -102,7 +104,7 @@ async def docker(
             "command": ["python3", "-c", standin.SOURCE],
             **changes,
         }
-        made.append(gang_plan(3, injection, **given))
+        made.append(kernel_group_plan(3, injection, **given))
         return made[-1]
 
     yield engine, make
@@ -131,23 +133,23 @@ async def begin(engine: Engine, given: LaunchPlan) -> Running:
     return await kernel_group.start(engine, given, environ, [])
 
 
-async def answers(running: Running) -> None:
-    async def asked() -> bool:
+async def wait_for_response(running: Running) -> None:
+    async def responds() -> bool:
         try:
             return bool(await ask(running, "whoami"))
         except httpx.TransportError:
             return False
 
-    await wait_until_async(asked, 30, "the main kernel")
+    await wait_until_async(responds, 30, "the main kernel")
 
 
-async def test_three_containers_find_each_other_and_end_together(
+async def test_three_containers_resolve_each_other_and_stop_together(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
     engine, make = docker
     given = make()
     running = await begin(engine, given)
-    await answers(running)
+    await wait_for_response(running)
     assert [sub.hostname for sub in running.subs] == ["sub1", "sub2"]
     assert len(containers_of(docker_engine, given.session_id)) == 3
 
@@ -178,12 +180,12 @@ async def test_three_containers_find_each_other_and_end_together(
     assert containers_of(docker_engine, given.session_id) == []
 
 
-async def test_the_main_kernel_logs_in_to_the_others(
+async def test_the_main_kernel_connects_to_the_others_with_ssh(
     docker: tuple[Engine, Callable[..., LaunchPlan]], ssh_image: str
 ) -> None:
     engine, make = docker
     running = await begin(engine, make(image=ssh_image))
-    await answers(running)
+    await wait_for_response(running)
 
     async def run(command: str) -> tuple[int, str]:
         _, (code, text) = await ask(running, "run", command=command)
@@ -194,16 +196,16 @@ async def test_the_main_kernel_logs_in_to_the_others(
         return text if code == 0 else ""
 
     for host in ("sub1", "sub2"):
-        # Its server starts to listen slightly after the container.
+        # The SSH server starts slightly after the container.
         assert await wait_until_async(lambda host=host: name_of(host), 30, "its sshd") == host
-        told = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
-        assert told == (0, f"{host} 3\n{UID}")
-    # Login is impossible without the key or with another key.
+        output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
+        assert output == (0, f"{host} 3\n{UID}")
+    # Without the key or with another one, the login fails.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
         code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")
         assert code == 255 and "Permission denied (publickey)" in text, text
-    # A server with another host key is not accepted.
+    # A server with another host key is rejected.
     code, text = await run(
         "ssh-keygen -q -t ed25519 -N '' -f /tmp/host; echo \"* $(cut -d' ' -f1,2 /tmp/host.pub)\" "
         "> /tmp/known; ssh -o UserKnownHostsFile=/tmp/known sub1 id"
@@ -229,7 +231,7 @@ async def test_killed_kernel_is_reported(
 @pytest.mark.parametrize(
     "broken", [pytest.param(0, id="main fails"), pytest.param(1, id="a sub fails")]
 )
-async def test_one_that_cannot_start_leaves_none(
+async def test_a_failed_kernel_start_removes_all_kernels(
     docker: tuple[Engine, Callable[..., LaunchPlan]],
     docker_engine: DockerEngine,
     broken: int,
@@ -246,12 +248,12 @@ async def test_one_that_cannot_start_leaves_none(
     assert containers_of(docker_engine, given.session_id) == []
 
 
-async def test_a_start_over_what_a_crash_left(
+async def test_a_second_start_replaces_remaining_sub_kernels(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
     engine, make = docker
     given = make()
-    for sub in given.subs:  # the Hub was killed before the main kernel
+    for sub in given.subs:  # as if the Hub had been killed before it started the main kernel
         await engine.start(sub, {}, ())
     running = await begin(engine, given)
     assert len(containers_of(docker_engine, given.session_id)) == 3
@@ -261,9 +263,11 @@ async def test_a_start_over_what_a_crash_left(
 
 
 @pytest.mark.parametrize("isolation", ["auto", "none"])
-async def test_two_processes_with_homes_of_their_own(tmp_path: Path, isolation: str) -> None:
+async def test_kernels_as_processes_have_separate_folders(tmp_path: Path, isolation: str) -> None:
     engine = ProcessEngine({}, state_dir=str(tmp_path), isolation=isolation, stop_grace_seconds=2)
-    given = gang_plan(2, lambda hostname: {}, engine="process", command=["/bin/sleep", "600"])
+    given = kernel_group_plan(
+        2, lambda hostname: {}, engine="process", command=["/bin/sleep", "600"]
+    )
     running = await begin(engine, given)
     try:
         (sub,) = running.subs
