@@ -1,8 +1,7 @@
-"""Every route of the Hub, with each role as caller and each role as target: nobody acts above
-their role.
+"""Permissions of every Hub route, for each role as caller and each role as target.
 
-The routes are those of the installed JupyterHub with ours in front; one that is not in the table
-below fails the test, so that a new version of JupyterHub is looked at before it is used.
+The routes are those of the installed JupyterHub and of bai-hub. A route that is missing in the
+table below fails the test, so a new version of JupyterHub is reviewed before it is used.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 SUPERADMINS = {"admin"}
-# Of domain default; domain acme has neither.
+# Admins of the domain default; the domain acme has no admin.
 DOMAIN_ADMINS = {"domain-admin"}
-PEOPLE = ("user", "domain-admin", "monitor", "admin", "acme-user")
-TARGETS = ("user2", *PEOPLE)
+USERS = ("user", "domain-admin", "monitor", "admin", "acme-user")
+TARGETS = ("user2", *USERS)
 ANONYMOUS, SESSION = "anonymous", "session of admin"
-CALLERS = (ANONYMOUS, SESSION, *PEOPLE)
+CALLERS = (ANONYMOUS, SESSION, *USERS)
 SERVER = "probe"
 METHODS = ("get", "post", "put", "patch", "delete")
 REFUSED = {
@@ -44,14 +43,14 @@ REFUSED = {
     HTTPStatus.NOT_FOUND,
 }
 
-# Who may call it: whoever it is about and nobody else; nobody; readers of that user; superadmins;
-# administrators. "open" has no target: it is about the caller, or about nobody.
+# Allowed callers of a route: only the target user; no user; users who may read the target;
+# superadmins; admins. "open" routes have no target: they concern the caller, or no user.
 OWN, NOBODY, READ, SUPERADMIN, ADMIN, OPEN = "own", "nobody", "read", "superadmin", "admin", "open"
 READ_GROUP, REPORT = "read group", "own, or the session's token"
-# Removed from JupyterHub, which answers with an error of one kind or another.
+# Removed from JupyterHub, so the response is an error.
 GONE = "gone"
 RULES: Mapping[str, Mapping[str, str]] = {
-    # Ours.
+    # Routes of bai-hub.
     "bai_auth.ChangePasswordHandler": {"get": OPEN, "post": OPEN},
     "bai_auth.LoginHandler": {"get": OPEN, "post": OPEN},
     "HomePage": {"get": OPEN},
@@ -77,7 +76,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "LogoutHandler": {"get": OPEN},
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
-    # It says that a server does not run, and does nothing.
+    # Shows that a server does not run; has no effect.
     "UserUrlHandler": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.
     "SelfAPIHandler": {"get": OPEN},
@@ -88,7 +87,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "UserTokenAPIHandler": {"get": OWN, "delete": OWN},
     "ActivityAPIHandler": {"post": REPORT},
     "UserAdminAccessAPIHandler": {"post": OWN},
-    # Groups: they are kept by bai-hub.
+    # Groups, which only bai-hub changes.
     "GroupListAPIHandler": {"get": OPEN, "post": NOBODY},
     "GroupAPIHandler": {"get": READ_GROUP, "post": NOBODY, "delete": NOBODY},
     "GroupUsersAPIHandler": {"post": NOBODY, "delete": NOBODY},
@@ -115,7 +114,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "API404": {},
     "Template404": {},
 }
-# They would end the caller's own sign-in, or wait for what never comes.
+# These routes would end the caller's own sign-in, or block.
 NOT_CALLED = {"LogoutHandler", "PrefixRedirectHandler", "Template404", "AddSlashHandler"}
 
 
@@ -127,7 +126,7 @@ class Route(NamedTuple):
     @property
     def rule(self) -> str:
         rule = RULES[self.name][self.method]
-        # Without a user in the path it is about the caller.
+        # Without a user in the path, the route concerns the caller.
         return OPEN if rule == OWN and "(" not in self.pattern else rule
 
     @property
@@ -138,7 +137,7 @@ class Route(NamedTuple):
 
 
 def hub_routes(folder: Path) -> Iterator[tuple[str, type[RequestHandler]]]:
-    """Yield the Hub's table of routes as it is at run time; the first of equal paths counts."""
+    """Yield the Hub's routes as at run time; for equal paths only the first one takes effect."""
     secret = folder / "secret"
     secret.write_text("x")
     app = JupyterHub()
@@ -162,7 +161,7 @@ def methods_of(handler: type[RequestHandler]) -> set[str]:
 
 
 def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
-    """Fill the groups of a route's pattern, each by the literal part in front of it."""
+    """Return a path for a route's pattern; the literal before a group selects its value."""
     pattern = re.sub(r"\(\?:.*?\)\)?\?", "", route.pattern).rstrip("$")
     pattern = pattern.replace("/?", "/")
     values = {
@@ -187,7 +186,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     for part in re.findall(r"\(\?P<user_path>.*|\([^)]*\)\??|[^/(]+", pattern):
         if part.startswith("(?P<user_path>"):
             break
-        # A second group in a row is the server of the user before it.
+        # A second consecutive group is the server of the user.
         parts.append(values[last] if last in values and part.startswith("(") else part)
         if part.startswith("("):
             parts[-1] = values.get(last, SERVER)
@@ -224,7 +223,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 class World:
-    """The running Hub, with a way in for each caller and a server of each target."""
+    """The running Hub, with credentials of each caller and a server of each target."""
 
     def __init__(self, hub: RunningHub, stack: ExitStack) -> None:
         self.hub = hub
@@ -233,7 +232,7 @@ class World:
         }
         self.token_ids: dict[str, str] = {}
         self.browsers = {ANONYMOUS: hub.client(), SESSION: hub.client()}
-        for name in PEOPLE:
+        for name in USERS:
             self.browsers[name] = stack.enter_context(hub.sign_in(name))
             self.browsers[name].get("/hub/home")
         self.api = hub.client()
@@ -254,7 +253,7 @@ class World:
         return browser.request(route.method, path, headers=headers)
 
     def state(self) -> dict[str, Any]:
-        """Return what a caller could have changed of the targets."""
+        """Return the state of all targets that a caller could have changed."""
         found: dict[str, Any] = {}
         for name in TARGETS:
             own = bearer(self.tokens[name])
@@ -287,7 +286,7 @@ def test_every_route_of_the_hub_is_classified(tmp_path: Path) -> None:
     assert found == known
 
 
-def test_nobody_acts_above_their_role_in_the_hub(world: World, tmp_path: Path) -> None:
+def test_no_caller_exceeds_the_permissions_of_its_role(world: World, tmp_path: Path) -> None:
     hub = world.hub
     session = running_session(hub, "admin")
     world.tokens[SESSION] = session_token(session["id"])
@@ -308,33 +307,33 @@ def test_nobody_acts_above_their_role_in_the_hub(world: World, tmp_path: Path) -
 
 
 def check(world: World, route: Route) -> Iterator[str]:
-    """Call a route as everybody about everybody; yield what should not have been so."""
+    """Call a route as each caller for each target; yield the violations."""
     targets = TARGETS if route.has_target else ("user2",)
     for caller, target in product(CALLERS, targets):
         is_allowed = may(caller, route.rule, target)
         if is_allowed and route.method != "get":
-            continue  # It would change what the others are to find.
+            continue  # It would change the state for the following calls.
         domain = "acme" if target == "acme-user" else "default"
         path = path_of(route, target, domain, world.token_ids[target])
         if is_allowed and "progress" in path:
-            continue  # It waits for a start.
+            continue  # It blocks until a start.
         answer = world.call(caller, route, path)
         is_refused = answer.status_code in REFUSED and not answer.has_redirect_location
         is_refused |= "/hub/login" in answer.headers.get("Location", "")
         text = f"{route.method.upper()} {path} by {caller}: {answer.status_code}"
         if route.rule == GONE:
             if answer.status_code < HTTPStatus.BAD_REQUEST:
-                yield f"{text}: must not answer"
+                yield f"{text}: must not succeed"
         elif answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR and route.rule != OPEN:
             yield f"{text}: fails"
         elif not is_allowed and not is_refused:
-            yield f"{text}: must be refused"
+            yield f"{text}: must be denied"
         elif is_allowed and answer.status_code == HTTPStatus.FORBIDDEN and route.rule != OPEN:
             yield f"{text}: must be allowed"
 
 
 def session_token(session_id: str) -> str:
-    """Return the token that the server of a session has, as whatever runs in it can read."""
+    """Return the token of a session's server, which any program in the session can read."""
 
     def find() -> str | None:
         for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""Two users on one machine: apps, files, processes and network of one are closed to the other."""
+"""Isolation of two users on one machine: apps, files, processes and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session from sign-in to stop over REST, and its files in the next one."""
+"""A session from sign-in to stop over REST, and its files in the next session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.testbed.websocket import websocket
 pytestmark = pytest.mark.e2e
 
 
-def test_files_outlive_the_session(any_hub: RunningHub) -> None:
+def test_files_in_a_folder_outlive_the_session(any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "journey"}), 201)
     upload = rest.put(f"/vfolders/{folder['id']}/content", params={"path": "in.txt"}, content=b"42")
@@ -51,7 +51,7 @@ def test_files_outlive_the_session(any_hub: RunningHub) -> None:
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-def test_an_ended_session_leaves_nothing_in_the_hub(any_hub: RunningHub) -> None:
+def test_the_hubs_server_record_is_removed_with_the_session(any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     session = start(rest, "gone-soon")
     token = {"Authorization": rest.headers["Authorization"]}
@@ -67,11 +67,11 @@ def test_an_ended_session_leaves_nothing_in_the_hub(any_hub: RunningHub) -> None
 
     assert session["hub_server"] in servers()
     stop(rest, session["id"])
-    wait_until(lambda: session["hub_server"] not in servers(), 20, "the Hub's record to go")
+    wait_until(lambda: session["hub_server"] not in servers(), 20, "the removal of the record")
 
 
 @pytest.mark.docker
-async def test_vs_code_and_tensorboard_answer_through_the_hub(docker_hub: RunningHub) -> None:
+async def test_vs_code_and_tensorboard_respond_through_the_hub(docker_hub: RunningHub) -> None:
     rest = docker_hub.rest("user")
     session = start(rest, "apps-one")
     jupyter = docker_hub.jupyter(rest, session["url"])
@@ -90,7 +90,7 @@ async def test_vs_code_and_tensorboard_answer_through_the_hub(docker_hub: Runnin
     stop(rest, session["id"])
 
 
-def test_read_only_really_is(any_hub: RunningHub) -> None:
+def test_a_read_only_folder_cannot_be_written(any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "readonly"}), 201)
     mounts = [{"vfolder": "readonly", "path": "data", "permission": "ro"}]
@@ -103,7 +103,7 @@ def test_read_only_really_is(any_hub: RunningHub) -> None:
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-def test_a_guest_works_in_a_shared_folder(any_hub: RunningHub) -> None:
+def test_an_invited_user_writes_to_a_shared_folder(any_hub: RunningHub) -> None:
     owner, guest = any_hub.rest("user"), any_hub.rest("user2")
     folder = checked(owner.post("/vfolders", json={"name": "shared"}), 201)
     path = f"/vfolders/{folder['id']}/grants/user2"
@@ -120,8 +120,8 @@ def test_a_guest_works_in_a_shared_folder(any_hub: RunningHub) -> None:
     checked(owner.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-def test_a_waiting_session_starts_by_itself(any_hub: RunningHub) -> None:
-    """Two simulated GPUs: the third whole one waits, says why, and starts when one is free."""
+def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHub) -> None:
+    """With two simulated GPUs, a third session with a whole GPU is pending with reasons."""
     rest = any_hub.rest("user")
     whole = {"cpu": "1", "mem": "512m", "cuda.device": "1"}
     first = start(rest, "whole-one", resources=whole)
@@ -139,7 +139,7 @@ def test_a_waiting_session_starts_by_itself(any_hub: RunningHub) -> None:
     started = wait_until(
         lambda: checked(rest.get(f"/sessions/{third['id']}"), 200)["status"] == "RUNNING",
         60,
-        "the waiting session to start",
+        "the start of the pending session",
     )
     assert started
     for session in (second, third):
@@ -153,15 +153,23 @@ def test_a_waiting_session_starts_by_itself(any_hub: RunningHub) -> None:
         pytest.param({"image": "no/such:image"}, 404, "not-found", id="unknown image"),
         pytest.param({"mounts": [{"vfolder": "not-there"}]}, 404, "not-found", id="unknown folder"),
         pytest.param(
-            {"resources": {"cuda.shares": "0.255"}}, 400, "invalid-request", id="off the step"
+            {"resources": {"cuda.shares": "0.255"}},
+            400,
+            "invalid-request",
+            id="share between steps",
         ),
-        pytest.param({"resources": {"mem": "900t"}}, 409, "insufficient-resources", id="too much"),
+        pytest.param(
+            {"resources": {"mem": "900t"}},
+            409,
+            "insufficient-resources",
+            id="more memory than any agent has",
+        ),
         pytest.param({"name": "x" * 65}, 400, "invalid-request", id="name too long"),
-        pytest.param({"name": "../../etc"}, 400, "invalid-request", id="odd characters"),
+        pytest.param({"name": "../../etc"}, 400, "invalid-request", id="invalid characters"),
         pytest.param({"resource_group": "other"}, 404, "not-found", id="unknown group"),
     ],
 )
-def test_bad_input_is_refused_at_once(
+def test_invalid_requests_are_rejected_and_create_no_session(
     hub: RunningHub, fields: dict[str, Any], status: int, code: str
 ) -> None:
     rest = hub.rest("user")

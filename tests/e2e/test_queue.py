@@ -1,5 +1,7 @@
-"""Many batch sessions with dependencies and priorities through the real Hub, on an engine that runs
-nothing: what is left is the queue and everything around it."""
+"""Many batch sessions with dependencies and priorities on the real Hub.
+
+Their engine runs nothing and reports exit code 0, so the test exercises only the queue and the processes around it.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ pytestmark = pytest.mark.e2e
 SESSIONS = 500
 CHAIN = 5
 PRIORITIES = 4
-# So many fit at once: far fewer than wait, so that it matters whose turn it is.
-ROOM = 40
+# Number of sessions that run at the same time: far fewer than pending ones, so order matters.
+CAPACITY = 40
 PATIENCE_SECONDS = 240
 CONFIG = """
 c.BaiSpawner.engine_classes = {"process": "tests.testbed.instant_exit_engine.InstantExitEngine"}
@@ -31,10 +33,10 @@ c.BaiSpawner.poll_interval = 1
 
 
 def jobs() -> list[JSON]:
-    """Return chains of sessions, each link after the one before, in several priorities.
+    """Return chains of sessions, in which each session depends on the previous one.
 
-    The lowest priority is told first and each chain from its end, so that neither the order of
-    filing nor that of names can be what the queue goes by.
+    The lowest priority comes first, and each chain is listed from its end, so that neither the
+    order of creation nor the order of names equals the expected order of starts.
     """
     chains = SESSIONS // CHAIN
     found: list[JSON] = []
@@ -77,7 +79,7 @@ def check_order(sessions: list[JSON]) -> None:
         for awaited in session["dependencies"]:
             before = by_id[awaited["id"]]
             assert at(before, "terminated_at") <= at(session, "scheduled_at"), session["name"]
-    # The first links could all start at once: among them nothing but the priority decides.
+    # The first sessions of all chains have no dependencies: only the priority decides.
     first = sorted(
         (session for session in sessions if not session["dependencies"]),
         key=lambda session: (at(session, "scheduled_at"), -session["priority"]),
@@ -86,15 +88,17 @@ def check_order(sessions: list[JSON]) -> None:
     assert priorities == sorted(priorities, reverse=True)
 
 
-def test_all_end_in_order(own_hub: Callable[..., RunningHub], tmp_path: Path) -> None:
-    config = tmp_path / "brief.py"
+def test_dependencies_and_priorities_decide_the_order(
+    own_hub: Callable[..., RunningHub], tmp_path: Path
+) -> None:
+    config = tmp_path / "instant_exit.py"
     config.write_text(CONFIG)
     with serve_empty_responses() as url:
         hub = own_hub(
             environment={
                 "BAI_CONFIG": str(config),
-                "BAI_AGENT_CPU": str(ROOM),
-                "BAI_AGENT_MEM": f"{ROOM}g",
+                "BAI_AGENT_CPU": str(CAPACITY),
+                "BAI_AGENT_MEM": f"{CAPACITY}g",
                 URL_VARIABLE: url,
                 "PYTHONPATH": str(ROOT),
             }
@@ -116,5 +120,5 @@ def test_all_end_in_order(own_hub: Callable[..., RunningHub], tmp_path: Path) ->
             sessions = every(rest)
             assert {(s["status"], s["result"]) for s in sessions} == {("TERMINATED", "success")}
             check_order(sessions)
-            # Nothing is held and nothing is left in the Hub.
+            # All allocations are released.
             assert checked(rest.get("/allocations"), 200)["total"] == 0

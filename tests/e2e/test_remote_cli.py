@@ -1,4 +1,4 @@
-"""Commands, files and terminals of a running session, by the command and in a real terminal."""
+"""`bai session exec`, `cp`, `top`, `events`, `attach`, and shell completion in a real terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def bai(hub: RunningHub, person: httpx.Client) -> Any:
     return run
 
 
-def test_a_command_has_this_ends_input_output_and_exit_code(bai: Any, session: str) -> None:
+def test_exec_forwards_input_output_and_exit_code(bai: Any, session: str) -> None:
     content = os.urandom(700_000)
     done = bai("session", "exec", session, "cat", content=content)
     assert (done.returncode, done.stdout, done.stderr) == (0, content, b"")
@@ -70,13 +70,13 @@ def test_a_command_has_this_ends_input_output_and_exit_code(bai: Any, session: s
 
 
 def keypair_of(rest: httpx.Client) -> Keypair:
-    """Return somebody's keypair, with another secret key from now on."""
+    """Renew the secret key of the user's keypair and return the keypair."""
     key = rest.get("/me").json()["keypairs"][0]
     changed = rest.patch(f"/keypairs/{key}", json={"new_secret": True}).json()
     return Keypair(key, changed["secret_key"])
 
 
-def test_a_keypair_goes_into_its_owners_sessions_and_its_token_nowhere_else(
+def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     hub: RunningHub, person: httpx.Client, session: str
 ) -> None:
     def go_in(rest: httpx.Client, keypair: Keypair) -> subprocess.CompletedProcess[str]:
@@ -112,11 +112,13 @@ def test_a_keypair_goes_into_its_owners_sessions_and_its_token_nowhere_else(
     assert status("/hub/api/users/user/tokens") in (403, 404)
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
-    # Who has a token already gets no other: it would outlive the one that it came from.
+    # A caller with a token gets no second one, which could outlive the first.
     assert person.post(f"/sessions/{found['id']}/token").status_code == 403
 
 
-def test_files_and_folders_are_copied_both_ways(bai: Any, session: str, tmp_path: Path) -> None:
+def test_cp_copies_files_and_folders_in_both_directions(
+    bai: Any, session: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "data"
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "a b.bin").write_bytes(os.urandom(400_000))
@@ -142,14 +144,14 @@ def test_files_and_folders_are_copied_both_ways(bai: Any, session: str, tmp_path
     assert bai("session", "cp", "a", "b").returncode == 2
 
 
-def test_usage_and_log_are_shown(bai: Any, session: str) -> None:
+def test_top_and_logs_show_usage_and_log(bai: Any, session: str) -> None:
     (item,) = json.loads(bai("session", "top", session, "--json").stdout)["items"]
     assert item["session"] == session and item["kernels"]
     assert session.encode() in bai("session", "top", "--once").stdout
     assert bai("session", "logs", session).returncode == 0
 
 
-def test_a_batch_sessions_log_and_events_are_followed_to_the_end(
+def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
     hub: RunningHub, person: httpx.Client, bai: Any
 ) -> None:
     name = f"batch-{secrets.token_hex(3)}"
@@ -169,12 +171,12 @@ def test_a_batch_sessions_log_and_events_are_followed_to_the_end(
         assert followed.stdout.count(b"line %d\n" % number) == 1, followed.stdout
     told, _ = events.communicate(timeout=PATIENCE_SECONDS)
     assert json.loads(told.splitlines()[-1])["status"] == "TERMINATED"
-    # Who comes later than the end hears of it as well.
+    # A client that connects after the end gets the last event too.
     late = bai("session", "events", name, "--until-end", "--json")
     assert json.loads(late.stdout)["status"] == "TERMINATED"
 
 
-# How a shell without settings is begun, and what makes it know the command.
+# Options that start a shell without user settings, and the command that enables completion.
 SHELLS = {
     "bash": ("--norc --noprofile -i", 'eval "$(bai completion bash)"'),
     "zsh": ("-f -i", 'autoload -Uz compinit; compinit -D -u; eval "$(bai completion zsh)"'),
@@ -184,7 +186,7 @@ SHELLS = {
 def in_shell(
     hub: RunningHub, person: httpx.Client, home: Path, shell: str, *words: str
 ) -> dict[str, Any]:
-    """Return what runs a shell that finds the command, in the words of `subprocess`."""
+    """Return `subprocess` arguments that run a shell with ``bai`` on its PATH."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -193,7 +195,7 @@ def in_shell(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_real_shell_completes_words(
+def test_bash_and_zsh_complete_commands(
     hub: RunningHub, person: httpx.Client, tmp_path: Path, shell: str
 ) -> None:
     options, prepare = SHELLS[shell]
@@ -209,7 +211,7 @@ def test_the_real_shell_completes_words(
     assert terminal.end() == 0
 
 
-def test_fish_completes_words(hub: RunningHub, person: httpx.Client, tmp_path: Path) -> None:
+def test_fish_completes_commands(hub: RunningHub, person: httpx.Client, tmp_path: Path) -> None:
     asked = "bai completion fish | source; complete -C 'bai session atta'"
     words = in_shell(hub, person, tmp_path, "fish", "--no-config", "-c", asked)
     done = subprocess.run(**words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
@@ -222,9 +224,9 @@ class Terminal:
     def __init__(self, options: dict[str, Any]) -> None:
         self._number, there = pty.openpty()
         self.resize(40, 100)
-        # What the environment says of a size is old as soon as the terminal has another one.
+        # Wrong on purpose: the size of the terminal must take precedence over the environment.
         options["env"] |= {"COLUMNS": "80", "LINES": "24"}
-        # Its controlling terminal, so that it hears of another size.
+        # Make it the controlling terminal, so that the process gets SIGWINCH.
         self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))
         os.close(there)
         self._shown = ""
@@ -236,7 +238,7 @@ class Terminal:
         os.write(self._number, text.encode())
 
     def until(self, text: str) -> str:
-        """Read until ``text`` is shown; return all up to it and forget that."""
+        """Read until ``text`` is shown; return and discard the output before it."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while text not in self._shown:
             left = deadline - time.monotonic()
@@ -254,24 +256,24 @@ class Terminal:
         return code
 
 
-def test_a_real_terminal_is_attached_resized_left_and_taken_up_again(
+def test_a_terminal_is_attached_resized_detached_and_reattached(
     hub: RunningHub, person: httpx.Client, session: str
 ) -> None:
     first = Terminal(command(hub, person, "session", "attach", session))
-    # What is typed before the shell has its prompt may be dropped by it.
+    # The shell may drop input before its first prompt.
     first.until("$ ")
-    # What is typed is shown too: only the shell joins the two halves.
+    # The input is echoed, so the expected text is split: only the shell joins the two halves.
     first.type("stty size | sed 's/^/si''ze /'; keep=this\r")
     first.until("size 40 100")
     first.resize(30, 90)
     first.type("while [ \"$(stty size)\" != '30 90' ]; do sleep 0.1; done; echo re''sized\r")
     first.until("resized")
     first.until("$ ")
-    # One program that says so itself: what comes between two commands, the shell may miss.
+    # One program prints and sleeps: input between two commands could get lost.
     first.type("sh -c \"echo slee''ping; exec sleep 1000\"\r")
     first.until("sleeping")
     first.type("\x03")
-    # What is typed at the same moment goes with what was interrupted.
+    # Input before the prompt would be discarded with the interrupted command.
     first.until("$ ")
     first.type("echo inter''rupted\r")
     first.until("interrupted")
@@ -289,6 +291,6 @@ def test_a_real_terminal_is_attached_resized_left_and_taken_up_again(
     assert second.end() == 0
 
 
-def test_without_a_terminal_it_says_what_to_use(bai: Any, session: str) -> None:
+def test_attach_without_a_terminal_suggests_exec(bai: Any, session: str) -> None:
     done = bai("session", "attach", session)
     assert done.returncode == 2 and b"session exec" in done.stderr

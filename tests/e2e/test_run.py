@@ -1,4 +1,4 @@
-"""`make run`: one command up, Ctrl-C down, and what a kill -9 leaves."""
+"""`make run`: start, stop with Ctrl-C, and recovery after SIGKILL of each process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def is_signed_in(client: httpx.Client) -> bool:
     return client.get("/hub/home").status_code == 200
 
 
-def test_ctrl_c_leaves_nothing_and_the_next_run_goes_on(own_hub: Callable[..., RunningHub]) -> None:
+def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(
+    own_hub: Callable[..., RunningHub],
+) -> None:
     hub = own_hub().start()
     text = hub.wait_for_output("Ctrl-C")
     assert hub.url in text
@@ -33,11 +35,11 @@ def test_ctrl_c_leaves_nothing_and_the_next_run_goes_on(own_hub: Callable[..., R
         assert hub.interrupt() == 0
         assert hub.left_running() == []
         hub.start()
-        # Same cookie secret, same databases.
+        # The cookie secret and the databases are the same.
         assert is_signed_in(browser)
 
 
-def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
+def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(
     own_hub: Callable[..., RunningHub],
 ) -> None:
     hub = own_hub(environment={"BAI_AGENT_CPU": "2"}).start()
@@ -59,7 +61,7 @@ def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
     assert "Stopping 1 session …" in hub.output.read_text()
     stopped_at = datetime.now(UTC)
     hub.start()
-    # It waited for the cores of the session that was stopped, and got them from the next run only.
+    # It stayed pending while the other session had the cores, and started only in the next run.
     session_in(hub, "user", waiting, "RUNNING")
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]
@@ -73,7 +75,7 @@ def test_a_killed_hub_leaves_sessions_and_ctrl_c_ends_them(
     assert ended["status_info"]
 
 
-def test_killed_parts_come_back(own_hub: Callable[..., RunningHub]) -> None:
+def test_a_killed_proxy_and_a_killed_hub_are_restarted(own_hub: Callable[..., RunningHub]) -> None:
     hub = own_hub().start()
     with hub.sign_in("user") as browser:
         old_proxy = hub.process_of("proxy")
@@ -92,7 +94,7 @@ def test_killed_parts_come_back(own_hub: Callable[..., RunningHub]) -> None:
     assert hub.left_running() == []
 
 
-def test_a_killed_service_is_back_before_the_hub_notices(
+def test_the_supervisor_restarts_killed_services_before_the_hub_notices(
     own_hub: Callable[..., RunningHub],
 ) -> None:
     hub = own_hub().start()
@@ -101,17 +103,19 @@ def test_a_killed_service_is_back_before_the_hub_notices(
         before = hub.process_of(part)
         hub.kill(part)
         assert hub.process_of(part) != before
-        wait_until(hub.is_up, 60, f"all to answer with another {part}")
+        wait_until(hub.is_up, 60, f"all components to respond with a new {part}")
     assert "exited with status" not in (hub.home / "hub.log").read_text()
     assert hub.interrupt() == 0
     assert hub.left_running() == []
 
 
-def test_nothing_outlives_a_killed_launcher(own_hub: Callable[..., RunningHub]) -> None:
+def test_all_processes_exit_after_the_launcher_is_killed(
+    own_hub: Callable[..., RunningHub],
+) -> None:
     hub = own_hub().start()
     hub.kill("launcher")
-    wait_until(lambda: not hub.left_running(), 60, "the Hub to end by itself")
-    # Nothing holds a port or a lock either: the same folder starts again.
+    wait_until(lambda: not hub.left_running(), 60, "the Hub to exit")
+    # Ports and locks are released too: the hub starts again with the same folder.
     hub.start()
     with hub.sign_in("user") as browser:
         assert is_signed_in(browser)
@@ -127,7 +131,7 @@ def run(home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -147,9 +151,11 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             "BAI_ENGINE=docker, but no Docker engine responds",
         ),
     ],
-    ids=["unknown engine", "odd port", "Docker was asked for and is not there"],
+    ids=["unknown engine", "invalid port", "Docker required but not available"],
 )
-def test_what_cannot_run_says_why(tmp_path: Path, environment: dict[str, str], text: str) -> None:
+def test_an_invalid_configuration_is_reported(
+    tmp_path: Path, environment: dict[str, str], text: str
+) -> None:
     done = run(tmp_path, **environment)
     assert done.returncode == 1
     assert text in done.stdout

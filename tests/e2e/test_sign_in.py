@@ -1,4 +1,4 @@
-"""Sign-in on a real Hub: who is accepted, what the pages say, and what each role can see."""
+"""Sign-in on a real Hub: accepted accounts, messages of the pages, and access of each role."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def person(admin: httpx.Client) -> Callable[..., str]:
 def sign_in(
     hub: RunningHub, name: str, password: str, **headers: str
 ) -> tuple[httpx.Response, bool]:
-    """Return the answer to the login form, and whether the user is signed in afterwards."""
+    """Return the response to the sign-in form, and whether the user is signed in afterwards."""
     with hub.client() as client:
         client.headers.update(headers)
         answer = hub.post_form(client, "/hub/login", username=name, password=password)
@@ -68,11 +68,13 @@ def is_signed_in(client: httpx.Client) -> bool:
     [
         pytest.param("{name}", id="user name"),
         pytest.param("{name}@example.org", id="e-mail"),
-        pytest.param("  {name} ", id="spaces around it"),
+        pytest.param("  {name} ", id="name with spaces around it"),
         pytest.param("{name}@EXAMPLE.org", id="e-mail in other case"),
     ],
 )
-def test_sign_in(hub: RunningHub, person: Callable[..., str], typed: str) -> None:
+def test_sign_in_accepts_name_and_e_mail(
+    hub: RunningHub, person: Callable[..., str], typed: str
+) -> None:
     name = person()
     with hub.sign_in(typed.format(name=name), PASSWORD) as browser:
         assert f">{name}<" in browser.get("/hub/home").text
@@ -84,7 +86,7 @@ def test_every_demo_account_signs_in(hub: RunningHub) -> None:
             assert is_signed_in(client), name
 
 
-def test_a_wrong_password_and_an_unknown_name_read_the_same(
+def test_a_wrong_password_and_an_unknown_name_get_the_same_response(
     hub: RunningHub, person: Callable[..., str]
 ) -> None:
     pages = []
@@ -96,7 +98,7 @@ def test_a_wrong_password_and_an_unknown_name_read_the_same(
     assert len({page.count("<input") for page in pages}) == 1
 
 
-def test_what_was_typed_comes_back_as_text_only(hub: RunningHub) -> None:
+def test_the_typed_name_is_escaped_in_the_response(hub: RunningHub) -> None:
     answer, _ = sign_in(hub, '"><script>alert(1)</script>', "x")
     assert answer.status_code == 403
     assert "<script>alert(1)" not in answer.text
@@ -106,26 +108,28 @@ def test_what_was_typed_comes_back_as_text_only(hub: RunningHub) -> None:
     "status, key",
     [("inactive", "sign_in.inactive"), ("before-verification", "sign_in.before_verification")],
 )
-def test_an_account_that_may_not_come_in_is_told_why(
+def test_an_account_that_may_not_sign_in_gets_the_reason(
     hub: RunningHub, person: Callable[..., str], status: str, key: str
 ) -> None:
     name = person(status=status)
     answer, _ = sign_in(hub, name, PASSWORD)
     assert (answer.status_code, ENGLISH(key) in text_of(answer)) == (403, True)
     answer, _ = sign_in(hub, name, "not the password")
-    # Without the password, the answer reveals nothing about the account.
+    # Without the password, the response reveals nothing about the account.
     assert ENGLISH("sign_in.refused") in text_of(answer)
 
 
-def test_an_address_that_is_not_allowed(hub: RunningHub, person: Callable[..., str]) -> None:
+def test_a_client_address_that_is_not_allowed_is_rejected(
+    hub: RunningHub, person: Callable[..., str]
+) -> None:
     name = person(allowed_client_ip=["10.20.30.0/24"])
     answer, _ = sign_in(hub, name, PASSWORD, **{"X-Forwarded-For": "10.20.30.40"})
     assert answer.status_code == 403
     assert ENGLISH("sign_in.address") in text_of(answer)
 
 
-@pytest.mark.parametrize("exists", [True, False], ids=["an account", "nobody's name"])
-def test_repeated_failures_block_and_say_for_how_long(
+@pytest.mark.parametrize("exists", [True, False], ids=["existing account", "unknown name"])
+def test_repeated_failures_block_sign_in_and_show_the_waiting_time(
     hub: RunningHub, person: Callable[..., str], exists: bool
 ) -> None:
     name = person() if exists else f"p-{uuid.uuid4().hex[:10]}"
@@ -138,12 +142,14 @@ def test_repeated_failures_block_and_say_for_how_long(
         seconds = int(answer.headers["Retry-After"])
         assert 60 < seconds <= 1200
         assert "Too many failed attempts. Try again in " in text_of(answer)
-        # The right password is blocked now, too.
+        # The correct password is blocked too.
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
         assert (answer.status_code, "Retry-After" in answer.headers) == (403, True)
 
 
-def test_a_password_that_must_be_changed(hub: RunningHub, person: Callable[..., str]) -> None:
+def test_a_forced_password_change_is_required_before_sign_in(
+    hub: RunningHub, person: Callable[..., str]
+) -> None:
     name = person(need_password_change=True)
     new = "Another-horse-8"
     with hub.client() as client:
@@ -161,7 +167,7 @@ def test_a_password_that_must_be_changed(hub: RunningHub, person: Callable[..., 
     assert sign_in(hub, name, new)[1] is True
 
 
-def test_changing_ones_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
+def test_a_user_changes_the_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
     name, other = person(), person()
     with hub.sign_in(name, PASSWORD) as client:
         assert f'value="{name}"' in client.get("/hub/change-password").text
@@ -192,7 +198,7 @@ def test_changing_ones_own_password(hub: RunningHub, person: Callable[..., str])
     assert sign_in(hub, other, PASSWORD)[1] is True
 
 
-def test_a_form_without_its_token_is_refused(hub: RunningHub) -> None:
+def test_a_form_without_xsrf_token_is_rejected(hub: RunningHub) -> None:
     with hub.client() as client:
         client.get("/hub/login")
         fields = {"username": "admin", "password": hub.password}
@@ -203,14 +209,16 @@ def test_a_form_without_its_token_is_refused(hub: RunningHub) -> None:
         assert client.post("/hub/change-password", data=fields).status_code == 403
 
 
-def test_the_page_of_a_password_asks_for_a_sign_in_first(hub: RunningHub) -> None:
+def test_the_password_page_requires_a_sign_in(hub: RunningHub) -> None:
     with hub.client() as client:
         answer = client.get("/hub/change-password")
         assert (answer.status_code, "/hub/login" in answer.headers["Location"]) == (302, True)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language_reaches_the_pages(hub: RunningHub, language: str) -> None:
+def test_pages_are_translated_and_the_chosen_language_is_stored(
+    hub: RunningHub, language: str
+) -> None:
     translate = translator(language)
     with hub.client() as client:
         page = text_of(client.get("/hub/login", headers={"Accept-Language": f"fr, {language}"}))
@@ -222,7 +230,7 @@ def test_every_language_reaches_the_pages(hub: RunningHub, language: str) -> Non
         assert translate("sign_in.refused") in text_of(answer)
 
 
-def test_a_domain_admin_sees_their_domain_and_changes_no_account(hub: RunningHub) -> None:
+def test_a_domain_admin_reads_users_of_the_domain_and_changes_none(hub: RunningHub) -> None:
     for name in ("user", "user2", "acme-user", "admin"):
         assert sign_in(hub, name, hub.password)[1] is True
     with hub.sign_in("domain-admin") as browser:
@@ -237,7 +245,7 @@ def test_a_domain_admin_sees_their_domain_and_changes_no_account(hub: RunningHub
         groups = {group["name"] for group in api.get("/groups").json()}
         assert groups == {"d-default"}
         assert api.get("/users/acme-user").status_code == 404
-        # Only the owner starts a server; the answer is the same where there is no such user.
+        # Only the owner can start a server; the response is the same for unknown users.
         assert api.post("/users/acme-user/servers/x").status_code == 403
         assert api.delete("/users/acme-user/servers/x").status_code == 404
         for answer in (
@@ -251,8 +259,8 @@ def test_a_domain_admin_sees_their_domain_and_changes_no_account(hub: RunningHub
         assert api.get("/users/user").status_code == 200
 
 
-def test_a_domain_admin_stops_sessions_of_their_domain_only(hub: RunningHub) -> None:
-    """Through the manager, which compares roles; in the Hub they neither read nor stop servers."""
+def test_a_domain_admin_stops_only_sessions_of_the_domain(hub: RunningHub) -> None:
+    """Domain admins use the manager, which compares roles; the Hub denies access to servers."""
     own, foreign = running_session(hub, "user2"), running_session(hub, "acme-user")
     with hub.rest("domain-admin") as rest:
         headers = {"Authorization": rest.headers["Authorization"]}
@@ -270,7 +278,7 @@ def test_a_domain_admin_stops_sessions_of_their_domain_only(hub: RunningHub) -> 
     session_in(hub, "acme-user", foreign["id"], "TERMINATED")
 
 
-def test_an_ordinary_user_sees_nobody_else(hub: RunningHub) -> None:
+def test_a_user_cannot_see_other_users(hub: RunningHub) -> None:
     with hub.sign_in("user") as browser:
         assert browser.get("/hub/admin").status_code == 403
     with hub.rest("user") as rest:
@@ -279,7 +287,7 @@ def test_an_ordinary_user_sees_nobody_else(hub: RunningHub) -> None:
         assert answer.status_code in (403, 404)
 
 
-def test_who_is_deactivated_is_out_at_once(
+def test_deactivation_ends_tokens_and_sign_ins(
     hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
 ) -> None:
     name = person()
@@ -290,12 +298,12 @@ def test_who_is_deactivated_is_out_at_once(
         assert is_signed_in(browser)
         assert admin.patch(f"/users/{name}", json={"status": "inactive"}).status_code == 200
         assert httpx.get(f"{hub.api}/me", headers=headers).status_code == 401
-        wait_until(lambda: not is_signed_in(browser), 20, "the Hub to hear of it")
+        wait_until(lambda: not is_signed_in(browser), 20, "the end of the browser sign-in")
     hub_api = f"{hub.url}/hub/api/user"
     assert httpx.get(hub_api, headers=headers).status_code in (401, 403)
 
 
-def test_a_new_role_reaches_the_hub_at_the_next_start(
+def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
     hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
 ) -> None:
     name = person()
@@ -303,14 +311,16 @@ def test_a_new_role_reaches_the_hub_at_the_next_start(
         assert browser.get("/hub/admin").status_code == 403
         answer = admin.patch(f"/users/{name}", json={"role": "admin"})
         assert answer.status_code == 200, answer.text
-        # Every start reads the account again, whatever the result.
+        # Every start reloads the account, even if the start fails.
         page = browser.get("/hub/spawn")
         assert page.status_code == 200
         hub.post_form(browser, f"/hub/spawn/{name}", project="no-such-project")
         assert browser.get("/hub/admin").status_code == 200
 
 
-def test_a_manager_that_is_down_is_said_to_be_down(own_hub: Callable[..., RunningHub]) -> None:
+def test_the_sign_in_page_reports_an_unavailable_manager(
+    own_hub: Callable[..., RunningHub],
+) -> None:
     hub = own_hub().start()
     with hub.sign_in("user") as browser:
         # A killed manager would be restarted before the sign-in.
@@ -320,8 +330,8 @@ def test_a_manager_that_is_down_is_said_to_be_down(own_hub: Callable[..., Runnin
         assert answer.status_code == 503
         assert ENGLISH("sign_in.unavailable") in text_of(answer)
         assert ENGLISH("sign_in.refused") not in text_of(answer)
-        # An outage signs nobody out.
+        # Existing sign-ins survive the outage.
         assert is_signed_in(browser)
         manager.resume()
-    wait_until(hub.is_up, 90, "the manager to answer again")
+    wait_until(hub.is_up, 90, "the manager to respond again")
     assert sign_in(hub, "user", hub.password)[1] is True

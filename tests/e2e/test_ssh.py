@@ -1,4 +1,4 @@
-"""OpenSSH's own programs into a session, through Hub and proxy."""
+"""OpenSSH's own programs (ssh, scp, rsync) with a session, through Hub and proxy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
-# The whole gigabyte of the issue with BAI_TEST_TRANSFER_MIB=1024.
+# Set BAI_TEST_TRANSFER_MIB=1024 for the complete test with 1 GiB.
 BIG_BYTES = int(os.environ.get("BAI_TEST_TRANSFER_MIB", "64")) * 2**20
 PATIENCE_SECONDS = 600
 NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
@@ -58,7 +58,7 @@ sys.exit(process.wait())
 
 
 class Session:
-    """A running session and a person's own folder of the command."""
+    """A running session, and a separate configuration folder of ``bai``."""
 
     def __init__(self, hub: RunningHub, folder: Path) -> None:
         self.hub = hub
@@ -69,7 +69,7 @@ class Session:
         self.environ = {
             "BAI_CONFIG_DIR": str(folder / "config"),
             "HOME": str(folder),
-            # rsync looks for `bai` as everybody does who has installed it.
+            # rsync finds `bai` on PATH.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         }
 
@@ -82,19 +82,19 @@ class Session:
         )
 
     def done(self, *words: str, **options: Any) -> str:
-        """Run ``bai`` and return what it prints; it must succeed."""
+        """Run ``bai``, assert that it succeeds, and return its standard output."""
         run = self.bai(*words, **options)
         assert run.returncode == 0, (words, run.stdout, run.stderr)
         return run.stdout
 
     def program(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run another program as the person."""
+        """Run another program with the same environment."""
         return subprocess.run(
             **self._options(words), capture_output=True, text=True, timeout=PATIENCE_SECONDS
         )
 
     def started(self, *words: str, **options: Any) -> subprocess.Popen[str]:
-        """Start another program as the person."""
+        """Start another program with the same environment."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
             **self._options(words), stdin=subprocess.DEVNULL, text=True, **pipes, **options
@@ -104,19 +104,19 @@ class Session:
         return {**command(self.hub, self.rest, environ=self.environ), "args": list(words)}
 
     def digest(self, name: str) -> str:
-        """Return the checksum that the session works out of a file in its home."""
+        """Return the checksum of a file in the session's home, computed in the session."""
         return self.done("ssh", self.name, "sha256sum", name).split()[0]
 
     def size(self, name: str) -> int:
-        """Return how much of a file is in the session's home; 0 if there is none."""
+        """Return the size of a file in the session's home; 0 if it does not exist."""
         text = self.bai("ssh", self.name, "stat", "-c", "%s", name).stdout.strip()
         return int(text) if text.isdecimal() else 0
 
 
 class Gate:
-    """A program in the place of ssh, which lets half of the file pass and then waits.
+    """A replacement of ssh that passes half of the file and then waits.
 
-    So that what a test does in the middle of a transfer is done there, however fast it is.
+    A test can thereby act in the middle of a transfer, regardless of its speed.
     """
 
     def __init__(self, folder: Path, real: Sequence[str]) -> None:
@@ -272,7 +272,7 @@ def test_nothing_waits_for_a_command_that_ssh_has_told_to_end(session: Session) 
     wait_until(lambda: servers() == alone, 60, "the server's end")
 
 
-def test_another_host_key_is_refused(session: Session) -> None:
+def test_the_pinned_host_key_cannot_be_overridden(session: Session) -> None:
     session.done("ssh", session.name, "true")
     known = Path(session.environ["BAI_CONFIG_DIR"]) / "ssh" / "known_hosts"
     (line,) = known.read_text().splitlines()
@@ -282,11 +282,11 @@ def test_another_host_key_is_refused(session: Session) -> None:
     forged = session.folder / "forged"
     forged.write_text(f"{session.name.lower()}.bai {other.with_suffix('.pub').read_text()}")
     done = session.bai("ssh", "-o", f"UserKnownHostsFile={forged}", session.name, "true")
-    # The first of an option counts: ours cannot be taken away on the command line.
+    # ssh uses the first value of an option, so the command line cannot override bai's value.
     assert done.returncode == 0
 
 
-def test_a_removed_key_is_refused_at_once(session: Session, tmp_path: Path) -> None:
+def test_a_removed_key_is_rejected_immediately(session: Session, tmp_path: Path) -> None:
     session.done("ssh-key", "generate", "laptop", str(tmp_path / "laptop"))
     words = [
         "ssh",
@@ -312,7 +312,7 @@ def test_a_removed_key_is_refused_at_once(session: Session, tmp_path: Path) -> N
     assert refused.returncode == 255 and "Permission denied" in refused.stderr
 
 
-def test_nobody_else_gets_to_the_server(session: Session) -> None:
+def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
     for name in ("user2", "admin"):
         rest = session.hub.rest(name)
         done = subprocess.run(
@@ -326,8 +326,8 @@ def test_nobody_else_gets_to_the_server(session: Session) -> None:
 @pytest.mark.skipif(
     shutil.which("sshd", path=f"{os.environ['PATH']}:{SYSTEM_PATH}") is None, reason="no sshd here"
 )
-def test_a_process_in_a_sandbox_has_a_server_too(hub: RunningHub, tmp_path: Path) -> None:
-    """Of the machine's own OpenSSH, as the person's uid."""
+def test_ssh_works_with_the_process_engine(hub: RunningHub, tmp_path: Path) -> None:
+    """The server is the machine's OpenSSH, running with the user's uid."""
     session = Session(hub, tmp_path)
     assert session.done("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
     source = tmp_path / "some.bin"

@@ -1,4 +1,4 @@
-"""The Hub's own start form and the session page: what is sent, and what comes back."""
+"""The start form on the Hub and the session page: requests and responses."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def delete_folder(client: httpx.Client, folder_id: str) -> None:
     checked(client.delete(f"/vfolders/{folder_id}"), 204)
 
 
-def test_the_form_offers_what_the_manager_says(
+def test_the_form_offers_the_start_options_of_the_manager(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
     page = client.get("/hub/spawn", headers={"Accept-Language": "ja"}).text
@@ -103,7 +103,7 @@ def test_the_form_offers_what_the_manager_says(
 
 
 async def description_of_the_share(page: Page) -> str:
-    """Return what a screen reader says of the amount of GPU shares; all of it is to be seen."""
+    """Return the description of the GPU share field for screen readers, which must be visible."""
     field = page.locator('input[name="resource:cuda.shares"]')
     names = (await field.get_attribute("aria-describedby") or "").split()
     lines = [page.locator(f"#{name}") for name in names]
@@ -111,8 +111,8 @@ async def description_of_the_share(page: Page) -> str:
     return " ".join([await line.inner_text() for line in lines])
 
 
-async def as_if_mps_held_it(route: Route) -> None:
-    """Pass the page on as it would be where MPS holds shares and a GPU serves quarters."""
+async def respond_with_mps_enforcement(route: Route) -> None:
+    """Change the page as if MPS enforced shares and a GPU offered quarters."""
     answer = await route.fetch()
     firm = '"enforcement": "process", "in_force": ["0.25"]'
     text = (await answer.text()).replace('"enforcement": "none"', firm)
@@ -120,7 +120,7 @@ async def as_if_mps_held_it(route: Route) -> None:
 
 
 @pytest.mark.browser
-async def test_the_form_says_how_firmly_a_share_is_held(
+async def test_the_form_shows_the_enforcement_level_of_shares(
     hub: RunningHub, rest: httpx.Client, browser: Browser
 ) -> None:
     page = await browser.new_page(color_scheme="light")
@@ -128,10 +128,10 @@ async def test_the_form_says_how_firmly_a_share_is_held(
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
-        # Nothing holds the demo's simulated GPUs.
+        # Shares of the demo's simulated GPUs are not enforced.
         said = await description_of_the_share(page)
         assert translator(language)("spawn.held-none") in said
-    await page.route("**/hub/spawn", as_if_mps_held_it)
+    await page.route("**/hub/spawn", respond_with_mps_enforcement)
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
@@ -145,10 +145,10 @@ async def test_the_form_says_how_firmly_a_share_is_held(
         await page.click("#dark-theme-toggle")
 
 
-def test_a_refusal_is_shown_above_the_form_with_what_was_sent(
+def test_a_rejected_form_shows_the_error_and_the_submitted_values(
     hub: RunningHub, rest: httpx.Client, other: httpx.Client
 ) -> None:
-    # Shown again the next time, too: not to who fills in forms in other tests.
+    # As user2: the values are stored and would appear in the forms of other tests.
     answer = send_form(
         hub,
         other,
@@ -169,7 +169,7 @@ def test_a_refusal_is_shown_above_the_form_with_what_was_sent(
     assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
 
 
-def test_ports_that_will_not_do_are_refused_and_shown_again(
+def test_invalid_ports_are_rejected_and_shown_again(
     hub: RunningHub, rest: httpx.Client, other: httpx.Client
 ) -> None:
     for sent, why in (
@@ -181,7 +181,7 @@ def test_ports_that_will_not_do_are_refused_and_shown_again(
         answer = send_form(hub, other, "/hub/spawn", preopen_ports=sent)
         assert answer.status_code == HTTPStatus.BAD_REQUEST, answer.text
         assert why in html.unescape(answer.text), sent
-        # The field says it, and is linked to, before any script runs.
+        # The field is marked and linked even before a script runs.
         assert re.search(r'id="bai-ports"[^>]*aria-invalid="true" autofocus', answer.text)
         assert 'id="bai-ports-refused"' in answer.text and 'href="#bai-ports"' in answer.text
         assert answer.text.count("spawn-error-msg") == 1
@@ -190,7 +190,7 @@ def test_ports_that_will_not_do_are_refused_and_shown_again(
     assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
 
 
-def test_options_of_rest_callers_are_checked_as_well(
+def test_user_options_of_the_hub_api_are_validated(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
     client.get("/hub/home")
@@ -209,7 +209,7 @@ def test_options_of_rest_callers_are_checked_as_well(
         assert "Internal" not in answer.text
 
 
-def test_a_session_of_somebody_else_cannot_be_taken(
+def test_a_server_cannot_use_the_session_of_another_user(
     hub: RunningHub, rest: httpx.Client, other: httpx.Client
 ) -> None:
     session = checked(rest.post("/sessions", json={"name": "mine-alone"}), 201)
@@ -228,7 +228,7 @@ def test_a_session_of_somebody_else_cannot_be_taken(
     assert "mine-alone" not in page.text
 
 
-def test_from_the_form_to_the_server_and_its_page(
+def test_the_form_starts_a_server_whose_page_stops_it(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
     fields = {"resource:cpu": "1", "resource:mem": "0.5", "resource:mem:unit": "g"}

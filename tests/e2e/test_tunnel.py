@@ -1,4 +1,4 @@
-"""A session's apps and ports on a local port, by the command, through Hub and proxy."""
+"""`bai app`: apps and ports of a session on a local port, through Hub and proxy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-# Sends back what comes; when that is at its end, how much it was.
+# Echoes the received bytes; at the end of the input, sends their number.
 ECHO = """
 import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
@@ -47,7 +47,7 @@ while True:
 
 
 def command(hub: RunningHub, rest: httpx.Client, *words: str, **options: Any) -> dict[str, Any]:
-    """Return what runs ``bai`` as whoever ``rest`` is, in the words of `subprocess`."""
+    """Return `subprocess` arguments that run ``bai`` as the user of ``rest``."""
     token = rest.headers["Authorization"].removeprefix("Bearer ")
     environ = {**os.environ, "BAI_URL": hub.url, "BAI_TOKEN": token, "BAI_CONFIG_DIR": "/nowhere"}
     return {
@@ -59,7 +59,7 @@ def command(hub: RunningHub, rest: httpx.Client, *words: str, **options: Any) ->
 
 
 def printed(output: IO[str]) -> dict[str, Any]:
-    """Return the document that ``bai app`` prints when it listens."""
+    """Return the JSON document that ``bai app`` prints once it listens."""
     text = ""
     while line := output.readline():
         text += line
@@ -71,7 +71,7 @@ def printed(output: IO[str]) -> dict[str, Any]:
 
 @contextmanager
 def opened(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[str, Any]]:
-    """Run ``bai app …`` and give what it prints, until the block ends."""
+    """Run ``bai app …`` for the block; yield its JSON output."""
     process = subprocess.Popen(
         **command(hub, rest, "app", *words, "--json"), stdout=subprocess.PIPE, text=True
     )
@@ -85,7 +85,7 @@ def opened(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[st
 
 
 def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
-    """Let a page with a websocket, and an echo of raw bytes, listen in a session."""
+    """Start two servers in a session: pages with a websocket, and an echo of raw bytes."""
     for words, shown in (
         (("python", "-c", SERVER, str(port), "127.0.0.1"), "began"),
         (("python", "-c", ECHO, str(raw_port)), "waiting"),
@@ -96,7 +96,7 @@ def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
 
 
 async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]:
-    """Return what the websocket of an app's page says to messages of a page of ``origin``."""
+    """Return the websocket responses of an app to messages of a page with this origin."""
     url = f"{address.replace('http', 'ws', 1)}ws"
     connection = await websocket_connect(
         HTTPRequest(url, headers={"Origin": origin}, request_timeout=60)
@@ -105,7 +105,7 @@ async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]
     for message in messages:
         await connection.write_message(message)
         answer = await connection.read_message()
-        # The end is told once: another look would wait for ever.
+        # `None` is delivered once: another read would wait forever.
         assert answer is not None, "the websocket was closed"
         answers.append(answer)
     connection.close()
@@ -114,7 +114,7 @@ async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]
     return answers
 
 
-def test_an_app_answers_on_a_local_port_and_outlives_the_hubs_proxy(any_hub: RunningHub) -> None:
+def test_a_forwarded_app_survives_a_killed_proxy(any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     port, raw_port = free_port(), free_port()
     session = start(rest, f"app-{secrets.token_hex(3)}", preopen_ports=[port])
@@ -124,10 +124,10 @@ def test_an_app_answers_on_a_local_port_and_outlives_the_hubs_proxy(any_hub: Run
             assert browser.get("/api/status").status_code == 200
             page = browser.get("/lab", follow_redirects=True)
             assert "JupyterLab" in page.text
-            # The token of whoever opened it goes nowhere.
+            # The user's token is not part of the page.
             token = rest.headers["Authorization"].removeprefix("Bearer ")
             assert token not in page.text
-            # Nor does anybody need one here.
+            # Requests to the local port need no token.
             address = shown["address"].rstrip("/") + session["url"]
             serve_in(JupyterServer(address, "none"), port, raw_port)
             with opened(any_hub, rest, session["name"], f"port-{port}") as there:
@@ -144,7 +144,7 @@ def test_an_app_answers_on_a_local_port_and_outlives_the_hubs_proxy(any_hub: Run
     stop(rest, session["id"])
 
 
-def test_nobody_but_the_owner_gets_a_tunnel(hub: RunningHub) -> None:
+def test_only_the_owner_can_open_a_tunnel(hub: RunningHub) -> None:
     rest, other, admin = hub.rest("user"), hub.rest("user2"), hub.rest("admin")
     session = start(rest, f"own-{secrets.token_hex(3)}")
     address = session["url"] + "bai/tunnel"
@@ -172,7 +172,7 @@ def test_nobody_but_the_owner_gets_a_tunnel(hub: RunningHub) -> None:
 
 
 def expire(hub: RunningHub, token: str) -> None:
-    """Have the time of a Hub token be over."""
+    """Set the expiry of a Hub token to the past."""
     headers = {"Authorization": f"token {token}"}
     model = httpx.get(f"{hub.url}/hub/api/user", headers=headers, timeout=60).json()
     with closing(sqlite3.connect(hub.home / "jupyterhub.sqlite", timeout=60)) as database, database:
@@ -183,7 +183,7 @@ def expire(hub: RunningHub, token: str) -> None:
         assert changed.rowcount == 1
 
 
-def test_a_stream_ends_with_its_token_and_says_so(hub: RunningHub) -> None:
+def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -> None:
     rest = hub.rest("user")
     session = start(rest, f"end-{secrets.token_hex(3)}")
 
@@ -205,19 +205,19 @@ def test_a_stream_ends_with_its_token_and_says_so(hub: RunningHub) -> None:
                     with there:
                         assert there.recv(100) == b"hello"
                         end(leaving.headers["Authorization"].removeprefix("Bearer "))
-                        # Neither end sends anything any more.
+                        # Both ends of the stream are closed.
                         assert received(here) == received(there) == b""
                 _, errors = process.communicate(timeout=120)
         assert process.returncode != 0
         assert "the token is no longer valid; sign in again" in errors
-    # Others go on, and so does the session.
+    # Other connections and the session continue.
     with opened(hub, rest, session["name"], "jupyterlab") as shown:
         assert httpx.get(shown["address"] + "api/status", timeout=60).status_code == 200
     stop(rest, session["id"])
 
 
 def received(connection: socket.socket) -> bytes:
-    """Return what comes next; nothing is the end, also one that is no good one."""
+    """Return the next bytes; empty at the end of the stream or after a reset."""
     connection.settimeout(120)
     try:
         return connection.recv(100)
@@ -225,7 +225,7 @@ def received(connection: socket.socket) -> bytes:
         return b""
 
 
-def test_an_app_that_is_not_there_and_a_port_that_is_taken_say_so(hub: RunningHub) -> None:
+def test_unknown_apps_and_invalid_local_ports_are_reported(hub: RunningHub) -> None:
     rest = hub.rest("user")
     session = start(rest, f"bad-{secrets.token_hex(3)}")
 
