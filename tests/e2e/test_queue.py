@@ -1,6 +1,7 @@
 """Many batch sessions with dependencies and priorities on the real Hub.
 
-Their engine runs nothing and reports exit code 0, so the test exercises only the queue and the processes around it.
+Their engine runs nothing and reports exit code 0, so the test exercises only the queue and the
+processes around it.
 """
 
 from __future__ import annotations
