@@ -10,7 +10,7 @@ from .cluster import agents, devices, images, presets, resource_groups
 from .folders import files, uploads, vfolders
 from .folders import storage_hosts as storage
 from .scheduling import counter_audit
-from .sessions import kernels, launch, logs, sessions, templates
+from .sessions import launch, logs, records, sessions, templates
 
 Route = tuple[str, type[APIHandler]]
 
@@ -39,7 +39,7 @@ ROUTES: list[Route] = [
     *images.ROUTES,
     *presets.ROUTES,
     *events.ROUTES,
-    *kernels.ROUTES,
+    *records.ROUTES,
     *launch.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
