@@ -42,7 +42,7 @@ class FailHandler(APIHandler):
     async def get(self, code: str) -> None:
         if code == "bug":
             raise RuntimeError("the password is 1234")
-        raise errors.by_code()[code]("told so", limit=ResourceSlots({"cpu": 500}))
+        raise errors.by_code()[code]("the message", limit=ResourceSlots({"cpu": 500}))
 
 
 ROUTES = [("/echo", EchoHandler), (r"/fail/(?P<code>[^/]+)", FailHandler)]
@@ -101,7 +101,7 @@ async def test_status_of_each_error(http: httpx.AsyncClient, code: str) -> None:
     assert answer.status_code == HTTP_STATUS[errors.by_code()[code]]
     assert answer.json() == {
         "error": code,
-        "message": "told so",
+        "message": "the message",
         "details": {"limit": {"cpu": "0.5"}},
     }
 

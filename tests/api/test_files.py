@@ -96,11 +96,11 @@ async def test_upload_and_download_round_trip(api: Api, user: Client) -> None:
 
 
 async def test_chunked_and_empty_bodies(user: Client) -> None:
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for number in range(5):
             yield bytes([number]) * 300_000
 
-    assert (await put(user, "chunked", pieces()))["size"] == 1_500_000
+    assert (await put(user, "chunked", chunks()))["size"] == 1_500_000
     assert (await put(user, "empty", b""))["size"] == 0
     assert (await get(user, "empty")).content == b""
 
@@ -164,8 +164,8 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         ]
         assert (await user.get("/vfolders/data/files"))["items"][0]["size"] == size
         received = 0
-        async for piece in resting[0].aiter_bytes():
-            received += len(piece)
+        async for chunk in resting[0].aiter_bytes():
+            received += len(chunk)
         assert received == size
     # All clients disconnected during the download: their files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
@@ -289,14 +289,14 @@ async def test_permission_revoked_during_an_upload_denies_it(api: Api, user: Cli
     guest = await api.client("user2")
     await api.lend("user", "data", "user2", "rw")
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * MIB
         await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
         await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
         yield b"y"
 
     with pytest.raises(Forbidden):
-        await put(guest, "late", pieces())
+        await put(guest, "late", chunks())
     assert (await user.get("/vfolders/data/files"))["total"] == 0
     await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
 
@@ -305,11 +305,11 @@ async def test_upload_over_the_size_limit_is_rejected(api: Api, user: Client) ->
     manager = api.world.manager
     manager.folders.files.max_file_bytes = 3 * MIB
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for _ in range(5):
             yield b"x" * MIB
 
-    for content in (b"x" * (3 * MIB + 1), pieces()):
+    for content in (b"x" * (3 * MIB + 1), chunks()):
         with pytest.raises(TooLarge, match=str(3 * MIB)):
             await put(user, "big", content)
     assert (await put(user, "fits", b"x" * 3 * MIB))["size"] == 3 * MIB
@@ -394,13 +394,13 @@ async def test_interrupted_upload_leaves_no_files(api: Api, user: Client) -> Non
     class Broken(Exception):
         pass
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * MIB
         await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
         raise Broken
 
     with pytest.raises(Broken):
-        await put(user, "half", pieces())
+        await put(user, "half", chunks())
     await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
     assert (await user.get("/vfolders/data/files"))["total"] == 0
 
@@ -478,7 +478,7 @@ async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
     size = 200 * MIB
     block = os.urandom(MIB)
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncIterator[bytes]:
         for _ in range(size // MIB):
             yield block
 
@@ -486,14 +486,14 @@ async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
         await client.post("/vfolders", {"name": "data"})
         await put(client, "warm", block)
         before = served.peak_memory_kib()
-        assert (await put(client, "big", pieces()))["size"] == size
+        assert (await put(client, "big", chunks()))["size"] == size
         known = {"Content-Length": str(size)}
         path = "/vfolders/data/content?path=known"
-        answer = await client.http.put(path, content=pieces(), headers=known)
+        answer = await client.http.put(path, content=chunks(), headers=known)
         assert answer.json()["size"] == size
         received = 0
         async with client.stream("/vfolders/data/content", path="big") as answer:
-            async for piece in answer.aiter_bytes():
-                received += len(piece)
+            async for chunk in answer.aiter_bytes():
+                received += len(chunk)
     assert received == size
     assert served.peak_memory_kib() - before < 32 * 1024

@@ -40,8 +40,8 @@ async def test_counter_audit_lists_differences(api: Api) -> None:
     async with api.world.manager.database.write() as tx:
         values = {"scope": "user", "scope_id": "nobody", "slot": "cpu", "used": 500}
         await tx.execute(sa.insert(scope_usage).values(values))
-    (told,) = (await monitor.get("/counter-audit"))["differences"]
-    assert "nobody" in told
+    (difference,) = (await monitor.get("/counter-audit"))["differences"]
+    assert "nobody" in difference
     assert b"bai_counter_differences 1.0" in api.world.manager.metrics.text()
 
 

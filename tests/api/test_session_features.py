@@ -78,16 +78,16 @@ async def test_exit_reported_first_by_the_agent_stores_the_log(
 
 # Exit of a batch session: the spawner's report, then the expected status and result.
 ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
-    "by itself": (0, {}, "TERMINATED", "success"),
-    "by a signal": (137, {}, "TERMINATED", "failure"),
-    "killed for its memory": (
+    "command exits with 0": (0, {}, "TERMINATED", "success"),
+    "command is killed by a signal": (137, {}, "TERMINATED", "failure"),
+    "kernel is killed for its memory": (
         137,
         {"reason_code": "interrupted", "reason": "was killed for more memory"},
         "TERMINATED",
         "failure",
     ),
-    "stopped in the Hub": (0, {"reason_code": "stopped"}, "TERMINATED", "undefined"),
-    "nobody knows how": (
+    "server is stopped in the Hub": (0, {"reason_code": "stopped"}, "TERMINATED", "undefined"),
+    "exit without exit code": (
         None,
         {"reason_code": "interrupted", "reason": "removed from outside"},
         "ERROR",
@@ -118,23 +118,51 @@ async def test_stopped_batch_session_is_not_a_success(
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "no command": ({"startup_command": None}, errors.InvalidRequest, "needs a startup_command"),
-    "an empty command": ({"startup_command": "  "}, errors.InvalidRequest, "startup_command"),
-    "a long command": ({"startup_command": "x" * 20000}, errors.InvalidRequest, "16384 bytes"),
-    "a NUL": ({"startup_command": "a\0b"}, errors.InvalidRequest, "NUL"),
-    "not batch": ({"type": "interactive"}, errors.InvalidRequest, "only batch sessions"),
-    "past": ({"starts_at": "2020-01-01T00:00Z"}, errors.InvalidRequest, "is past"),
-    "no zone": ({"starts_at": "2999-01-01T00:00"}, errors.InvalidRequest, "no time zone"),
-    "far away": ({"starts_at": "2999-01-01T00:00Z"}, errors.InvalidRequest, "365 days"),
-    "no time": ({"starts_at": "soon"}, errors.InvalidRequest, "not a duration"),
-    "no timeout": ({"batch_timeout": 0}, errors.InvalidRequest, "must be 1 second to"),
-    "odd timeout": ({"batch_timeout": "-5"}, errors.InvalidRequest, "not a duration"),
-    "itself": ({"dependencies": ["train"]}, errors.InvalidRequest, "train -> train"),
-    "unknown": ({"dependencies": ["nope"]}, errors.NotFound, "no session 'nope'"),
-    "somebody else's": ({"dependencies": ["theirs"]}, errors.NotFound, "the same owner"),
-    "what failed": ({"dependencies": ["gone"]}, errors.Conflict, "gone (CANCELLED)"),
-    "priority": ({"priority": 60}, errors.Forbidden, "above 50"),
-    "two ways to wait": (
+    "missing command": (
+        {"startup_command": None},
+        errors.InvalidRequest,
+        "needs a startup_command",
+    ),
+    "blank command": ({"startup_command": "  "}, errors.InvalidRequest, "startup_command"),
+    "command over 16384 bytes": (
+        {"startup_command": "x" * 20000},
+        errors.InvalidRequest,
+        "16384 bytes",
+    ),
+    "NUL in the command": ({"startup_command": "a\0b"}, errors.InvalidRequest, "NUL"),
+    "command of an interactive session": (
+        {"type": "interactive"},
+        errors.InvalidRequest,
+        "only batch sessions",
+    ),
+    "starts_at in the past": ({"starts_at": "2020-01-01T00:00Z"}, errors.InvalidRequest, "is past"),
+    "starts_at without time zone": (
+        {"starts_at": "2999-01-01T00:00"},
+        errors.InvalidRequest,
+        "no time zone",
+    ),
+    "starts_at over 365 days ahead": (
+        {"starts_at": "2999-01-01T00:00Z"},
+        errors.InvalidRequest,
+        "365 days",
+    ),
+    "starts_at is not a time": ({"starts_at": "soon"}, errors.InvalidRequest, "not a duration"),
+    "batch_timeout 0": ({"batch_timeout": 0}, errors.InvalidRequest, "must be 1 second to"),
+    "negative batch_timeout": ({"batch_timeout": "-5"}, errors.InvalidRequest, "not a duration"),
+    "dependency on itself": ({"dependencies": ["train"]}, errors.InvalidRequest, "train -> train"),
+    "unknown dependency": ({"dependencies": ["nope"]}, errors.NotFound, "no session 'nope'"),
+    "dependency on another user's session by name": (
+        {"dependencies": ["theirs"]},
+        errors.NotFound,
+        "the same owner",
+    ),
+    "dependency on a cancelled session": (
+        {"dependencies": ["gone"]},
+        errors.Conflict,
+        "gone (CANCELLED)",
+    ),
+    "priority above the policy": ({"priority": 60}, errors.Forbidden, "above 50"),
+    "enqueue_only with max_wait_seconds": (
         {"enqueue_only": True, "max_wait_seconds": 3},
         errors.InvalidRequest,
         "mutually exclusive",
@@ -151,7 +179,14 @@ async def test_invalid_session_request_is_rejected(
     await user.post("/sessions", {"name": "gone", **BATCH})
     await user.delete("/sessions/gone")
     before = (await user.get("/sessions"))["total"]
-    cases = {**REFUSALS, "an id of theirs": ({"dependencies": [theirs["id"]]}, errors.NotFound, "")}
+    cases = {
+        **REFUSALS,
+        "dependency on another user's session by id": (
+            {"dependencies": [theirs["id"]]},
+            errors.NotFound,
+            "",
+        ),
+    }
     for case, (body, error, part) in cases.items():
         with pytest.raises(error) as caught:
             await user.post("/sessions", {"name": "train", **BATCH, **body})
@@ -326,7 +361,7 @@ async def test_bulk_create_resolves_dependencies_by_name(
 
 
 BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
-    "a circle": (
+    "circular dependencies": (
         [
             {"name": "job1", **BATCH, "dependencies": ["job2"]},
             {"name": "job2", **BATCH, "dependencies": ["job1"]},
@@ -334,22 +369,22 @@ BULK_REFUSALS: dict[str, tuple[list[dict[str, Any]], type[Exception], str]] = {
         errors.InvalidRequest,
         "job1 -> job2 -> job1",
     ),
-    "one name twice": (
+    "duplicate name": (
         [{"name": "job1", **BATCH}, {"name": "job1", **BATCH}],
         errors.InvalidRequest,
         "more than once",
     ),
-    "the second is wrong": (
+    "second session invalid": (
         [{"name": "job1", **BATCH}, {"name": "job2", **BATCH, "image": "nope:1"}],
         errors.NotFound,
         "session 2 (job2): there is no image",
     ),
-    "more than may wait": (
+    "over max_pending_sessions": (
         [{"name": f"job{n}", **BATCH} for n in range(4)],
         errors.QuotaExceeded,
         "may have at most 3 pending sessions",
     ),
-    "none": ([], errors.InvalidRequest, "sessions"),
+    "empty list": ([], errors.InvalidRequest, "sessions"),
 }
 
 
@@ -477,7 +512,7 @@ async def test_outdated_template_is_rejected_with_the_field(
 
 async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
-    admin, stranger = await api.client("domain-admin"), await api.client("acme-user")
+    admin, foreign_user = await api.client("domain-admin"), await api.client("acme-user")
     spec = {"request": BATCH}
     with pytest.raises(errors.Forbidden):
         await user.post("/session-templates", {"name": "all1", **spec, "audience": "domain"})
@@ -493,6 +528,6 @@ async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAge
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")
-    assert (await stranger.get("/session-templates"))["total"] == 0
+    assert (await foreign_user.get("/session-templates"))["total"] == 0
     with pytest.raises(errors.InvalidRequest, match="name the project"):
         await admin.post("/session-templates", {"name": "none", **spec, "audience": "project"})

@@ -160,40 +160,52 @@ async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> 
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
-    "short": ({"name": "abc"}, errors.InvalidRequest, "cannot be the name of a session"),
-    "odd letters": ({"name": "a/../b"}, errors.InvalidRequest, "cannot be the name"),
-    "long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot be the name"),
-    "no project": ({"project": "nope"}, errors.NotFound, "not in a project 'nope'"),
-    "no image": ({"image": "nope:1"}, errors.NotFound, "no image"),
-    "odd image": ({"image": "N o!"}, errors.InvalidRequest, "not an image name"),
-    "group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
-    "preset": ({"preset": "x"}, errors.NotFound, "no preset"),
-    "type": ({"type": "system"}, errors.InvalidRequest, "cannot be created"),
-    "step": (
+    "name too short": ({"name": "abc"}, errors.InvalidRequest, "cannot be the name of a session"),
+    "invalid characters in the name": (
+        {"name": "a/../b"},
+        errors.InvalidRequest,
+        "cannot be the name",
+    ),
+    "name too long": ({"name": "x" * 65}, errors.InvalidRequest, "cannot be the name"),
+    "unknown project": ({"project": "nope"}, errors.NotFound, "not in a project 'nope'"),
+    "unknown image": ({"image": "nope:1"}, errors.NotFound, "no image"),
+    "invalid image name": ({"image": "N o!"}, errors.InvalidRequest, "not an image name"),
+    "unknown resource group": ({"resource_group": "x"}, errors.NotFound, "no resource group"),
+    "unknown preset": ({"preset": "x"}, errors.NotFound, "no preset"),
+    "session type that users may not create": (
+        {"type": "system"},
+        errors.InvalidRequest,
+        "cannot be created",
+    ),
+    "quantity is not a multiple of the step": (
         {"resources": {"cuda.shares": "0.255"}},
         errors.InvalidRequest,
         "not a multiple of 0.01",
     ),
-    "shares and devices": (
+    "shares and devices of one family": (
         {"resources": {"cuda.shares": "0.5", "cuda.device": "1"}},
         errors.InvalidRequest,
         "mutually exclusive",
     ),
-    "none": ({"resources": {"cpu": "0"}}, errors.InvalidRequest, "more than 0"),
-    "slot": ({"resources": {"gpu": "1"}}, errors.InvalidRequest, "not a resource"),
-    "shm": ({"shared_memory": "1g"}, errors.InvalidRequest, "less than"),
-    "environ": ({"environ": {"BAI_X": "1"}}, errors.InvalidRequest, "reserved"),
-    "folder": ({"mounts": [{"vfolder": "x"}]}, errors.NotFound, "x"),
-    "priority": ({"priority": 101}, errors.InvalidRequest, "within 0 to 100"),
-    "somebody else": ({"owner": "user2"}, errors.Forbidden, "only the Hub"),
-    "server": ({"hub_server": "x"}, errors.Forbidden, "only the Hub"),
-    "a field that is none": ({"nmae": "x"}, errors.InvalidRequest, "nmae"),
-    "more than any agent has": (
+    "0 cores": ({"resources": {"cpu": "0"}}, errors.InvalidRequest, "more than 0"),
+    "unknown slot": ({"resources": {"gpu": "1"}}, errors.InvalidRequest, "not a resource"),
+    "shared memory above the memory": ({"shared_memory": "1g"}, errors.InvalidRequest, "less than"),
+    "reserved environment variable": (
+        {"environ": {"BAI_X": "1"}},
+        errors.InvalidRequest,
+        "reserved",
+    ),
+    "unknown folder": ({"mounts": [{"vfolder": "x"}]}, errors.NotFound, "x"),
+    "priority out of range": ({"priority": 101}, errors.InvalidRequest, "within 0 to 100"),
+    "owner set by a user": ({"owner": "user2"}, errors.Forbidden, "only the Hub"),
+    "hub_server set by a user": ({"hub_server": "x"}, errors.Forbidden, "only the Hub"),
+    "unknown field": ({"nmae": "x"}, errors.InvalidRequest, "nmae"),
+    "more than the capacity of any agent": (
         {"resources": {"cpu": "9"}},
         errors.InsufficientResources,
         "cpu=9 requested, but at most 8 is free",
     ),
-    "devices that nobody has": (
+    "devices that no agent has": (
         {"resources": {"rocm.shares": "0.5"}},
         errors.InsufficientResources,
         "rocm.shares=0.5 asked",

@@ -180,7 +180,7 @@ async def test_disk_full_during_an_upload_is_reported_after_the_body(
         connection.head("PUT", f"{CONTENT}?path=f", size, {})
         connection.send(b"x" * 4 * MIB)
         await wait_until_async(
-            lambda: any(p.stat().st_size for p in disk.glob(f"*/*/{DIRECTORY}/*")), 60, "a piece"
+            lambda: any(p.stat().st_size for p in disk.glob(f"*/*/{DIRECTORY}/*")), 60, "a chunk"
         )
         room = os.statvfs(disk)
         (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))

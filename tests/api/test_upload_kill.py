@@ -65,7 +65,7 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
                 yield content[FIRST_BYTES : -4 * MIB]
                 # The server has started to write this chunk and waits for the rest.
                 await wait_until_async(
-                    lambda: arrived() > FIRST_BYTES + 4 * MIB, 60, "a part of the piece to arrive"
+                    lambda: arrived() > FIRST_BYTES + 4 * MIB, 60, "a part of the chunk to arrive"
                 )
                 await asyncio.to_thread(server.kill)
                 yield content[-4 * MIB :]

@@ -311,9 +311,9 @@ async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
     assert (await monitor.get(path))["permission"] is None
     with pytest.raises(Forbidden, match="not its files"):
         await monitor.get(f"{path}/files")
-    for stranger in (await api.client("user2"), await api.client("acme-user")):
+    for other_user in (await api.client("user2"), await api.client("acme-user")):
         with pytest.raises(NotFound):
-            await stranger.get(path)
+            await other_user.get(path)
     for part in (api.hub, api.agent):
         with pytest.raises(Forbidden):
             await part.get(path)

@@ -67,13 +67,13 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
         return await position() == 3
 
     await wait_until_async(is_third, 20, "the position in the queue")
-    stranger = await api.client("user2")
+    other_user = await api.client("user2")
     async with (
-        user.stream("/events", session=third) as own,
-        stranger.stream("/events") as theirs,
+        user.stream("/events", session=third) as own_events,
+        other_user.stream("/events") as other_events,
     ):
-        lines, strange = own.aiter_lines(), theirs.aiter_lines()
-        assert [await anext(lines), await anext(strange)] == [": open"] * 2
+        lines, other_lines = own_events.aiter_lines(), other_events.aiter_lines()
+        assert [await anext(lines), await anext(other_lines)] == [": open"] * 2
         await user.delete("/sessions/first")
         async with asyncio.timeout(30):
             # Events for changed reasons may come first.
@@ -82,8 +82,8 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
             data = json.loads((await anext(lines)).removeprefix("data: "))
         assert data == {"kind": "position", "session_id": third, "status": "PENDING"}
         assert await position() == 2
-        await stranger.post("/sessions", {"name": "theirs", "resources": SIX})
+        await other_user.post("/sessions", {"name": "theirs", "resources": SIX})
         async with asyncio.timeout(30):
-            while not (line := await anext(strange)).startswith("data: "):
+            while not (line := await anext(other_lines)).startswith("data: "):
                 pass
         assert json.loads(line.removeprefix("data: "))["session_id"] != third

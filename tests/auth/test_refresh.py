@@ -31,8 +31,8 @@ def known() -> Iterator[Any]:
 
 def test_unchanged_account_is_up_to_date(known: Any) -> None:
     default = {"name": "user", "description": "", "scopes": ["self"]}
-    told = authentication(ACCOUNT, [default])
-    assert {role["name"] for role in told["roles"]} == {"user", ROLE["name"]}
+    model = authentication(ACCOUNT, [default])
+    assert {role["name"] for role in model["roles"]} == {"user", ROLE["name"]}
     assert is_up_to_date(known, ACCOUNT)
 
 
