@@ -1,4 +1,4 @@
-"""Choice of an agent's devices: strategies, fragmentation guard, topology."""
+"""Choice of the devices of an agent: strategies, fragments, topology."""
 
 from __future__ import annotations
 
@@ -28,36 +28,51 @@ def with_usage(
 @pytest.mark.parametrize(
     "used, spec, devices",
     [
-        pytest.param((0, 500), {"shares": "0.5"}, {"g1": 500}, id="the fullest with room"),
-        pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
-        pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy ones"),
-        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a whole share"),
-        pytest.param((10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="whole ones are unused"),
-        pytest.param((10, 0), {"device": 2}, None, id="never a device that has a share on it"),
-        pytest.param((0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: halves"),
         pytest.param(
-            (0, 300, 0), {"shares": "1.3"}, {"g1": 650, "g0": 650}, id="evenly: fullest that can"
+            (0, 500),
+            {"shares": "0.5"},
+            {"g1": 500},
+            id="the device with the least sufficient capacity",
+        ),
+        pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
+        pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy devices"),
+        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a whole share"),
+        pytest.param(
+            (10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="whole devices are unused ones"
         ),
         pytest.param(
-            (240, 250), {"shares": "1.51"}, {"g0": 760, "g1": 750}, id="evenly: to one step"
+            (10, 0), {"device": 2}, None, id="no whole device if a share is allocated on it"
+        ),
+        pytest.param((0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: halves"),
+        pytest.param(
+            (0, 300, 0),
+            {"shares": "1.3"},
+            {"g1": 650, "g0": 650},
+            id="evenly: devices with the least sufficient capacity",
+        ),
+        pytest.param(
+            (240, 250),
+            {"shares": "1.51"},
+            {"g0": 760, "g1": 750},
+            id="evenly: parts differ by one step",
         ),
         pytest.param(
             (600, 600, 600, 600),
             {"shares": "1.2"},
             {"g0": 400, "g1": 400, "g2": 400},
-            id="evenly: on more devices when fewer have no room",
+            id="evenly: more devices if fewer do not suffice",
         ),
         pytest.param(
             (0, 0, 0),
             {"shares": "1.5", "strategy": FILL},
             {"g0": 1000, "g1": 500},
-            id="fill: one whole, then the rest",
+            id="fill: one whole device, then the rest",
         ),
         pytest.param(
             (0, 0, 400),
             {"shares": "1.5", "strategy": FILL},
             {"g0": 1000, "g2": 500},
-            id="fill: the rest on the fullest that has room",
+            id="fill: the rest on the device with the least sufficient capacity",
         ),
         pytest.param(
             (0, 0),
@@ -66,7 +81,10 @@ def with_usage(
             id="fill: no part below the smallest share",
         ),
         pytest.param(
-            (100, 100), {"shares": "1.5", "strategy": FILL}, None, id="fill: needs whole ones"
+            (100, 100),
+            {"shares": "1.5", "strategy": FILL},
+            None,
+            id="fill: whole devices are required",
         ),
     ],
 )
@@ -86,17 +104,17 @@ def test_strategies(
             (600, 400), {"shares": "0.5"}, {"g1": 500}, {"g1": 500}, id="fits on one device"
         ),
         pytest.param(
-            (0, 600), {"shares": "1.4"}, None, {"g0": 1000, "g1": 400}, id="no equal parts"
+            (0, 600), {"shares": "1.4"}, None, {"g0": 1000, "g1": 400}, id="equal parts do not fit"
         ),
-        pytest.param((0, 980), {"shares": "1.02"}, None, None, id="no part below 0.05 ever"),
+        pytest.param((0, 980), {"shares": "1.02"}, None, None, id="no part below 0.05"),
         pytest.param(
             (500, 900),
             {"shares": "0.6", "strategy": FILL},
             None,
             {"g0": 500, "g1": 100},
-            id="fill spreads the roomiest first",
+            id="fill divides over the device with most free first",
         ),
-        pytest.param((600, 600), {"shares": "0.9"}, None, None, id="more than all have"),
+        pytest.param((600, 600), {"shares": "0.9"}, None, None, id="more than is free in total"),
         pytest.param(
             (440, 950, 950),
             {"shares": "0.62", "strategy": FILL},
@@ -106,7 +124,7 @@ def test_strategies(
         ),
     ],
 )
-def test_the_guard_against_fragments(
+def test_fragments_only_if_allowed(
     used: tuple[int, ...],
     spec: dict[str, Any],
     guarded: dict[str, int] | None,
@@ -119,14 +137,14 @@ def test_the_guard_against_fragments(
 @pytest.mark.parametrize(
     "policy, device",
     [
-        pytest.param(Policy.PACK, "g1", id="pack: least room"),
-        pytest.param(Policy.SPREAD, "g0", id="spread: most room"),
-        pytest.param(Policy.BEST_FIT, "g1", id="best fit: least room"),
-        pytest.param(Policy.ROUND_ROBIN, "g1", id="round robin: least room on the agent"),
-        pytest.param(Policy.PRICED, "g1", id="priced: no whole device is broken for it"),
+        pytest.param(Policy.PACK, "g1", id="pack: least free capacity"),
+        pytest.param(Policy.SPREAD, "g0", id="spread: most free capacity"),
+        pytest.param(Policy.BEST_FIT, "g1", id="best fit: least free capacity"),
+        pytest.param(Policy.ROUND_ROBIN, "g1", id="round robin: least free capacity on the agent"),
+        pytest.param(Policy.PRICED, "g1", id="priced: no whole device is split"),
     ],
 )
-def test_the_device_of_a_share(policy: Policy, device: str) -> None:
+def test_device_of_a_share_by_policy(policy: Policy, device: str) -> None:
     assert with_usage(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
 
 
@@ -143,7 +161,7 @@ RING = (0, 0, 0, 0)
             agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
             {"device": 1},
             "g1",
-            id="the NUMA node that is already broken",
+            id="the NUMA node that is partly used",
         ),
         pytest.param(
             agent("a", RING, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
@@ -158,9 +176,11 @@ RING = (0, 0, 0, 0)
             agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
             {"device": 4},
             "g0 g1 g3 g4",
-            id="what must span takes the largest NUMA node whole",
+            id="a request that spans nodes uses all of the largest NUMA node",
         ),
-        pytest.param(agent("a", RING), {"device": 2}, "g0 g1", id="nothing known: the first"),
+        pytest.param(
+            agent("a", RING), {"device": 2}, "g0 g1", id="unknown topology: the first devices"
+        ),
         pytest.param(
             agent("a", RING, links=((), (3,), (), (1,))), {"device": 2}, "g1 g3", id="a pair"
         ),
@@ -173,7 +193,7 @@ def test_whole_devices_are_close(on: AgentState, spec: dict[str, Any], devices: 
         assert sorted(found) == devices.split()
 
 
-def test_an_agent_whose_devices_are_close_comes_before_one_whose_are_not() -> None:
+def test_agent_with_close_devices_is_preferred() -> None:
     apart = agent("a", (0, 1000, 0, 1000), numa=(0, 0, 1, 1))
     close = agent("b", (0, 0, 1000, 1000), numa=(0, 0, 1, 1))
     for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
@@ -186,7 +206,7 @@ def test_an_agent_whose_devices_are_close_comes_before_one_whose_are_not() -> No
     shares=st.integers(5, 300).map(lambda n: n * 10),
 )
 @settings(max_examples=150, deadline=None)
-def test_fill_finds_a_division_wherever_there_is_one(used: list[int], shares: int) -> None:
+def test_fill_finds_every_possible_division(used: list[int], shares: int) -> None:
     free = [1000 - n for n in used]
     found = with_usage(
         agent("a", tuple(used)),
@@ -211,7 +231,9 @@ def test_fill_finds_a_division_wherever_there_is_one(used: list[int], shares: in
     st.integers(1, 300),
 )
 @settings(max_examples=300, deadline=None)
-def test_unequal_least_parts_are_divided_exactly(pairs: list[tuple[int, int]], amount: int) -> None:
+def test_division_with_unequal_minimum_parts_is_exact(
+    pairs: list[tuple[int, int]], amount: int
+) -> None:
     bounds = sorted(((low, low + more) for low, more in pairs), key=lambda b: -b[1])
     low, high = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
     subsets = [

@@ -1,4 +1,4 @@
-"""Devices that accept only certain shares, and parts of devices with slots of their own."""
+"""Devices that accept only certain shares, and device parts (MIG) with their own slots."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_device_is_divided_into_supported_shares(
     assert found == (None if taken is None else [("a", taken)])
 
 
-def test_a_share_that_is_spread_stays_off_devices_that_bear_one_part() -> None:
+def test_divided_share_avoids_devices_with_one_part_per_session() -> None:
     world = divided((0, 600, 600), QUARTERS, Sharing(), Sharing())
     wanted = request(shares=0.6, allow_fragmentation=True)
     assert where(Placer([world], Policy.PRICED), wanted) == [("a", {"g1": 300, "g2": 300})]
@@ -64,14 +64,14 @@ def test_a_share_that_is_spread_stays_off_devices_that_bear_one_part() -> None:
         pytest.param(0.1, "the smallest share of the devices here is 0.25", id="less than a part"),
     ],
 )
-def test_a_refusal_says_what_devices_bear(shares: float, text: str) -> None:
+def test_refusal_contains_allowed_shares(shares: float, text: str) -> None:
     placer = Placer([divided((0,), QUARTERS)], Policy.PRICED)
     shape = placer.prepare(request(shares=shares))
     assert placer.place(shape) is None
     assert text in placer.refusal(shape).message
 
 
-def test_a_refusal_says_that_nothing_is_shared() -> None:
+def test_refusal_states_that_no_device_can_be_shared() -> None:
     placer = Placer([divided((0,), NO_SHARES)], Policy.PRICED)
     shape = placer.prepare(request(shares=0.5))
     assert "at most 0 is free on one agent; no device can be shared now" in (
@@ -80,7 +80,7 @@ def test_a_refusal_says_that_nothing_is_shared() -> None:
 
 
 @pytest.mark.parametrize("policy", list(Policy))
-def test_parts_are_taken_by_their_slot_alone(policy: Policy) -> None:
+def test_device_parts_are_allocated_only_by_their_slot(policy: Policy) -> None:
     plain = agent("a", (0,))
     parts = tuple(Device(f"a-m{i}", "cuda", slot=SLOT) for i in range(2))
     placer = Placer([replace(plain, devices=(*plain.devices, *parts))], policy)
@@ -105,7 +105,7 @@ SHARINGS = st.sampled_from(
     st.booleans(),
 )
 @settings(deadline=None)
-def test_no_device_gets_a_share_that_it_cannot_bear(
+def test_no_device_gets_a_share_it_does_not_allow(
     devices: list[tuple[Sharing, int]], amount: int, may_fragment: bool
 ) -> None:
     world = divided(tuple(used for _, used in devices), *(sharing for sharing, _ in devices))

@@ -1,4 +1,4 @@
-"""Devices whose sessions must all have the same share: that of the first one, until it is empty."""
+"""Devices on which all shares equal the first one until the device is empty."""
 
 from __future__ import annotations
 
@@ -43,24 +43,33 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
 @pytest.mark.parametrize(
     "state, spec, devices",
     [
-        pytest.param([(0, 0)], {"shares": "0.5"}, {"g0": 500}, id="an empty one takes any share"),
-        pytest.param([(250, 250)], {"shares": "0.25"}, {"g0": 250}, id="then those like the first"),
-        pytest.param([(250, 250)], {"shares": "0.5"}, None, id="and no larger ones"),
-        pytest.param([(500, 500)], {"shares": "0.25"}, None, id="and no smaller ones"),
         pytest.param(
-            [(500, 500), (750, 250)], {"shares": "0.25"}, {"g1": 250}, id="the device of its kind"
+            [(0, 0)], {"shares": "0.5"}, {"g0": 500}, id="an empty device accepts any share"
         ),
-        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="what is left is too little"),
+        pytest.param(
+            [(250, 250)], {"shares": "0.25"}, {"g0": 250}, id="a share equal to the first fits"
+        ),
+        pytest.param([(250, 250)], {"shares": "0.5"}, None, id="a larger share does not fit"),
+        pytest.param([(500, 500)], {"shares": "0.25"}, None, id="a smaller share does not fit"),
+        pytest.param(
+            [(500, 500), (750, 250)],
+            {"shares": "0.25"},
+            {"g1": 250},
+            id="the device with equal shares is chosen",
+        ),
+        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="the rest is too small"),
         pytest.param(
             [(500, 500), (500, 500)],
             {"shares": "0.9", "allow_fragmentation": True},
             None,
-            id="never on two devices: one daemon holds one GPU",
+            id="not on two devices: a daemon manages one GPU",
         ),
-        pytest.param([(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole one is empty"),
+        pytest.param(
+            [(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole device is an empty one"
+        ),
     ],
 )
-def test_shares_served_by_a_device(
+def test_shares_accepted_by_a_device(
     policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
     found = where(Placer([uniform("a", *state)], policy), request(**spec))
@@ -100,7 +109,7 @@ def test_look_ahead_does_not_change_the_placer() -> None:
     assert placer.fits(placer.prepare(request(shares="0.25")))
 
 
-def test_what_is_kept_for_later_leaves_only_what_serves_both() -> None:
+def test_minimum_of_two_states_accepts_only_shares_that_fit_both() -> None:
     now = Placer([uniform("a", (250, 250))])
     quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
     then = now.fork()
@@ -114,7 +123,7 @@ def test_what_is_kept_for_later_leaves_only_what_serves_both() -> None:
     assert not both.fits(quarter) and not both.fits(half)
 
 
-def test_a_refusal_says_what_is_served_and_what_would_fit() -> None:
+def test_refusal_contains_shares_in_force() -> None:
     found = place([uniform("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
     assert found.message == (
@@ -127,7 +136,7 @@ def test_a_refusal_says_what_is_served_and_what_would_fit() -> None:
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 
-def test_an_empty_group_could_hold_what_a_busy_one_cannot_now() -> None:
+def test_share_fits_when_empty_though_not_now() -> None:
     placer = Placer([uniform("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))
     assert (placer.fits(shape), placer.fits_when_empty(shape)) == (False, True)
@@ -156,7 +165,7 @@ class Oracle:
     steps=st.lists(st.tuples(st.booleans(), st.sampled_from(SHARES)), max_size=40),
     seed=st.integers(0, 2**16),
 )
-def test_placement_keeps_to_the_rule(
+def test_shares_of_a_device_are_always_equal(
     policy: Policy, count: int, steps: list[tuple[bool, int]], seed: int
 ) -> None:
     placer = Placer([uniform("a", *[(0, 0)] * count)], policy, seed=seed)

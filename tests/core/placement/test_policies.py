@@ -36,21 +36,21 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (0, 0)), agent("b", (0, 500))],
             request(shares="0.5"),
             "b b b a",
-            id="pack: the agent that is left with least",
+            id="pack: the agent with the least capacity left",
         ),
         pytest.param(
             Policy.PACK,
             [agent("a", (0,)), agent("b")],
             request(),
             "b b b",
-            id="pack: no accelerator stays behind unused while another agent will do",
+            id="pack: an agent without devices for a request without devices",
         ),
         pytest.param(
             Policy.SPREAD,
             [agent("a", (0, 500)), agent("b", (0, 0))],
             request(shares="0.5"),
             "b a b",
-            id="spread: the agent that is left with most",
+            id="spread: the agent with the most capacity left",
         ),
         pytest.param(
             Policy.ROUND_ROBIN,
@@ -64,7 +64,7 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (0,)), agent("b"), agent("c", (0, 0))],
             request(device=1),
             "a c c -",
-            id="round robin: those that fit",
+            id="round robin: only agents that fit",
         ),
         pytest.param(
             Policy.BEST_FIT,
@@ -78,32 +78,32 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (500,)), agent("b", (600, 0))],
             request(shares="0.4"),
             "b",
-            id="fgd: what would be of no use to others anyway",
+            id="fgd: capacity that typical requests cannot use",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,)), agent("b", (500,))],
             request(shares="0.5"),
             "b a",
-            id="priced: no whole device is broken while a half is free",
+            id="priced: no whole device is split while a half is free",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,)), agent("b")],
             request(cpu="8"),
             "b b",
-            id="priced: cpu is taken where no device needs it",
+            id="priced: cpu of an agent whose devices do not need it",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,) * 4), agent("b", (0, 0, 0, 1000))],
             request(device=1),
             "b",
-            id="priced: four together stay together",
+            id="priced: four free devices stay together",
         ),
     ],
 )
-def test_the_agent_by_policy(
+def test_agent_chosen_by_policy(
     policy: Policy, agents: list[AgentState], wanted: Request, names: str
 ) -> None:
     assert chosen(agents, policy, wanted, len(names.split())) == names.split()
@@ -114,7 +114,9 @@ def test_the_agent_by_policy(
     "agents, wanted, name",
     [
         pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="alive"),
-        pytest.param([agent("a", is_schedulable=False), agent("b")], request(), "b", id="open"),
+        pytest.param(
+            [agent("a", is_schedulable=False), agent("b")], request(), "b", id="schedulable"
+        ),
         pytest.param(
             [agent("a", architecture="arm64"), agent("b")], request(), "b", id="architecture"
         ),
@@ -125,31 +127,31 @@ def test_the_agent_by_policy(
             [agent("a", (0,), cuda_driver="525.60"), agent("b", (0,), cuda_driver="550.54.14")],
             request(device=1, min_cuda_driver="535.1"),
             "b",
-            id="the driver that the image needs",
+            id="driver version required by the image",
         ),
         pytest.param(
             [agent("a", cuda_driver="525.60")],
             request(min_cuda_driver="535.1"),
             "a",
-            id="a driver matters to those who use its devices",
+            id="driver version is ignored without devices",
         ),
         pytest.param(
             [agent("a", (0,))],
             request(device=1, min_cuda_driver="535.1"),
             "a",
-            id="an agent that does not tell its driver is not held back by it",
+            id="agent with unknown driver version is accepted",
         ),
         pytest.param(
             [agent("a", (0,), model="T4"), agent("b", (0,), model="A100")],
             request(device=1, device_models=("A100", "H100")),
             "b",
-            id="the model of device",
+            id="device model",
         ),
         pytest.param(
             [agent("a", (0,)), agent("b", (0,), family="rocm")],
             request(device=1, family="rocm"),
             "b",
-            id="the family of device",
+            id="device family",
         ),
         pytest.param([agent("a", cpu=1), agent("b")], request(cpu="2"), "b", id="cpu"),
         pytest.param([agent("a", mem=1), agent("b")], request(mem="2g"), "b", id="memory"),
@@ -157,38 +159,40 @@ def test_the_agent_by_policy(
             [agent("a"), agent("b")],
             request(designated_agents=("b",)),
             "b",
-            id="nothing but the designated one",
+            id="only the designated agent",
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(designated_agents=("b",), designation=Designation.PREFERRED),
             "b",
-            id="the preferred one first",
+            id="the preferred agent first",
         ),
         pytest.param(
             [agent("a"), agent("b", cpu=0)],
             request(designated_agents=("b",), designation=Designation.PREFERRED),
             "a",
-            id="another one when the preferred one is full",
+            id="another agent if the preferred one is full",
         ),
         pytest.param(
             [agent("a"), agent("b", cpu=0)],
             request(designated_agents=("b",)),
             "-",
-            id="nobody when the designated one is full",
+            id="no agent if the designated one is full",
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(avoid=("a",)),
             "b",
-            id="where it just failed comes last",
+            id="an agent to avoid comes last",
         ),
-        pytest.param([agent("a")], request(avoid=("a",)), "a", id="last is better than never"),
+        pytest.param(
+            [agent("a")], request(avoid=("a",)), "a", id="an agent to avoid if no other fits"
+        ),
         pytest.param(
             [agent("a"), agent("b")],
             request(avoid=("b",), designated_agents=("b",)),
             "b",
-            id="designated, though it failed there",
+            id="designated agent that is also to avoid",
         ),
     ],
 )
@@ -198,7 +202,7 @@ def test_agents_suitable_for_a_request(
     assert chosen(agents, policy, wanted) == [name]
 
 
-def test_an_agent_that_has_two_families_serves_both() -> None:
+def test_agent_with_two_device_families() -> None:
     both = agent("a", (0,))
     both = agent("a", devices=(*both.devices, *agent("r", (0,), family="rocm").devices))
     wanted = Request(
@@ -227,20 +231,22 @@ GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
             GANG,
             {"device": 1, "kernels": 2},
             [("a", {"g0": 1}), ("a", {"g1": 1})],
-            id="single node: together",
+            id="single node: all kernels on one agent",
         ),
-        pytest.param(GANG, {"device": 1, "kernels": 3}, None, id="single node: or not at all"),
+        pytest.param(
+            GANG, {"device": 1, "kernels": 3}, None, id="single node: all kernels or none"
+        ),
         pytest.param(
             GANG,
             {"shares": "0.5", "kernels": 2},
             [("b", {"g0": 500}), ("b", {"g0": 500})],
-            id="single node: two on one device",
+            id="single node: two kernels share a device",
         ),
         pytest.param(
             GANG,
             {"device": 1, "kernels": 3, "mode": Mode.MULTI_NODE},
             [("b", {"g0": 1}), ("a", {"g0": 1}), ("a", {"g1": 1})],
-            id="multi node: each on its own",
+            id="multi node: kernels are placed separately",
         ),
         pytest.param(
             GANG,
@@ -248,9 +254,7 @@ GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
             None,
             id="multi node: all or nothing",
         ),
-        pytest.param(
-            GANG, {"cpu": "3", "kernels": 2}, None, id="single node: cpu counts for all of them"
-        ),
+        pytest.param(GANG, {"cpu": "3", "kernels": 2}, None, id="single node: cpu of all kernels"),
         pytest.param(
             GANG,
             {"cpu": "3", "kernels": 2, "mode": Mode.MULTI_NODE},
@@ -288,53 +292,53 @@ def test_gangs(agents: list[AgentState], spec: dict[str, Any], found: list[Any] 
             [agent("a")],
             request(designated_agents=("x",)),
             "1 not among the designated agents (x)",
-            id="designated agents that are not there",
+            id="designated agents that do not exist",
         ),
         pytest.param(
             [agent("a", cpu=2), agent("b", cpu=4)],
             request(cpu="5"),
             "cpu=5 requested, but at most 4 is free",
-            id="the most that one agent has",
+            id="more than the most that is free on one agent",
         ),
         pytest.param(
             [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
             request(cpu="4", mem="4g"),
             "no single agent has cpu=4 mem=4g free",
-            id="never both together",
+            id="enough of each slot, but not on one agent",
         ),
         pytest.param(
             [agent("a", (600, 600))],
             request(shares="0.5"),
             "cuda.shares=0.5 requested, but at most 0.4 is free",
-            id="a share is never split",
+            id="a share of at most one device is not divided",
         ),
         pytest.param(
             [agent("a", (600, 600))],
             request(shares="0.9", allow_fragmentation=True),
             "cuda.shares=0.9 requested, but at most 0.8 is free",
-            id="unless that is allowed",
+            id="division is allowed: the total counts",
         ),
         pytest.param(
             [agent("a", (10, 0))],
             request(device=2),
             "cuda.device=2 requested, but at most 1 is free",
-            id="whole devices that are free",
+            id="too few free whole devices",
         ),
         pytest.param(
             [agent("a", cpu=3)],
             request(cpu="2", kernels=2),
             "cpu=4 requested, but at most 3",
-            id="all kernels of one agent",
+            id="the kernels of one agent together",
         ),
         pytest.param(
             GANG,
             request(device=1, kernels=4, mode=Mode.MULTI_NODE),
             "only 3 of 4 kernels fit now",
-            id="some kernels of many",
+            id="only some kernels fit",
         ),
     ],
 )
-def test_a_refusal_names_numbers(agents: list[AgentState], wanted: Request, message: str) -> None:
+def test_refusal_contains_numbers(agents: list[AgentState], wanted: Request, message: str) -> None:
     placer = Placer(agents, Policy.PRICED)
     shape = placer.prepare(wanted)
     assert placer.place(shape) is None
@@ -343,13 +347,13 @@ def test_a_refusal_names_numbers(agents: list[AgentState], wanted: Request, mess
     assert place(agents, wanted) == placer.refusal(shape)
 
 
-def test_too_many_families_are_refused_with_the_limit() -> None:
+def test_too_many_device_families_are_rejected() -> None:
     slots = ResourceSlots({f"f{i}.device": 1 for i in range(5)})
     with pytest.raises(InvalidRequest, match="at most 4"):
         Placer([], Policy.PRICED).prepare(Request(slots, "main", "x86_64"))
 
 
-def test_what_can_never_be_is_known() -> None:
+def test_fits_when_empty() -> None:
     busy = agent("a", (1000, None), is_alive=False)
     placer = Placer([busy], Policy.PRICED)
     for wanted, can in ((request(device=2), True), (request(device=3), False)):
@@ -371,7 +375,7 @@ def test_agents_are_added_updated_and_removed() -> None:
     assert placer.version == version
 
 
-def test_a_fork_is_on_its_own() -> None:
+def test_fork_is_independent() -> None:
     placer = Placer([agent("a", (0, 0))], Policy.PRICED)
     shape = placer.prepare(request(device=1))
     fork = placer.fork()
@@ -382,7 +386,7 @@ def test_a_fork_is_on_its_own() -> None:
     assert [placer.place(shape), placer.place(shape)] == with_usage
 
 
-def test_round_robin_goes_on_where_it_stopped() -> None:
+def test_round_robin_continues_after_the_last_agent() -> None:
     agents = [agent("a"), agent("b"), agent("c")]
     first = Placer(agents, Policy.ROUND_ROBIN)
     where(first, request())

@@ -99,7 +99,7 @@ def check_gang(wanted: Request, placements: tuple[Placement, ...]) -> None:
     st.sampled_from(list(Policy)),
     st.data(),
 )
-def test_sums_gangs_and_exact_release(
+def test_sums_cluster_sessions_and_exact_release(
     agents: list[AgentState], wanted: list[Request], policy: Policy, data: st.DataObject
 ) -> None:
     placer, twin = Placer(agents, policy, seed=3), Placer(agents, policy, seed=3)
@@ -200,7 +200,7 @@ def test_compiled_code_places_as_the_reference(
     st.lists(st.sampled_from(list(MIX)), min_size=1, max_size=6),
     st.sampled_from([Policy.BEST_FIT, Policy.PACK, Policy.SPREAD]),
 )
-def test_agents_of_one_family_are_judged_as_any_others(
+def test_plain_score_equals_score(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
     """A used device of another family only changes the code path, not the score."""
@@ -213,7 +213,7 @@ def test_agents_of_one_family_are_judged_as_any_others(
         assert one.place(one.prepare(asked(kind))) == two.place(two.prepare(asked(kind)))
 
 
-def test_the_prices_of_a_cutting_stock() -> None:
+def test_share_prices() -> None:
     prices, patterns = share_prices({500: 2, 250: 1, 810: 3, 190: 1})
     assert prices == pytest.approx({190: 0, 250: 0.25, 500: 0.5, 810: 1})
     for size, wanted in {500: 2, 250: 1, 810: 3, 190: 1}.items():
@@ -224,7 +224,7 @@ def test_the_prices_of_a_cutting_stock() -> None:
 
 @given(st.dictionaries(st.integers(5, 99).map(lambda n: n * 10), st.integers(1, 50), min_size=1))
 @settings(max_examples=40, deadline=None)
-def test_no_way_to_cut_a_device_is_worth_more_than_one(demand: dict[int, int]) -> None:
+def test_no_pattern_has_more_value_than_a_device(demand: dict[int, int]) -> None:
     prices, patterns = share_prices(demand)
     best = np.zeros(101)
     for room in range(1, 101):
@@ -249,7 +249,7 @@ def test_reported_maximum_is_exact(free: list[int]) -> None:
             assert placer.fits(placer.prepare(wanted)) == can
 
 
-def test_a_table_is_learned_and_grows_with_what_is_free() -> None:
+def test_capacity_values_grow_with_free_capacity() -> None:
     agents = [agent(f"a{i}", (0,) * 8, cpu=96, mem=384) for i in range(3)]
     for variant in Variant:
         tables: Tables = tables_of(MIX, Fleet.of(agents), variant)

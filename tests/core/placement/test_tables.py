@@ -46,12 +46,12 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         pytest.param(
             request(shares="0.5"),
             [(RequestKind(1000, GIB, "cuda", 1, 500), 1)],
-            id="a share of one",
+            id="a share of one device",
         ),
         pytest.param(
             request(cpu="2", mem="2g", shares="1.5"),
             [(RequestKind(1000, GIB, "cuda", 1, 750), 1)] * 2,
-            id="a larger share is as many as it is split into",
+            id="a larger share counts as its parts",
         ),
         pytest.param(
             request(device=2, device_models=("T4",)),
@@ -61,20 +61,20 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         pytest.param(
             request(device=1, kernels=3),
             [(RequestKind(3000, 3 * GIB, "cuda", 3, 1000), 1)],
-            id="kernels on one agent are one request for all of it",
+            id="kernels on one agent count as one request",
         ),
         pytest.param(
             request(device=1, kernels=3, mode=Mode.MULTI_NODE),
             [(RequestKind(1000, GIB, "cuda", 1, 1000), 3)],
-            id="kernels each on its own are as many requests",
+            id="separately placed kernels count as several requests",
         ),
     ],
 )
-def test_what_a_request_counts_as(wanted: Request, kinds: list[tuple[RequestKind, int]]) -> None:
+def test_kinds_of_a_request(wanted: Request, kinds: list[tuple[RequestKind, int]]) -> None:
     assert request_kinds(wanted) == kinds
 
 
-def test_the_start_fades_as_the_group_gets_requests_of_its_own() -> None:
+def test_default_mix_fades_with_own_requests() -> None:
     start = default_mix(AGENTS)
     own = RequestKind(1000, GIB, "cuda", 1, 300)
     assert learn_mix([], AGENTS).keys() == start.keys()
@@ -83,14 +83,14 @@ def test_the_start_fades_as_the_group_gets_requests_of_its_own() -> None:
     assert learn_mix([request(shares="0.3")] * 500, AGENTS) == {own: 500}
 
 
-def test_agents_without_devices_have_a_start_too() -> None:
+def test_default_mix_of_agents_without_devices() -> None:
     tables = build_tables([], [agent("a"), agent("b")])
     placer = Placer([agent("a"), agent("b")], Policy.PRICED, tables)
     assert where(placer, request()) == [("a", {})]
     assert build_tables([], []).families == ()
 
 
-def test_the_same_requests_give_the_same_tables() -> None:
+def test_tables_are_deterministic() -> None:
     recent = [request(shares="0.5"), request(cpu="4", device=1), request(shares="0.25")] * 50
     one, other = build_tables(recent, AGENTS), build_tables(list(reversed(recent)), AGENTS)
     assert one.variant == other.variant
@@ -98,7 +98,7 @@ def test_the_same_requests_give_the_same_tables() -> None:
         assert np.array_equal(mine, theirs)
 
 
-def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
+def test_variant_that_places_most_of_the_mix_is_chosen() -> None:
     """Shares that need much cpu: a table of whole requests alone would misjudge them."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
@@ -111,7 +111,7 @@ def test_the_variant_that_places_most_of_the_own_mix_is_taken() -> None:
     assert placed[best] * 1.001 >= max(placed.values())
 
 
-def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
+def test_variant_that_serves_most_demand_is_chosen_if_run_times_are_known() -> None:
     """A few machines could take a request for a whole machine; cpu-only requests are far more
     frequent.
     """
@@ -133,7 +133,7 @@ def test_where_sessions_end_the_variant_that_loses_least_is_taken() -> None:
     assert not choose_tables(mix, agents).variant.has_reserve, "nothing is known to end"
 
 
-def test_an_agent_that_could_take_a_request_for_several_is_worth_more() -> None:
+def test_reserve_adds_value_for_multi_device_requests() -> None:
     mix = {
         RequestKind(1000, GIB, "cuda", 1, 1000): 8.0,
         RequestKind(100_000, 64 * GIB, "cuda", 4, 1000): 1.0,
@@ -164,7 +164,7 @@ def test_run_times_are_learned_from_ended_requests() -> None:
     assert Placer(AGENTS, Policy.PRICED, tables).fits is not None
 
 
-def test_what_the_tables_do_not_know_is_placed_all_the_same() -> None:
+def test_device_family_missing_from_the_tables_is_placed() -> None:
     tables = build_tables([request(shares="0.5")], AGENTS)
     placer = Placer(AGENTS[:1], Policy.PRICED, tables)
     placer.update(agent("new", (0, 0), family="rocm", model="MI300"))
@@ -197,7 +197,7 @@ def test_another_process_compiles_nothing_again() -> None:
     assert compiled() == 0
 
 
-def test_compiled_code_is_renewed_when_any_of_it_changes() -> None:
+def test_source_stamp_changes_with_constants_and_functions() -> None:
     held = scores.UNIT
     stamp = search.source_stamp()
     try:

@@ -29,7 +29,9 @@ def files(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("policy", ["random", "best-fit", "fgd", "priced", "pack"])
-def test_wait_for_answer(policy: str, files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_by_policy(
+    policy: str, files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
     answer = json.loads(capsys.readouterr().out)
     for key in ("seconds", "placed", "gpu_allocation_percent", "fragmentation_percent"):
@@ -44,7 +46,7 @@ def test_wait_for_answer(policy: str, files: list[str], capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("load", [0.2, 0.7, 1.3])
-def test_rows_are_drawn_or_removed_until_the_load_is_met(files: list[str], load: float) -> None:
+def test_rows_are_repeated_or_removed_to_reach_the_load(files: list[str], load: float) -> None:
     _, pods = read_files(Path(files[1]), Path(files[3]))
     rows = arrivals(pods, 40_000, load, 42)
     demand = sum(pod.demand for pod in rows)
@@ -55,7 +57,7 @@ def test_rows_are_drawn_or_removed_until_the_load_is_met(files: list[str], load:
     assert rows == arrivals(pods, 40_000, load, 42) != arrivals(pods, 40_000, load, 43)
 
 
-def test_a_file_that_is_not_there(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_file_is_reported(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path(files[1]).unlink()
     assert main([*files, "--policy", "priced"]) == MISSING
     told = capsys.readouterr()
@@ -69,7 +71,7 @@ def test_a_file_that_is_not_there(files: list[str], capsys: pytest.CaptureFixtur
         pytest.param("x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="half of two"),
     ],
 )
-def test_a_broken_row_is_named(
+def test_broken_row_is_reported(
     files: list[str], row: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Path(files[3]).open("a") as file:

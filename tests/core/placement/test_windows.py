@@ -1,4 +1,4 @@
-"""EVENLY: a share on several devices, by examples and against an oracle that tries every split."""
+"""Even division of a share: examples, and a comparison with an oracle that tries every division."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_rows(
     assert with_usage(free, amount, True, Policy.BEST_FIT) == (given_ if is_even else {})
 
 
-def test_the_guard_as_it_is_written_down() -> None:
+def test_reference_of_even_division() -> None:
     """From ceil(R / cap) devices up: D = R / n rounded down to q, extras = ceil((R - nD) / q)."""
 
     def accepts(free: tuple[int, ...], amount: int) -> int:
@@ -116,7 +116,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
     guarded=st.booleans(),
     policy=st.sampled_from([Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD, Policy.FGD]),
 )
-def test_no_window_is_better_than_the_one_taken(
+def test_chosen_window_is_the_best(
     free: tuple[int, ...], amount: int, guarded: bool, policy: Policy
 ) -> None:
     got = with_usage(free, amount, guarded, policy)

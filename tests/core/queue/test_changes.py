@@ -13,7 +13,7 @@ from bai_services.core.scheduling.queue import Backfill, Changes, GroupState, Qu
 from .world import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot, started
 
 
-def test_an_end_makes_room_for_the_next() -> None:
+def test_ended_session_frees_capacity_for_the_next() -> None:
     queue = Queue(
         snapshot([pending_session(n, wanted=request(cpu="8")) for n in (1, 2)], [agent()])
     )
@@ -32,14 +32,14 @@ def test_unwritten_decision_is_reverted() -> None:
     assert queue.quotas.used(ANN) == {"sessions": 1, "cpu": 1000, "mem": 2**30}
 
 
-def test_a_session_that_was_cancelled_starts_no_more() -> None:
+def test_cancelled_session_does_not_start() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     queue.apply(Changes(gone=["s1"], agents=[agent()]))
     assert started(queue.run(NOW)) == ["s2"]
 
 
-def test_a_session_that_another_manager_started_takes_its_room() -> None:
+def test_session_started_by_another_manager_uses_capacity() -> None:
     queue = Queue(snapshot([pending_session(1, wanted=request(cpu="8"))], [agent()]))
     queue.apply(Changes(running=[running("r", BOB, "a", slots(cpu="1"))]))
     assert started(queue.run(NOW)) == []
@@ -49,7 +49,7 @@ def test_a_session_that_another_manager_started_takes_its_room() -> None:
     assert queue.quotas.used(BOB) == {}
 
 
-def test_a_higher_cap_lets_it_start() -> None:
+def test_session_starts_after_its_cap_is_raised() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=0)}
     queue = Queue(snapshot([pending_session(1)], [agent()], caps=caps))
     assert started(queue.run(NOW)) == []
@@ -57,7 +57,7 @@ def test_a_higher_cap_lets_it_start() -> None:
     assert started(queue.run(NOW)) == ["s1"]
 
 
-def test_external_counter_changes_count() -> None:
+def test_external_usage_changes_are_applied() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(
         snapshot([pending_session(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}})
@@ -67,7 +67,7 @@ def test_external_counter_changes_count() -> None:
     assert started(queue.run(NOW)) == ["s1"]
 
 
-def test_a_new_agent_takes_those_who_wait() -> None:
+def test_pending_sessions_start_on_a_new_agent() -> None:
     queue = Queue(snapshot([pending_session(1)], []))
     queue.run(NOW)
     queue.apply(Changes(agents=[agent("new")]))
@@ -84,7 +84,7 @@ def test_removed_or_moved_agent_gets_no_session() -> None:
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
 
 
-def test_a_drained_agent_keeps_what_runs_and_takes_nothing_new() -> None:
+def test_unschedulable_agent_keeps_running_sessions_and_gets_no_new_one() -> None:
     queue = Queue(snapshot([pending_session(1)], [agent()]))
     queue.run(NOW)
     drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})
@@ -93,7 +93,7 @@ def test_a_drained_agent_keeps_what_runs_and_takes_nothing_new() -> None:
     assert "not schedulable" in queue.reasons_of("s2")[0]["message"]
 
 
-def test_not_before_lets_it_start_when_its_time_has_come_and_not_earlier() -> None:
+def test_session_does_not_start_before_its_start_time() -> None:
     at = NOW + timedelta(minutes=10)
     queue = Queue(snapshot([pending_session(1, not_before=at)], [agent()]))
     result = queue.run(NOW)
@@ -102,14 +102,14 @@ def test_not_before_lets_it_start_when_its_time_has_come_and_not_earlier() -> No
     assert started(queue.run(at)) == ["s1"]
 
 
-def test_a_dependency_that_is_met_lets_it_start() -> None:
+def test_session_starts_when_its_dependencies_have_ended() -> None:
     queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(pending=[pending_session(1)]))
     assert started(queue.run(NOW)) == ["s1"]
 
 
-def test_another_policy_or_mode_is_in_effect_at_the_next_pass() -> None:
+def test_changed_policy_takes_effect_at_the_next_pass() -> None:
     pending = [pending_session(1, wanted=request(cpu="8")), pending_session(2)]
     full = agent(used={"cpu": 1000})
     queue = Queue(
@@ -163,7 +163,7 @@ def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.Monke
     assert len(tries) == 1
 
 
-def test_updated_queue_decides_as_a_new_one() -> None:
+def test_updated_queue_decides_like_a_new_one() -> None:
     queue = Queue(snapshot([pending_session(n) for n in range(1, 12)], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(gone=["s1", "s2", "s9"]))

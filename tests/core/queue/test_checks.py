@@ -56,14 +56,14 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "account",
             "account ann is not active",
-            id="the owner's account is closed",
+            id="inactive account of the owner",
         ),
         pytest.param(
             snapshot([pending_session(1)], [agent()], group={"is_active": False}),
             "s1",
             "resource-group",
             "resource group main is not active",
-            id="the resource group is closed",
+            id="inactive resource group",
         ),
         pytest.param(
             snapshot(
@@ -73,48 +73,48 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "dependencies",
             "waits for the success of s0",
-            id="a session that it depends on still runs",
+            id="unfinished dependency",
         ),
         pytest.param(
             snapshot([pending_session(1, not_before=NOW + timedelta(hours=1))], [agent()]),
             "s1",
             "not-before",
             "does not start before 2030-01-01T13:00:00+00:00",
-            id="its time has not come",
+            id="start time in the future",
         ),
         pytest.param(
             capped(ANN, slots={"cpu": 3000}),
             "s2",
             "policy",
             "cpu=2 requested, but user ann may have at most cpu=3, of which 1 is left",
-            id="slots of the user",
+            id="slot cap of the user",
         ),
         pytest.param(
-            capped(LAB, slots={"mem": GIB}), "s2", "policy", "project lab", id="of the project"
+            capped(LAB, slots={"mem": GIB}), "s2", "policy", "project lab", id="cap of the project"
         ),
         pytest.param(
-            capped(EAST, slots={"cpu": 2000}), "s2", "policy", "domain east", id="of the domain"
+            capped(EAST, slots={"cpu": 2000}), "s2", "policy", "domain east", id="cap of the domain"
         ),
         pytest.param(
             capped(SORT_KEY, max_sessions=1),
             "s2",
             "policy",
             "keypair AKIA may have at most 1 running session: 1 running, 0 left, 1 requested",
-            id="concurrent sessions of the keypair",
+            id="session cap of the keypair",
         ),
         pytest.param(
             capped(MAIN, slots={"cpu": 3999}),
             "s2",
             "policy",
             "resource-group main may have at most cpu=3.999",
-            id="of the resource group",
+            id="slot cap of the resource group",
         ),
         pytest.param(
             capped(SORT_KEY, slots={"cpu": 9000}, is_closed=True),
             "s1",
             "policy",
             "at most mem=0, of which 0 is left",
-            id="default_for_unspecified LIMITED: a slot that the policy does not name",
+            id="default_for_unspecified LIMITED: slot that the policy does not list",
         ),
         pytest.param(
             snapshot([pending_session(1)], []),
@@ -135,7 +135,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "resources",
             "cpu=1 requested, but at most 0 is free on one agent",
-            id="no room now",
+            id="no free capacity",
         ),
         pytest.param(
             snapshot(
@@ -163,7 +163,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
     ],
 )  # fmt: skip
-def test_reasons_of_waiting_sessions(world: Snapshot, last: str, check: str, part: str) -> None:
+def test_reasons_of_pending_sessions(world: Snapshot, last: str, check: str, part: str) -> None:
     result = run_pass(world)
     found = result.reasons[last]
     assert [reason["check"] for reason in found] == [check]
@@ -172,7 +172,7 @@ def test_reasons_of_waiting_sessions(world: Snapshot, last: str, check: str, par
     assert last not in started(result)
 
 
-def test_all_caps_that_stand_against_it_are_named_with_their_numbers() -> None:
+def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:
     caps = {
         ANN: ScopeCaps(ANN, "ann", {"cpu": 1000, "mem": GIB // 2}),
         LAB: ScopeCaps(LAB, "lab", max_sessions=0),
@@ -190,7 +190,7 @@ def test_all_caps_that_stand_against_it_are_named_with_their_numbers() -> None:
     ]
 
 
-def test_session_over_its_cap_lets_others_pass_in_every_mode() -> None:
+def test_session_over_its_cap_is_overtaken_in_every_mode() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     for mode in Backfill:
         world = snapshot(
@@ -210,7 +210,7 @@ def test_caps_hold_across_resource_groups() -> None:
     assert len(result.decisions) == 3
 
 
-def test_session_blocked_by_a_later_groups_start_lets_others_pass() -> None:
+def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
     """The first session of main has no room; then side takes the last session that its owner may
     have.
     """
@@ -227,7 +227,7 @@ def test_session_blocked_by_a_later_groups_start_lets_others_pass() -> None:
     assert started(run_pass(world)) == ["s3", "s2"]
 
 
-def test_a_gang_counts_with_all_its_kernels() -> None:
+def test_cluster_session_is_charged_for_all_kernels() -> None:
     gang = request(cpu="2")
     gang = type(gang)(gang.slots, "main", "x86_64", kernels=3)
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 5000})}
@@ -238,10 +238,16 @@ def test_a_gang_counts_with_all_its_kernels() -> None:
 @pytest.mark.parametrize(
     "mode, expected",
     [
-        pytest.param(Backfill.OFF, ["s1"], id="off: nothing passes the first without room"),
-        pytest.param(Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: whatever fits"),
         pytest.param(
-            Backfill.RESERVING, ["s1", "s4"], id="reserving: only what ends before its start"
+            Backfill.OFF, ["s1"], id="off: no session overtakes the first one that does not fit"
+        ),
+        pytest.param(
+            Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: every session that fits"
+        ),
+        pytest.param(
+            Backfill.RESERVING,
+            ["s1", "s4"],
+            id="reserving: only a session that ends before the reserved start",
         ),
     ],
 )
@@ -262,7 +268,7 @@ def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     assert started(run_pass(world)) == expected
 
 
-def test_one_whose_agents_are_closed_or_too_small_stops_nobody() -> None:
+def test_session_that_no_agent_can_run_blocks_no_other() -> None:
     blocked_reason = request()
     designated = type(blocked_reason)(
         blocked_reason.slots,
@@ -282,7 +288,7 @@ def test_one_whose_agents_are_closed_or_too_small_stops_nobody() -> None:
         assert started(run_pass(world)) == ["s3"]
 
 
-def test_a_reserved_session_keeps_its_share_of_a_quota() -> None:
+def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
     """The second session must not use up the last one that the reserved session needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
@@ -313,7 +319,7 @@ def test_equal_reasons_are_one_object() -> None:
     assert len(result.reasons) == 8
 
 
-def test_ended_wait_has_no_explanation() -> None:
+def test_session_that_is_not_pending_has_no_explanation() -> None:
     queue = Queue(snapshot([pending_session(1)], [agent()]))
     result = queue.run(NOW)
     assert dict(result.reasons) == {}

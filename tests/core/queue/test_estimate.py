@@ -49,7 +49,7 @@ def test_conditional_run_times_of_a_kind(sentence, samples, elapsed, expected) -
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=2 * WINDOW))
-def test_learning_online_is_learning_the_latest(samples) -> None:
+def test_online_learning_equals_learning_from_the_latest_samples(samples) -> None:
     online = Durations()
     for seconds in samples:
         online.median("k")
@@ -60,7 +60,7 @@ def test_learning_online_is_learning_the_latest(samples) -> None:
     assert online.median("k").seconds == statistics.median_high(latest)
 
 
-def test_a_run_time_is_the_learned_one_but_no_more_than_allowed() -> None:
+def test_run_time_is_learned_and_bounded_by_the_limit() -> None:
     learned = Durations({"k": [100] * 9})
     assert run_time(pending(1, max_run_seconds=50, kind="k"), learned) == (50, Certainty.KNOWN)
     assert run_time(pending(1, max_run_seconds=500, kind="k"), learned) == (
@@ -192,7 +192,7 @@ def test_estimated_starts(sentence, busy, line, expected) -> None:
     assert estimates(busy, line, durations={"lab": [100] * 20}) == expected, sentence
 
 
-def test_the_next_ones_are_reserved_too_when_their_turn_comes() -> None:
+def test_estimates_include_reservations_of_later_sessions() -> None:
     """The one-core session must not be estimated at 100: it would delay the second of four
     cores.
     """
@@ -205,13 +205,13 @@ def test_the_next_ones_are_reserved_too_when_their_turn_comes() -> None:
     assert found == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
 
 
-def test_without_backfill_a_small_one_waits_for_the_large_one_before_it() -> None:
+def test_without_backfill_a_small_session_waits_behind_a_large_one() -> None:
     line = [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)]
     found = estimates([(3, 30, "")], line, backfill=Backfill.OFF)
     assert found == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
-def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stops_nobody() -> None:
+def test_session_over_its_quota_starts_when_the_quota_allows_and_blocks_no_other() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     line = [pending(2, scopes=(USER,)), pending(6)]
     found = estimates([(2, 50, ""), (1, 20, "")], line, cores=8, caps=caps)
@@ -219,19 +219,19 @@ def test_a_session_held_by_its_own_quota_starts_when_its_scope_has_room_and_stop
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
-def test_first_waiting_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
+def test_first_pending_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
     """One core is free for an arrival that outlasts the start of the first session."""
     line = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
     assert estimates([(6, 30, "")], line, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 
 
-def test_in_the_order_drf_a_later_session_of_anybody_may_change_the_turns() -> None:
+def test_drf_starts_are_estimated_because_later_sessions_may_come_first() -> None:
     line = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
     found = estimates([(4, 30, "")], line, order=Order.DRF)
     assert found == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
 
 
-def test_those_beyond_the_budget_start_at_the_pace_of_those_before_them() -> None:
+def test_starts_beyond_the_budget_are_extrapolated() -> None:
     line = [pending(4, max_run_seconds=10) for n in range(300)]
     found = estimates([(4, 10, "")], line, Budget(sessions=100, seconds=60))
     assert found["s99"] == (1000, KNOWN)
@@ -239,7 +239,7 @@ def test_those_beyond_the_budget_start_at_the_pace_of_those_before_them() -> Non
     assert found["s299"] == (3000, "rough")
 
 
-def test_a_simulation_ends_when_its_time_is_up() -> None:
+def test_simulation_stops_when_its_time_budget_is_spent() -> None:
     ticks = iter(range(10**6))
     budget = Budget(seconds=50, clock=lambda: float(next(ticks)))
     found = estimates([(4, 10, "")], [pending(4, max_run_seconds=10) for n in range(200)], budget)
@@ -248,7 +248,7 @@ def test_a_simulation_ends_when_its_time_is_up() -> None:
     assert labels.count("rough") == 200 - labels.count(KNOWN)
 
 
-def test_estimates_never_run_backwards_within_equal_sessions() -> None:
+def test_estimates_of_equal_sessions_are_in_order() -> None:
     rng = random.Random(3)
     line = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
     found = estimates([(1, rng.randrange(60), "") for _ in range(4)], line)
@@ -260,7 +260,7 @@ def test_estimates_never_run_backwards_within_equal_sessions() -> None:
         assert starts == sorted(starts)
 
 
-def test_rough_estimates_extrapolate_the_pace() -> None:
+def test_rough_estimates_extrapolate_the_start_rate() -> None:
     rng = random.Random(5)
     line = [
         pending(rng.choice([1, 2, 3, 4]), max_run_seconds=rng.randrange(1, 10_000))

@@ -1,4 +1,4 @@
-"""Order of sessions: every order, and priority above it."""
+"""Order of pending sessions: every order, and priority."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ ORDERS = [
         {},
         [pending_session(2), pending_session(1), pending_session(3)],
         ["s1", "s2", "s3"],
-        id="fifo: who came first",
+        id="fifo: the earliest session first",
     ),
     pytest.param(
         {"order": Order.LIFO},
         [pending_session(2), pending_session(1), pending_session(3)],
         ["s3", "s2", "s1"],
-        id="lifo: who came last",
+        id="lifo: the latest session first",
     ),
     pytest.param(
         {},
@@ -81,7 +81,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s4", "s2", "s5", "s3"],
-        id="drf: users in turns although one came first with all of theirs",
+        id="drf: users take turns even if one created all sessions first",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -93,7 +93,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s3", "s4", "s5", "s2"],
-        id="drf: a large session counts for as many turns as it is large",
+        id="drf: a large session counts as several turns",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -104,7 +104,7 @@ ORDERS = [
             pending_session(4, BOB),
         ],
         ["s1", "s3", "s4", "s2"],
-        id="drf: the largest part of any kind counts, here memory",
+        id="drf: the dominant resource counts, here memory",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -121,25 +121,25 @@ ORDERS = [
         {"order": Order.FAIR_SHARE},
         [pending_session(1), pending_session(2), pending_session(3, BOB)],
         ["s3", "s1", "s2"],
-        id="fair-share: who has used less comes first, with all of theirs",
+        id="fair-share: all sessions of the user with less usage first",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
         [pending_session(1), pending_session(2, BOB), pending_session(3, CARL)],
         ["s3", "s2", "s1"],
-        id="fair-share: one who never used anything before light and heavy users",
+        id="fair-share: a user without usage before light and heavy users",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(weights={ANN: 100.0})},
         [pending_session(1), pending_session(2, BOB)],
         ["s1", "s2"],
-        id="fair-share: a large weight makes much use count little",
+        id="fair-share: a large weight reduces the effect of usage",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=1)},
         [pending_session(1), pending_session(2, BOB)],
         ["s1", "s2"],
-        id="fair-share: what lies before the time looked back on does not count",
+        id="fair-share: usage before the lookback period is ignored",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
@@ -170,7 +170,7 @@ HISTORY = {"main": {ANN: used(8, 2), BOB: used(1, 2), EAST: used(4, 2), LAB: use
 
 
 @pytest.mark.parametrize("options, pending, expected", ORDERS)
-def test_the_order_in_which_sessions_start(
+def test_start_order(
     options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
     world = snapshot(pending, [agent(cpu=64)], group=options, history=HISTORY)
@@ -178,7 +178,7 @@ def test_the_order_in_which_sessions_start(
 
 
 @pytest.mark.parametrize("options, pending, expected", ORDERS)
-def test_positions_tell_the_order_in_which_sessions_start(
+def test_positions_equal_the_start_order(
     options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
     full = agent(cpu=64, used={"cpu": 64_000})
@@ -189,7 +189,7 @@ def test_positions_tell_the_order_in_which_sessions_start(
     assert sorted(positions.values()) == list(range(1, len(expected) + 1))
 
 
-def test_drf_counts_what_users_hold_already() -> None:
+def test_drf_includes_running_sessions() -> None:
     holds = running("r", ANN, "a", slots(cpu="2"))
     full = agent(used={"cpu": 2000, "mem": 2**30})
     world = snapshot(
@@ -207,7 +207,7 @@ def test_drf_counts_what_users_hold_already() -> None:
     assert started(run_pass(world)) == ["s2", "s3", "s1", "s4"]
 
 
-def test_drf_ignores_what_the_group_has_nothing_of() -> None:
+def test_drf_ignores_resources_that_the_group_does_not_have() -> None:
     shares = Shares()
     shares.set_capacity({"cpu": 8000})
     shares.add(ANN, {"cpu": 2000, "rocm": 5000})
@@ -216,7 +216,7 @@ def test_drf_ignores_what_the_group_has_nothing_of() -> None:
     assert shares.of(ANN) == 0.0
 
 
-def test_shares_and_devices_of_one_family_count_together() -> None:
+def test_drf_adds_shares_and_devices_of_one_family() -> None:
     assert amounts_of(slots(cuda_device="2", cuda_shares="0.5")) == {
         "cpu": 1000,
         "mem": 2**30,
@@ -227,14 +227,17 @@ def test_shares_and_devices_of_one_family_count_together() -> None:
 @pytest.mark.parametrize(
     "buckets, options, expected",
     [
-        pytest.param([], FairShare(), 1.0, id="no use: 1"),
+        pytest.param([], FairShare(), 1.0, id="no usage: 1"),
         pytest.param(
-            used(8), FairShare(lookback_days=1), 0.5, id="all of it all the time looked back on"
+            used(8), FairShare(lookback_days=1), 0.5, id="full usage in the whole lookback period"
         ),
         pytest.param(
-            used(8, 7), FairShare(lookback_days=8), 2 ** (-1 / 16), id="halved after a half life"
+            used(8, 7),
+            FairShare(lookback_days=8),
+            2 ** (-1 / 16),
+            id="usage is halved after a half life",
         ),
-        pytest.param(used(8, 28), FairShare(), 1.0, id="beyond the time looked back on"),
+        pytest.param(used(8, 28), FairShare(), 1.0, id="usage beyond the lookback period"),
         pytest.param(
             used(8),
             FairShare(lookback_days=1, default_weight=2.0),
@@ -245,13 +248,11 @@ def test_shares_and_devices_of_one_family_count_together() -> None:
         pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="a weight of 0 comes last"),
     ],
 )
-def test_the_fair_share_factor(
-    buckets: list[DailyUsage], options: FairShare, expected: float
-) -> None:
+def test_fair_share_factor(buckets: list[DailyUsage], options: FairShare, expected: float) -> None:
     assert fair_factor(ANN, buckets, options, {"cpu": 8000}, DAY) == pytest.approx(expected)
 
 
-def test_a_slot_counts_by_its_weight() -> None:
+def test_fair_share_weighs_slots() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]
@@ -259,14 +260,14 @@ def test_a_slot_counts_by_its_weight() -> None:
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
-def test_the_order_changes_at_the_next_pass() -> None:
+def test_changed_order_takes_effect_at_the_next_pass() -> None:
     queue = Queue(snapshot([pending_session(n) for n in (1, 2, 3)], [agent(cpu=1)]))
     assert started(queue.run(NOW)) == ["s1"]
     queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], gone=["s1"]))
     assert started(queue.run(NOW)) == ["s3"]
 
 
-def test_use_fades_from_day_to_day() -> None:
+def test_usage_decays_from_day_to_day() -> None:
     history = {"main": {ANN: used(4), BOB: used(3, 20)}}
     options = {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=25)}
     world = snapshot(

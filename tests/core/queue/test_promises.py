@@ -195,7 +195,7 @@ def test_replay_is_deterministic(
 
 
 @pytest.mark.parametrize("first", GROUPS)
-def test_a_cap_that_a_reserved_session_needs_is_kept_from_the_other_group(first: str) -> None:
+def test_quota_of_a_reserved_session_is_withheld_from_the_other_group(first: str) -> None:
     """In whichever order the groups are decided."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")

@@ -1,4 +1,4 @@
-"""The reservation: when, where, what may pass it; and on random queues that it is never late."""
+"""Reservations: time, placements, overtaking; on random queues, no reserved session is late."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -94,7 +94,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
         ("one that needs the cores that are kept there", {"cpu": 6000}, None, False),
     ],
 )
-def test_sessions_allowed_past_a_reservation(sentence, slots, seconds, may_start) -> None:
+def test_sessions_that_may_overtake_a_reservation(sentence, slots, seconds, may_start) -> None:
     world = World(agent("a", 8, 2))
     world.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
     shape = world.shape({"cpu": 3000, "cuda.device": 2})
@@ -105,7 +105,7 @@ def test_sessions_allowed_past_a_reservation(sentence, slots, seconds, may_start
     assert (found is not None) is may_start, sentence
 
 
-def test_a_share_may_be_taken_beside_a_reserved_share() -> None:
+def test_share_fits_beside_a_reserved_share() -> None:
     world = World(agent("a", 8, 1))
     world.run("s", {"cuda.shares": 700}, ends=50)
     shape, handle = world.shape({"cuda.shares": 500}), world.shape({"cuda.shares": 300})
@@ -118,7 +118,7 @@ def test_a_share_may_be_taken_beside_a_reserved_share() -> None:
     assert not world.placer.fits(handle)
 
 
-def test_what_starts_after_the_reservation_counts_until_its_end() -> None:
+def test_session_started_after_the_reservation_counts_until_its_end() -> None:
     world = World(agent("a", 8, 2))
     world.run("s", {"cuda.device": 1, "cpu": 1000}, ends=50)
     two = world.shape({"cuda.shares": 400})
@@ -134,7 +134,7 @@ def test_what_starts_after_the_reservation_counts_until_its_end() -> None:
             reserver.started(running(name, found))
 
 
-def test_learned_ends_make_an_estimated_reservation_that_no_learned_run_time_enters() -> None:
+def test_reservation_by_learned_ends_is_estimated_and_not_overtaken_by_learned_run_times() -> None:
     world = World(agent("a", 8, 1), durations={"lab": [100] * 10, "quick": [1] * 50})
     world.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
     shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
@@ -146,7 +146,7 @@ def test_learned_ends_make_an_estimated_reservation_that_no_learned_run_time_ent
     assert reserver.place(quick, handle) is None
 
 
-def test_without_known_ends_the_longest_running_sessions_room_is_reserved() -> None:
+def test_without_known_ends_placements_of_the_longest_running_session_are_reserved() -> None:
     world = World(agent("a", 8, 1), agent("b", 8, 1))
     world.run("young", {"cuda.device": 1}, started=10)
     world.run("old", {"cuda.device": 1}, started=500)
@@ -161,7 +161,7 @@ def test_without_known_ends_the_longest_running_sessions_room_is_reserved() -> N
     assert short[0].agent_id == "a"
 
 
-def test_a_gang_keeps_a_place_for_every_kernel() -> None:
+def test_reservation_has_a_placement_for_every_kernel() -> None:
     world = World(agent("a", 4, 0), agent("b", 4, 0))
     world.run("s1", {"cpu": 3000}, ends=10)
     world.run("s2", {"cpu": 3000}, ends=30)
@@ -173,7 +173,7 @@ def test_a_gang_keeps_a_place_for_every_kernel() -> None:
     assert {place.agent_id for place in found.placements} == {"a", "b"}
 
 
-def test_what_never_fits_reserves_nothing_and_a_second_one_neither() -> None:
+def test_no_reservation_for_infeasible_or_second_session() -> None:
     world = World(agent("a", 4, 1))
     world.run("s", {"cpu": 4000}, ends=10)
     big, small = world.shape({"cpu": 5000}), world.shape({"cpu": 2000})
@@ -183,7 +183,7 @@ def test_what_never_fits_reserves_nothing_and_a_second_one_neither() -> None:
     assert reserver.reserve(pending({"cpu": 2000}), small) is None
 
 
-def test_the_first_fit_is_found_exactly_whatever_the_number_of_ends() -> None:
+def test_number_of_releases_until_fit_is_exact() -> None:
     for needed in range(1, 40):
         placer = Placer([agent("a", 40, 0)], Policy.BEST_FIT)
         one, many = (placer.prepare(request({"cpu": n * 1000})) for n in (1, needed))
@@ -226,7 +226,7 @@ def test_no_reserved_session_is_ever_late() -> None:
     assert promised > 1000
 
 
-def test_a_reserved_session_starts_as_early_as_if_nobody_could_pass_it() -> None:
+def test_reserved_session_starts_as_early_as_without_backfill() -> None:
     """Replay from the state of its reservation, without any session that started behind it."""
     compared = 0
     for seed in range(300):
@@ -264,7 +264,7 @@ def request_of(job: Job) -> Request:
 
 
 @pytest.mark.parametrize("backfill", list(Backfill))
-def test_in_every_mode_all_that_can_start_do_and_gangs_are_whole(backfill) -> None:
+def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) -> None:
     for seed in range(100):
         found = play(seed, backfill, is_exact=False)
         for outcome in found.outcomes:
@@ -277,7 +277,7 @@ def test_in_every_mode_all_that_can_start_do_and_gangs_are_whole(backfill) -> No
                 assert len({place.agent_id for place in outcome.placements}) == 1
 
 
-def test_nobody_starves_behind_an_endless_stream_of_short_ones() -> None:
+def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
     """A session that needs everything competes with an endless stream of short ones, and starts in
     time.
     """
@@ -295,13 +295,13 @@ def test_nobody_starves_behind_an_endless_stream_of_short_ones() -> None:
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 
-def test_equal_queues_are_decided_equally() -> None:
+def test_equal_queues_give_equal_decisions() -> None:
     for seed in range(20):
         one, other = (play(seed, Backfill.RESERVING, is_exact=False) for _ in range(2))
         assert one.outcomes == other.outcomes
 
 
-def test_a_placement_is_within_what_the_agents_have() -> None:
+def test_placements_do_not_exceed_agent_capacity() -> None:
     for seed in range(50):
         found = play(seed, Backfill.RESERVING, is_exact=False)
         for second in {o.started for o in found.outcomes if o.started is not None}:

@@ -90,7 +90,7 @@ def counted(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
 
 @EXAMPLES
 @given(queues())
-def test_no_scope_ever_holds_more_than_its_cap(world: Snapshot) -> None:
+def test_no_scope_exceeds_its_cap(world: Snapshot) -> None:
     queue = Queue(world)
     ids = [d.session_id for d in queue.run(NOW).decisions]
     used = counted(world, ids)
@@ -103,7 +103,7 @@ def test_no_scope_ever_holds_more_than_its_cap(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_no_agent_and_no_device_ever_gives_more_than_it_has(world: Snapshot) -> None:
+def test_no_agent_or_device_is_over_allocated(world: Snapshot) -> None:
     queue = Queue(world)
     result = queue.run(NOW)
     wanted = {w.id: w.request for w in world.pending}
@@ -160,7 +160,7 @@ def test_second_pass_starts_nothing(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_an_end_gives_back_exactly_what_was_taken(world: Snapshot) -> None:
+def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
     queue = Queue(world)
     before = agents_of(queue)
     ids = [d.session_id for d in queue.run(NOW).decisions]
@@ -171,7 +171,7 @@ def test_an_end_gives_back_exactly_what_was_taken(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
+def test_no_session_overtakes_in_strict_order(world: Snapshot) -> None:
     """Of sessions with equal requests, the earlier one starts first."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
@@ -192,7 +192,7 @@ def test_in_strict_order_nobody_passes_who_comes_later(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_positions_are_those_of_the_order(world: Snapshot) -> None:
+def test_positions_match_the_order(world: Snapshot) -> None:
     queue = Queue(Snapshot(world.pending, (), groups=world.groups, now=NOW))
     queue.run(NOW)
     explainer = Explainer(queue)

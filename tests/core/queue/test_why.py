@@ -49,7 +49,7 @@ def nearly_full_snapshot(**facts: Any) -> Snapshot:
     return snapshot([pending_session(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
 
 
-def test_every_check_is_reportedqueue_after_pass_or_failed() -> None:
+def test_every_check_is_reported_passed_or_failed() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
     found = why(nearly_full_snapshot(caps=caps))
     assert [(check["check"], check["passed"]) for check in found.checks] == [
@@ -131,7 +131,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
             snapshot([pending_session(1, not_before=NOW + HOUR)], [agent()]),
             {"groups": ["side"]},
             [],
-            id="nothing, when it waits for its time",
+            id="no suggestion before the start time",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cpu="2"))], [agent(used={"cpu": 8000})]),

@@ -1,4 +1,4 @@
-"""Reading recorded workloads: openb, the Standard Workload Format, a hub's own history."""
+"""Readers of recorded workloads: openb, the Standard Workload Format, the history of a hub."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def pods(*rows):
     return read_pods([PODS + "\n", *(row + "\n" for row in rows)], "pods.csv")
 
 
-def test_a_pod_runs_from_its_schedule_to_its_deletion() -> None:
+def test_pod_runs_from_scheduled_to_deletion_time() -> None:
     found = pods("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
     (job,) = found.jobs
     assert (job.submitted, job.seconds, job.limit) == (10, 200, None)
@@ -28,7 +28,7 @@ def test_a_pod_runs_from_its_schedule_to_its_deletion() -> None:
     assert (job.user, job.kind) == ("LS", "LS/1")
 
 
-def test_a_pod_that_was_never_scheduled_runs_from_its_creation() -> None:
+def test_unscheduled_pod_runs_from_its_creation() -> None:
     (job,) = pods("p1,4000,1024,2,1000,,BE,Pending,10,300,").jobs
     assert job.seconds == 290
     assert job.slots["cuda.device"] == 2
@@ -48,7 +48,7 @@ def test_a_pod_that_was_never_scheduled_runs_from_its_creation() -> None:
         ("p2,1", "num_gpu"),
     ],
 )
-def test_a_broken_pod_is_named_and_the_rest_is_read(row, column) -> None:
+def test_broken_pod_is_reported_and_others_are_read(row, column) -> None:
     found = pods("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
     assert [job.id for job in found.jobs] == ["p1", "p3"]
     (broken,) = found.broken
@@ -57,7 +57,7 @@ def test_a_broken_pod_is_named_and_the_rest_is_read(row, column) -> None:
         refuse_broken(found.broken)
 
 
-def test_a_file_without_the_columns_is_no_pod_list() -> None:
+def test_pod_list_without_required_columns_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="has no column name, cpu_milli"):
         read_pods(["a,b\n", "1,2\n"], "x.csv")
 
@@ -88,7 +88,7 @@ def swf(**values):
     return " ".join(str(row[name]) for name in FIELDS)
 
 
-def test_a_job_asks_its_requested_processors_and_runs_no_longer_than_requested() -> None:
+def test_job_has_requested_processors_and_at_most_requested_time() -> None:
     line = swf(requested_processors=8, requested_time=50, user_id=3, group_id=2)
     found = read_swf(["; Version: 2.2", "; MaxProcs: 16", line], "x.swf")
     (job,) = found.jobs
@@ -97,7 +97,7 @@ def test_a_job_asks_its_requested_processors_and_runs_no_longer_than_requested()
     assert [agent.capacity["cpu"] for agent in found.agents] == [16_000]
 
 
-def test_a_job_wider_than_a_node_is_a_gang() -> None:
+def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
     header = ["; MaxNodes: 3", "; MaxProcs: 14"]
     found = read_swf([*header, swf(requested_processors=10)], "x.swf")
     (job,) = found.jobs
@@ -109,11 +109,11 @@ def test_a_job_wider_than_a_node_is_a_gang() -> None:
 @pytest.mark.parametrize(
     ("processors", "each", "kernels"), [(1, 4, 1), (4, 4, 1), (8, 4, 2), (6, 4, 2), (7, 4, 7)]
 )
-def test_a_gang_has_as_few_equal_kernels_as_possible(processors, each, kernels) -> None:
+def test_job_is_split_into_fewest_equal_kernels(processors, each, kernels) -> None:
     assert fewest_kernels(processors, each) == kernels
 
 
-def test_jobs_that_never_ran_are_left_out_and_counted() -> None:
+def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     lines = [swf(), swf(status=5, run_time=0), swf(run_time=-1)]
     found = read_swf(lines, "x.swf")
     assert len(found.jobs) == 1
@@ -133,7 +133,7 @@ def test_jobs_that_never_ran_are_left_out_and_counted() -> None:
         (swf() + " 99", "think time"),
     ],
 )
-def test_a_broken_job_is_named_with_its_line(line, column) -> None:
+def test_broken_job_is_reported_with_its_line(line, column) -> None:
     found = read_swf(["; MaxProcs: 8", "", swf(), line], "x.swf")
     assert len(found.jobs) == 1
     assert [(row.row, row.column) for row in found.broken] == [(4, column)]
@@ -160,7 +160,7 @@ AGENT = {
 }
 
 
-def test_a_hubs_history_is_replayed_session_by_session() -> None:
+def test_hub_history_becomes_jobs() -> None:
     later = {**SESSION, "id": "s2", "created_at": "2026-01-01T00:30:00+00:00"}
     later |= {"started_at": "2026-01-01T00:41:00+00:00", "terminated_at": None}
     never = {**SESSION, "id": "s3", "started_at": None}
@@ -192,18 +192,18 @@ def test_a_hubs_history_is_replayed_session_by_session() -> None:
         ({"cluster_size": "two"}, "cluster_size"),
     ],
 )
-def test_a_broken_session_is_named(change, column) -> None:
+def test_broken_session_is_reported(change, column) -> None:
     found = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
     assert len(found.jobs) == 1
     assert [(row.row, row.column) for row in found.broken] == [(1, column), (3, "id")]
 
 
-def test_of_several_groups_one_must_be_chosen() -> None:
+def test_history_of_several_groups_requires_a_choice() -> None:
     sessions = [SESSION, {**SESSION, "resource_group": "cpu"}]
     with pytest.raises(InvalidRequest, match="cpu, gpu; choose one with --resource-group"):
         read_history({"items": sessions}, "x.json")
 
 
-def test_something_else_is_no_history() -> None:
+def test_other_document_is_not_a_history() -> None:
     with pytest.raises(InvalidRequest, match="not a history of a hub"):
         read_history({"a": 1}, "x.json")

@@ -1,4 +1,4 @@
-"""A workload through the real queue: times, measures, policies."""
+"""Replay of a workload through the queue: start times, measures, policies."""
 
 import pytest
 
@@ -49,13 +49,13 @@ def test_start_times_under_backfill(sentence, backfill, expected) -> None:
     assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, sentence
 
 
-def test_a_gang_starts_whole() -> None:
+def test_cluster_session_starts_with_all_kernels() -> None:
     gang = job("gang", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
     found = play([job("one", 0, 1, 30, limit=30), gang], agents=2)
     assert starts(found) == {"one": 0, "gang": 30}
 
 
-def test_priority_goes_before_time() -> None:
+def test_higher_priority_starts_first() -> None:
     found = play([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
     assert starts(found) == {"a": 0, "c": 10, "b": 20}
 
@@ -77,7 +77,7 @@ def test_reason_of_a_session_that_never_fits() -> None:
     assert never["reasons"][0]["check"] == "resources"
 
 
-def test_the_measures_of_a_small_replay() -> None:
+def test_report_of_a_small_replay() -> None:
     jobs = [job("a", 0, 4, 20, user="ann"), job("b", 0, 2, 20, user="bob")]
     found = report(play(jobs))
     assert found["makespan_seconds"] == 40
@@ -89,11 +89,11 @@ def test_the_measures_of_a_small_replay() -> None:
     assert use_over_time(play(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
 
 
-def test_a_replay_of_nothing_has_a_report() -> None:
+def test_report_of_an_empty_replay() -> None:
     assert report(play([]))["jobs"] == 0
 
 
-def test_use_is_counted_on_the_days_it_was_on() -> None:
+def test_usage_is_counted_by_day() -> None:
     assert days_of(86_000, 86_400 * 2 + 5) == [(0, 400), (1, 86_400), (2, 5)]
     ledger = Ledger(GROUP)
     ledger.add(job("a", 0, 1, 20, user="ann"), 0)
@@ -104,7 +104,7 @@ def test_use_is_counted_on_the_days_it_was_on() -> None:
     assert ledger.is_due(3600)
 
 
-def test_a_policy_is_what_a_resource_group_has() -> None:
+def test_policy_has_the_form_of_a_resource_group() -> None:
     options = {"placement": "spread", "backfill": "aggressive", "strategy": "FILL"}
     policy = ReplayPolicy.of({"scheduler": "lifo", "scheduler_opts": options}, "mine")
     agents = [agent("a0", 4, 1), agent("a1", 4, 1)]
