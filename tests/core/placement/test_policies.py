@@ -221,49 +221,53 @@ def test_agent_with_two_device_families() -> None:
         assert where(placer, wanted) is None
 
 
-GANG = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
+AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
 
 
 @pytest.mark.parametrize(
     "agents, spec, found",
     [
         pytest.param(
-            GANG,
+            AGENTS,
             {"device": 1, "kernels": 2},
             [("a", {"g0": 1}), ("a", {"g1": 1})],
             id="single node: all kernels on one agent",
         ),
         pytest.param(
-            GANG, {"device": 1, "kernels": 3}, None, id="single node: all kernels or none"
+            AGENTS, {"device": 1, "kernels": 3}, None, id="single node: all kernels or none"
         ),
         pytest.param(
-            GANG,
+            AGENTS,
             {"shares": "0.5", "kernels": 2},
             [("b", {"g0": 500}), ("b", {"g0": 500})],
             id="single node: two kernels share a device",
         ),
         pytest.param(
-            GANG,
+            AGENTS,
             {"device": 1, "kernels": 3, "mode": Mode.MULTI_NODE},
             [("b", {"g0": 1}), ("a", {"g0": 1}), ("a", {"g1": 1})],
             id="multi node: kernels are placed separately",
         ),
         pytest.param(
-            GANG,
+            AGENTS,
             {"device": 1, "kernels": 4, "mode": Mode.MULTI_NODE},
             None,
             id="multi node: all or nothing",
         ),
-        pytest.param(GANG, {"cpu": "3", "kernels": 2}, None, id="single node: cpu of all kernels"),
         pytest.param(
-            GANG,
+            AGENTS, {"cpu": "3", "kernels": 2}, None, id="single node: cpu of all kernels"
+        ),
+        pytest.param(
+            AGENTS,
             {"cpu": "3", "kernels": 2, "mode": Mode.MULTI_NODE},
             [("b", {}), ("a", {})],
             id="multi node: without devices",
         ),
     ],
 )
-def test_gangs(agents: list[AgentState], spec: dict[str, Any], found: list[Any] | None) -> None:
+def test_placement_of_cluster_sessions(
+    agents: list[AgentState], spec: dict[str, Any], found: list[Any] | None
+) -> None:
     placer = Placer(agents, Policy.BEST_FIT)
     before = placer.agents()
     wanted = request(**spec)
@@ -331,7 +335,7 @@ def test_gangs(agents: list[AgentState], spec: dict[str, Any], found: list[Any] 
             id="the kernels of one agent together",
         ),
         pytest.param(
-            GANG,
+            AGENTS,
             request(device=1, kernels=4, mode=Mode.MULTI_NODE),
             "only 3 of 4 kernels fit now",
             id="only some kernels fit",

@@ -80,7 +80,7 @@ def check_sums(placer: Placer) -> None:
         assert all(0 <= d.used <= d.capacity for d in state.devices)
 
 
-def check_gang(wanted: Request, placements: tuple[Placement, ...]) -> None:
+def check_cluster_session(wanted: Request, placements: tuple[Placement, ...]) -> None:
     assert len(placements) == wanted.kernels
     if wanted.mode == Mode.SINGLE_NODE:
         assert len({p.agent_id for p in placements}) == 1
@@ -117,7 +117,7 @@ def test_sums_cluster_sessions_and_exact_release(
             assert placer.version == version
             assert placer.refusal(shape).message
         else:
-            check_gang(ask, placements)
+            check_cluster_session(ask, placements)
             held.append(placements)
         check_sums(placer)
         leaves: bool = data.draw(st.booleans())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -228,10 +229,9 @@ def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
 
 
 def test_cluster_session_is_charged_for_all_kernels() -> None:
-    gang = request(cpu="2")
-    gang = type(gang)(gang.slots, "main", "x86_64", kernels=3)
+    wanted = replace(request(cpu="2"), kernels=3)
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 5000})}
-    result = run_pass(snapshot([pending_session(1, wanted=gang)], [agent()], caps=caps))
+    result = run_pass(snapshot([pending_session(1, wanted=wanted)], [agent()], caps=caps))
     assert result.reasons["s1"][0]["asked"] == "6"
 
 

@@ -165,9 +165,9 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     world = World(agent("a", 4, 0), agent("b", 4, 0))
     world.run("s1", {"cpu": 3000}, ends=10)
     world.run("s2", {"cpu": 3000}, ends=30)
-    gang = {"kernels": 2, "mode": Mode.MULTI_NODE}
-    shape = world.shape({"cpu": 4000}, **gang)
-    found = world.reserver().reserve(pending({"cpu": 4000}, **gang), shape)
+    kernels = {"kernels": 2, "mode": Mode.MULTI_NODE}
+    shape = world.shape({"cpu": 4000}, **kernels)
+    found = world.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
     assert found is not None
     assert found.starts_at == after(30)
     assert {place.agent_id for place in found.placements} == {"a", "b"}

@@ -50,9 +50,9 @@ def test_start_times_under_backfill(sentence, backfill, expected) -> None:
 
 
 def test_cluster_session_starts_with_all_kernels() -> None:
-    gang = job("gang", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
-    found = play([job("one", 0, 1, 30, limit=30), gang], agents=2)
-    assert starts(found) == {"one": 0, "gang": 30}
+    wide = job("wide", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
+    found = play([job("one", 0, 1, 30, limit=30), wide], agents=2)
+    assert starts(found) == {"one": 0, "wide": 30}
 
 
 def test_higher_priority_starts_first() -> None:
