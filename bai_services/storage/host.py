@@ -46,6 +46,7 @@ from .transfers.staging import (
 from .transfers.unpack_process import cpu_seconds, unpack
 from .transfers.unpack_worker import Job
 from .transfers.unpacking import Unpacked
+from .transfers.uploads import ResumableUploads
 from .workers import Workers
 
 log = logging.getLogger(__name__)
@@ -244,18 +245,13 @@ class StorageHost:
             raise
         return ArchiveStream(root, generate_archive(opened, tops, form), self._workers)
 
-    async def writer(
-        self, location: Location, upload_id: str | None = None,
-        checksum: tuple[str, bytes] | None = None,
-    ) -> Writer:  # fmt: skip
-        """Return a writer that appends a chunk to an upload, by default to a new one-shot upload.
+    def uploads(self, location: Location) -> ResumableUploads:
+        """Return the resumable uploads of a folder's scope."""
+        return ResumableUploads(self.staging(location), self._workers, self._long)
 
-        ``checksum`` is the algorithm and the digest of the chunk.
-        """
-        staging = self.staging(location)
-        if upload_id is None:
-            return await self._workers.run(staging.one_shot_writer)
-        return await self._workers.run(staging.writer, upload_id, checksum)
+    async def writer(self, location: Location) -> Writer:
+        """Return the writer of a new one-shot upload."""
+        return await self._workers.run(self.staging(location).one_shot_writer)
 
     async def check_target(
         self,
@@ -311,12 +307,8 @@ class StorageHost:
         await self._workers.run(writer.discard)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Run a method of ``Staging`` or ``Writer`` in a thread."""
+        """Run a method of a ``Writer`` in a thread."""
         return await self._workers.run(work, *arguments)
-
-    async def join(self, location: Location, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Create an upload by concatenating complete partial uploads, in their order."""
-        await self._long.run(self.staging(location).join, facts, parts, seconds=None)
 
     async def sweep(self, is_start: bool = False) -> int:
         """Remove expired uploads, and with ``is_start`` the remains of a crash.

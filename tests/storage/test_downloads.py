@@ -7,9 +7,11 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from bai_services.storage.transfers import downloads
 from bai_services.storage.transfers.downloads import Descriptor
 from bai_services.storage.workers import Workers
 
@@ -45,6 +47,38 @@ async def test_descriptor_stays_open_while_abandoned_step_uses_it(
     assert is_open(number)
     may_end.set()
     await closing
+    assert not is_open(number)
+
+
+class LockTakenByStep:
+    """A lock that a queued step acquires as soon as it is released; it is never free again."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if not self._is_held:
+            self._is_held = True
+            return True
+        assert not blocking, "the event loop would block until the step ends"
+        return False
+
+    def release(self) -> None:
+        """Keep it held, by the step."""
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
+async def test_close_does_not_wait_for_queued_step(
+    workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "threading", SimpleNamespace(Lock=LockTakenByStep))
+    number = os.open(tmp_path, os.O_RDONLY)
+    await Descriptor(number, workers).close()
     assert not is_open(number)
 
 

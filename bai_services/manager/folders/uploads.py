@@ -14,6 +14,7 @@ from bai_services.db.folders.vfolders import VfolderRow
 from bai_services.storage.base import Entry
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import UploadFacts, Writer, expiry
+from bai_services.storage.transfers.uploads import ResumableUploads
 
 from ..settings import Settings
 from .files import Files, Landing
@@ -104,7 +105,8 @@ class Uploads:
             return await self._join(caller, row, facts, spec.parts)
         await self._begin(row, facts)
         if facts.length == 0 and not facts.is_partial:
-            return await self._land(caller, row, facts, await host.writer(location, facts.id))
+            writer = await host.uploads(location).writer(facts.id)
+            return await self._land(caller, row, facts, writer)
         return _progress(facts)
 
     async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
@@ -118,7 +120,7 @@ class Uploads:
         facts = await self._facts(caller, row, upload_id)
         if facts.offset < facts.length or facts.is_partial or facts.is_done:
             return _progress(facts)
-        writer = await self._files.host(row).writer(location_of(row), facts.id)
+        writer = await self._staged(row).writer(facts.id)
         return await self._land(caller, row, facts, writer)
 
     async def piece(
@@ -146,7 +148,7 @@ class Uploads:
             )
         if facts.is_done:
             raise Conflict("the upload is complete", offset=facts.offset)
-        writer = await self._files.host(row).writer(location_of(row), facts.id, checksum)
+        writer = await self._staged(row).writer(facts.id, checksum)
         made = Piece(self, caller, row, facts, writer)
         self._active[upload_id] = made
         return made
@@ -156,8 +158,7 @@ class Uploads:
         row = await self._row(caller, key)
         await self._cut_off(upload_id)
         await self._facts(caller, row, upload_id)
-        host = self._files.host(row)
-        await host.run(host.staging(location_of(row)).remove, upload_id)
+        await self._staged(row).remove(upload_id)
         self._open.ended(upload_id)
 
     def forget(self, piece: Piece) -> None:
@@ -193,8 +194,7 @@ class Uploads:
                 entry = await self._files.land(caller, row, facts.path, writer, expected)
         finally:
             writer.close()
-        host = self._files.host(row)
-        await host.run(host.staging(location_of(row)).finish, facts)
+        await self._staged(row).finish(facts)
         self._open.ended(facts.id)
         return _progress(_at(facts, facts.length), is_done=True, entry=entry)
 
@@ -211,15 +211,15 @@ class Uploads:
             length += known.length
         self._files.check_size(length)
         whole = _at(facts, length, length)
-        host, location = self._files.host(row), location_of(row)
-        await host.join(location, whole, parts)
+        staged = self._staged(row)
+        await staged.join(whole, parts)
         try:
-            done = await self._land(caller, row, whole, await host.writer(location, whole.id))
+            done = await self._land(caller, row, whole, await staged.writer(whole.id))
         except BaseException:
-            await host.run(host.staging(location).remove, whole.id)
+            await staged.remove(whole.id)
             raise
         for part in parts:
-            await host.run(host.staging(location).remove, part)
+            await staged.remove(part)
             self._open.ended(part)
         return done
 
@@ -228,9 +228,8 @@ class Uploads:
         announced = self._open.announced_bytes(row.host, row.scope)
         await self._files.check_room(row, announced + facts.length)
         self._open.begin(row.host, row.scope, facts)
-        host = self._files.host(row)
         try:
-            await host.run(host.staging(location_of(row)).begin, facts)
+            await self._staged(row).begin(facts)
         except BaseException:
             self._open.ended(facts.id)
             raise
@@ -239,11 +238,13 @@ class Uploads:
         return await self._files.writable(caller, key, 0)
 
     async def _facts(self, caller: Caller, row: VfolderRow, upload_id: str) -> UploadFacts:
-        host = self._files.host(row)
-        facts = await host.run(host.staging(location_of(row)).recover, upload_id)
+        facts = await self._staged(row).recover(upload_id)
         if facts.vfolder_id != row.id or facts.user_id != (caller.user_id or ""):
             raise NotFound("there is no such upload, or it has expired")
         return facts
+
+    def _staged(self, row: VfolderRow) -> ResumableUploads:
+        return self._files.host(row).uploads(location_of(row))
 
     async def _cut_off(self, upload_id: str) -> None:
         active = self._active.get(upload_id)
