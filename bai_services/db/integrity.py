@@ -11,7 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.errors import BaiError, InUse
+from bai_services.core.errors import BaiError, InUse, NotFound
 
 
 def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
@@ -55,6 +55,29 @@ async def require_unused(
     if counts:
         text = ", ".join(f"{count} {name}" for name, count in counts.items())
         raise InUse(f"{what} is in use by {text}", used_by=counts)
+
+
+async def delete_unused(
+    tx: AsyncConnection,
+    what: str,
+    row: tuple[sa.Table, sa.ColumnElement[bool]],
+    uses: Mapping[str, sa.ColumnElement[bool]],
+) -> None:
+    """Delete a row (table and condition) to which no rows refer; ``uses`` as in ``require_unused``.
+
+    Raises
+    ------
+    InUse
+        If rows refer to it.
+    NotFound
+        If it does not exist.
+    """
+    await require_unused(tx, what, uses)
+    table, condition = row
+    with raise_on_violation(InUse(f"{what} has come into use; try again")):
+        deleted = await tx.execute(table.delete().where(condition))
+    if not deleted.rowcount:
+        raise NotFound(f"{what} does not exist")
 
 
 def insert_ignoring(tx: AsyncConnection, table: sa.Table) -> Any:

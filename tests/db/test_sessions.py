@@ -24,7 +24,7 @@ from bai_services.core.sessions.lifecycle import Event, Result, Status
 from bai_services.db.audit import AuditEntry
 from bai_services.db.sessions.rows import SELECT
 from bai_services.db.sessions.session_insert import NewSession
-from bai_services.db.sessions.store import Facts
+from bai_services.db.sessions.transitions import TransitionValues
 from bai_services.db.tables import accounts, cluster, folders
 from bai_services.db.tables.folders import vfolder_mounts
 from bai_services.db.tables.sessions import sessions
@@ -140,7 +140,9 @@ async def test_placement_allocates_and_end_releases_resources(world: World) -> N
     ]
     assert view.allocations[2].is_simulated
     assert await world.allocations.audit() == []
-    moved = await world.sessions.move(row.id, Event.FAILED, NOW, Facts(reason="no image"))
+    moved = await world.sessions.move(
+        row.id, Event.FAILED, NOW, TransitionValues(reason="no image")
+    )
     assert (moved.row.status, moved.is_freed) == (Status.ERROR, True)
     assert set((await world.usage(USER)).values()) == {0}
     assert await world.allocations.audit() == []
@@ -152,11 +154,11 @@ async def test_lifecycle_from_placement_to_exit(world: World) -> None:
     await world.run_pass()
     move = world.sessions.move
     await move(row.id, Event.DISPATCHED, world.later())
-    await move(row.id, Event.PREPARED, world.later(), Facts(injection={"environ": {}}))
-    await move(row.id, Event.STARTED, world.later(), Facts(container_id="c1"))
-    await move(row.id, Event.STOP_REQUESTED, world.later(), Facts(reason="by ann"))
+    await move(row.id, Event.PREPARED, world.later(), TransitionValues(injection={"environ": {}}))
+    await move(row.id, Event.STARTED, world.later(), TransitionValues(container_id="c1"))
+    await move(row.id, Event.STOP_REQUESTED, world.later(), TransitionValues(reason="by ann"))
     assert (await world.usage(USER))["sessions"] == 1
-    facts = Facts(result=Result.SUCCESS, exit_code=0, log="hello\0world")
+    facts = TransitionValues(result=Result.SUCCESS, exit_code=0, log="hello\0world")
     moved = await move(row.id, Event.EXITED, world.later(), facts)
     assert (moved.row.status, moved.row.exit_code) == (Status.TERMINATED, 0)
     assert moved.row.result == "success"

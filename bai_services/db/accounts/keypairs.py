@@ -7,12 +7,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.errors import InUse, NotFound
+from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import first_row, raise_on_violation, require_unused
+from ..integrity import delete_unused, first_row, raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import keypairs, users
 from ..tables.sessions import sessions
@@ -117,13 +117,8 @@ class KeypairStore:
             ),
         }
         async with self._db.write() as tx:
-            await require_unused(tx, f"keypair {access_key}", uses)
-            with raise_on_violation(InUse("the keypair has come into use; try again")):
-                gone = await tx.execute(
-                    keypairs.delete().where(keypairs.c.access_key == access_key)
-                )
-            if not gone.rowcount:
-                raise NotFound("the keypair no longer exists")
+            row = (keypairs, keypairs.c.access_key == access_key)
+            await delete_unused(tx, f"keypair {access_key}", row, uses)
             await record(tx, audit)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bai_services.core.errors import AlreadyExists, InUse, NotFound
+from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import first_row, raise_on_violation, require_unused
+from ..integrity import delete_unused, first_row, raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import (
     keypair_policies,
@@ -100,12 +100,7 @@ class PolicyStore:
             If it is still assigned; the message states how many rows use it.
         """
         what = f"{self._kind.name} policy {name}"
+        uses = {self._kind.referring_noun: self._kind.reference == name}
         async with self._db.write() as tx:
-            await require_unused(
-                tx, what, {self._kind.referring_noun: self._kind.reference == name}
-            )
-            with raise_on_violation(InUse(f"{what} has come into use; try again")):
-                gone = await tx.execute(self._table.delete().where(self._table.c.name == name))
-            if not gone.rowcount:
-                raise NotFound(f"there is no {what}")
+            await delete_unused(tx, what, (self._table, self._table.c.name == name), uses)
             await record(tx, audit)

@@ -8,12 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from bai_services.core.errors import AlreadyExists, InUse, NotFound
+from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import first_row, insert_ignoring, raise_on_violation, require_unused
+from ..integrity import delete_unused, first_row, insert_ignoring, raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
@@ -134,17 +134,14 @@ class ProjectStore:
             "sessions": sessions.c.project_id == project_id,
         }
         async with self._db.write() as tx:
-            await require_unused(tx, f"project {audit.details.get('name', project_id)}", uses)
             await tx.execute(
                 resource_group_links.delete().where(
                     resource_group_links.c.kind == "project",
                     resource_group_links.c.target == project_id,
                 )
             )
-            with raise_on_violation(InUse("the project has come into use; try again")):
-                gone = await tx.execute(projects.delete().where(projects.c.id == project_id))
-            if not gone.rowcount:
-                raise NotFound("the project no longer exists")
+            what = f"project {audit.details.get('name', project_id)}"
+            await delete_unused(tx, what, (projects, projects.c.id == project_id), uses)
             await record(tx, audit)
 
     async def members(self, project_id: str, query: ListQuery) -> Page[Row]:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.errors import NotFound
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Status
@@ -241,6 +242,14 @@ async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
     """Return the session with an id as a list; [] if there is none."""
     found = await tx.execute(_BY_ID, {"session_id": session_id})
     return [row_of(row) for row in found]
+
+
+async def require_by_id(tx: AsyncConnection, session_id: str) -> SessionRow:
+    """Return the session with an id; raise ``NotFound`` if there is none."""
+    rows = await read_by_id(tx, session_id)
+    if not rows:
+        raise NotFound(f"there is no session {session_id}", session=session_id)
+    return rows[0]
 
 
 async def read_rows(tx: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[SessionRow]:

@@ -1,12 +1,11 @@
-"""Store of sessions: creation, transitions by compare-and-set, release of resources, reads."""
+"""Store of sessions: creation, transitions, changes and reads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,24 +14,17 @@ from bai_services.core.accounts.roles import Visibility
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
-from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
+from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import (
-    ENDED,
     LIVE,
-    OCCUPYING,
     Event,
-    Result,
     Status,
-    end_event,
-    next_status,
 )
 
 from ..accounts.owner_visibility import is_owner_visible
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..scheduling import ledger
 from ..scheduling.caps import CHUNK
-from ..tables.folders import vfolder_mounts
 from ..tables.sessions import counters, kernels, sessions, status_history
 from . import dependencies, session_insert
 from .rows import (
@@ -41,42 +33,16 @@ from .rows import (
     SessionKernels,
     SessionRow,
     SessionView,
-    read_by_id,
     read_kernels_of,
     read_rows,
     read_views,
+    require_by_id,
     row_of,
-    stored_log,
 )
 from .session_insert import NewSession
-
-_TEXT_LIMIT = 1024
+from .transitions import TEXT_LIMIT, Transition, TransitionValues, apply
 
 AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Values to write with a transition; None leaves a column unchanged."""
-
-    reason: str = ""
-    status_info: str | None = None
-    result: Result | None = None
-    exit_code: int | None = None
-    log: str | None = None
-    container_id: str | None = None
-    injection: Mapping[str, Any] | None = None
-    notices: Sequence[str] = field(default_factory=tuple)
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """A transition that was written: the session after it, the event, and the previous status."""
-
-    row: SessionRow
-    event: Event
-    before: Status
-    is_freed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +129,9 @@ class SessionStore:
         session_id: str,
         event: Event,
         at: datetime,
-        facts: Facts | None = None,
+        facts: TransitionValues | None = None,
         expected: Status | None = None,
-    ) -> Moved:
+    ) -> Transition:
         """Apply an event to a session; release its resources if the new status has none.
 
         The row is written by compare-and-set; if it has changed meanwhile, it is read again.
@@ -179,16 +145,20 @@ class SessionStore:
             If the event is not valid in its status, or its status is not ``expected``.
         """
         async with self._db.write() as tx:
-            return await _move(tx, session_id, event, at, facts=facts or Facts(), expected=expected)
+            return await apply(
+                tx, session_id, event, at, facts=facts or TransitionValues(), expected=expected
+            )
 
-    async def move_all(self, session_ids: Sequence[str], event: Event, at: datetime) -> list[Moved]:
+    async def move_all(
+        self, session_ids: Sequence[str], event: Event, at: datetime
+    ) -> list[Transition]:
         """Apply an event to each session like ``move``; skip sessions in which it is not valid."""
-        moved: list[Moved] = []
+        moved: list[Transition] = []
         async with self._db.write() as tx:
             # The same order everywhere, to avoid deadlocks.
             for session_id in sorted(session_ids):
                 with suppress(NotFound, InvalidTransition):
-                    moved.append(await _move(tx, session_id, event, at, facts=Facts()))
+                    moved.append(await apply(tx, session_id, event, at, facts=TransitionValues()))
         return moved
 
     async def find(self, session_id: str) -> SessionRow:
@@ -200,7 +170,7 @@ class SessionStore:
             If there is no such session.
         """
         async with self._db.read() as tx:
-            return await _row_of(tx, session_id)
+            return await require_by_id(tx, session_id)
 
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
         """Return the visible session with an id, else the live or newest one with a name.
@@ -230,13 +200,13 @@ class SessionStore:
     async def with_kernels(self, session_id: str) -> SessionKernels:
         """Return a session and its kernels; raise ``NotFound`` if there is none."""
         async with self._db.read() as tx:
-            row = await _row_of(tx, session_id)
+            row = await require_by_id(tx, session_id)
             return SessionKernels(row, await read_kernels_of(tx, session_id))
 
     async def view(self, session_id: str) -> SessionView:
         """Return a session with kernels and allocations; raise ``NotFound`` if there is none."""
         async with self._db.read() as tx:
-            return (await read_views(tx, [await _row_of(tx, session_id)]))[0]
+            return (await read_views(tx, [await require_by_id(tx, session_id)]))[0]
 
     async def views(self, ids: Sequence[str]) -> list[SessionView]:
         """Return these sessions, in that order; unknown ids are left out."""
@@ -287,7 +257,7 @@ class SessionStore:
         """
         async with self._db.write() as tx:
             await _lock_names(tx)
-            row = await _row_of(tx, session_id)
+            row = await require_by_id(tx, session_id)
             taken = await tx.scalar(
                 sa.select(sessions.c.id).where(
                     sessions.c.owner_id == row.owner_id,
@@ -303,7 +273,7 @@ class SessionStore:
                 .where(sessions.c.id == session_id)
                 .values(name=name, live_name=live_name)
             )
-            return await _row_of(tx, session_id)
+            return await require_by_id(tx, session_id)
 
     async def set_priority(self, session_id: str, priority: int) -> SessionRow:
         """Set the priority of a pending session.
@@ -319,7 +289,7 @@ class SessionStore:
                 .where(sessions.c.id == session_id, sessions.c.status == Status.PENDING)
                 .values(priority=priority)
             )
-            row = await _row_of(tx, session_id)
+            row = await require_by_id(tx, session_id)
         if changed.rowcount == 0:
             raise Conflict(
                 f"session {row.name} is {row.status}; only the priority of a pending "
@@ -337,11 +307,11 @@ class SessionStore:
                 .where(sessions.c.id == session_id, sessions.c.started_by == "hub")
                 .values(started_by="manager")
             )
-            return await _row_of(tx, session_id)
+            return await require_by_id(tx, session_id)
 
     async def set_status_info(self, session_id: str, text: str) -> None:
         """Set the status text of a live session without a transition."""
-        text = text[:_TEXT_LIMIT]
+        text = text[:TEXT_LIMIT]
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -371,39 +341,10 @@ class SessionStore:
         return text or ""
 
 
-# Built at import; the values to write are parameters.
-_MOVE = sa.update(sessions).where(
-    sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
-)
-_MAIN_KERNEL = sa.update(kernels).where(
-    kernels.c.session_id == sa.bindparam("of_session"), kernels.c.role == MAIN
-)
-_STEP = sa.insert(status_history)
+# Built at import, because building a statement costs more than running it.
 _OF_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
     sessions.c.sequence
 )
-
-
-async def write_step(
-    tx: AsyncConnection,
-    session_id: str,
-    step: tuple[Event, Status, Status],
-    at: datetime,
-    reason: str = "",
-) -> None:
-    """Insert a status change (event, status before, status after) into the history."""
-    event, before, after = step
-    await tx.execute(
-        _STEP,
-        {
-            "session_id": session_id,
-            "at": at,
-            "event": event,
-            "from_status": before,
-            "to_status": after,
-            "reason": reason[:_TEXT_LIMIT],
-        },
-    )
 
 
 async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:
@@ -419,97 +360,3 @@ async def _lock_names(tx: AsyncConnection) -> None:
     await tx.execute(
         sa.update(counters).where(counters.c.name == SESSIONS).values(value=counters.c.value)
     )
-
-
-async def _row_of(tx: AsyncConnection, session_id: str) -> SessionRow:
-    rows = await read_by_id(tx, session_id)
-    if not rows:
-        raise NotFound(f"there is no session {session_id}", session=session_id)
-    return rows[0]
-
-
-async def _move(
-    tx: AsyncConnection,
-    session_id: str,
-    event: Event,
-    at: datetime,
-    *,
-    facts: Facts,
-    expected: Status | None = None,
-) -> Moved:
-    while True:
-        row = await _row_of(tx, session_id)
-        if expected not in (None, row.status):
-            raise InvalidTransition(
-                f"the session is {row.status}, not {expected}", status=row.status, event=event
-            )
-        event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
-        if event is Event.ABORTED:
-            facts = replace(facts, result=None)
-        after = next_status(row.status, event)
-        values = _values(row, after, at, facts)
-        moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
-        if moved.rowcount == 1:
-            break
-    await write_step(tx, session_id, (event, row.status, after), at, facts.reason)
-    if kernel := _kernel_values(facts):
-        await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
-    is_freed = await _release(tx, session_id, after, at)
-    values.pop("live_name", None)  # not a field of SessionRow
-    return Moved(replace(row, **values), event, row.status, is_freed)
-
-
-def _values(row: SessionRow, after: Status, at: datetime, facts: Facts) -> dict[str, Any]:
-    text = facts.reason if facts.status_info is None else facts.status_info
-    if row.status is Status.TERMINATING:
-        # The reason of the stop is more useful than how the session ended.
-        text = row.status_info or text
-    values: dict[str, Any] = {
-        "status": after,
-        "status_changed_at": at,
-        "status_info": text[:_TEXT_LIMIT],
-    }
-    if new := [notice for notice in facts.notices if notice not in row.notices]:
-        values["notices"] = [*row.notices, *new]
-    if after is not Status.PENDING:
-        values["reasons"] = []
-    if after is Status.RUNNING:
-        values["started_at"] = at
-    if facts.result is not None:
-        values["result"] = facts.result
-    if facts.exit_code is not None:
-        values["exit_code"] = facts.exit_code
-    if after in ENDED:
-        values["terminated_at"] = at
-        values["live_name"] = None
-    return values
-
-
-def _kernel_values(facts: Facts) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    if facts.log is not None:
-        values["log"] = stored_log(facts.log)
-    if facts.container_id is not None:
-        values["container_id"] = facts.container_id
-    if facts.injection is not None:
-        values["injection"] = dict(facts.injection)
-        values["progress"] = {}
-    return values
-
-
-async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Release mounts, agents and resources that a session does not have in status ``after``.
-
-    Return whether resources were released.
-    """
-    if after in OCCUPYING:
-        return False
-    if after in ENDED:
-        await tx.execute(sa.delete(vfolder_mounts).where(vfolder_mounts.c.session_id == session_id))
-    else:
-        await tx.execute(
-            sa.update(kernels)
-            .where(kernels.c.session_id == session_id)
-            .values(agent_id=None, injection=None, progress={})
-        )
-    return await ledger.release(tx, session_id, at)

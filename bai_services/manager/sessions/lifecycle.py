@@ -9,7 +9,8 @@ from typing import Any
 from bai_services.core.errors import InvalidTransition
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.sessions.rows import SessionRow
-from bai_services.db.sessions.store import Facts, Moved, SessionStore
+from bai_services.db.sessions.store import SessionStore
+from bai_services.db.sessions.transitions import Transition, TransitionValues
 
 from ..clock import Clock
 from ..events import Change, Events
@@ -46,7 +47,7 @@ class Lifecycle:
         expected: Status | None = None,
         **facts: Any,
     ) -> SessionRow:
-        """Apply one event to a session and return the session; ``facts`` are fields of ``Facts``.
+        """Apply an event to a session and return it; ``facts`` are fields of TransitionValues.
 
         With ``expected``, only if it has that status.
 
@@ -58,7 +59,7 @@ class Lifecycle:
             If the event is not allowed in its current status.
         """
         moved = await self._store.move(
-            session_id, event, self._clock(), Facts(reason=reason, **facts), expected
+            session_id, event, self._clock(), TransitionValues(reason=reason, **facts), expected
         )
         self._log(moved, reason)
         self.tell(moved.row)
@@ -102,7 +103,7 @@ class Lifecycle:
             for listener in self._listeners:
                 listener(row)
 
-    def _log(self, moved: Moved, reason: str) -> None:
+    def _log(self, moved: Transition, reason: str) -> None:
         log.info(
             "session %s (%s of %s): %s -> %s by %s%s",
             moved.row.id,

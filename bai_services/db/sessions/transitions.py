@@ -1,0 +1,177 @@
+"""Transitions of sessions by compare-and-set, with history and release of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.errors import InvalidTransition
+from bai_services.core.sessions.kernel_group import MAIN
+from bai_services.core.sessions.lifecycle import (
+    ENDED,
+    OCCUPYING,
+    Event,
+    Result,
+    Status,
+    end_event,
+    next_status,
+)
+
+from ..scheduling import ledger
+from ..tables.folders import vfolder_mounts
+from ..tables.sessions import kernels, sessions, status_history
+from .rows import SessionRow, require_by_id, stored_log
+
+# Length of the columns for reasons and status texts.
+TEXT_LIMIT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionValues:
+    """Values to write with a transition; None leaves a column unchanged."""
+
+    reason: str = ""
+    status_info: str | None = None
+    result: Result | None = None
+    exit_code: int | None = None
+    log: str | None = None
+    container_id: str | None = None
+    injection: Mapping[str, Any] | None = None
+    notices: Sequence[str] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A transition that was written: the session after it, the event, and the previous status."""
+
+    row: SessionRow
+    event: Event
+    before: Status
+    is_freed: bool = False
+
+
+# Built at import; the values to write are parameters.
+_MOVE = sa.update(sessions).where(
+    sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
+)
+_MAIN_KERNEL = sa.update(kernels).where(
+    kernels.c.session_id == sa.bindparam("of_session"), kernels.c.role == MAIN
+)
+_STEP = sa.insert(status_history)
+
+
+async def apply(
+    tx: AsyncConnection,
+    session_id: str,
+    event: Event,
+    at: datetime,
+    *,
+    facts: TransitionValues,
+    expected: Status | None = None,
+) -> Transition:
+    """Apply an event to a session (see ``SessionStore.move``)."""
+    while True:
+        row = await require_by_id(tx, session_id)
+        if expected not in (None, row.status):
+            raise InvalidTransition(
+                f"the session is {row.status}, not {expected}", status=row.status, event=event
+            )
+        event = end_event(event, row.status, row.result, has_run=row.started_at is not None)
+        if event is Event.ABORTED:
+            facts = replace(facts, result=None)
+        after = next_status(row.status, event)
+        values = _values(row, after, at, facts)
+        moved = await tx.execute(_MOVE, {"of_session": row.id, "before": row.status, **values})
+        if moved.rowcount == 1:
+            break
+    await _write_step(tx, session_id, (event, row.status, after), at, facts.reason)
+    if kernel := _kernel_values(facts):
+        await tx.execute(_MAIN_KERNEL, {"of_session": session_id, **kernel})
+    is_freed = await _release(tx, session_id, after, at)
+    values.pop("live_name", None)  # not a field of SessionRow
+    return Transition(replace(row, **values), event, row.status, is_freed)
+
+
+def _values(
+    row: SessionRow, after: Status, at: datetime, facts: TransitionValues
+) -> dict[str, Any]:
+    text = facts.reason if facts.status_info is None else facts.status_info
+    if row.status is Status.TERMINATING:
+        # The reason of the stop is more useful than how the session ended.
+        text = row.status_info or text
+    values: dict[str, Any] = {
+        "status": after,
+        "status_changed_at": at,
+        "status_info": text[:TEXT_LIMIT],
+    }
+    if new := [notice for notice in facts.notices if notice not in row.notices]:
+        values["notices"] = [*row.notices, *new]
+    if after is not Status.PENDING:
+        values["reasons"] = []
+    if after is Status.RUNNING:
+        values["started_at"] = at
+    if facts.result is not None:
+        values["result"] = facts.result
+    if facts.exit_code is not None:
+        values["exit_code"] = facts.exit_code
+    if after in ENDED:
+        values["terminated_at"] = at
+        values["live_name"] = None
+    return values
+
+
+def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    if facts.log is not None:
+        values["log"] = stored_log(facts.log)
+    if facts.container_id is not None:
+        values["container_id"] = facts.container_id
+    if facts.injection is not None:
+        values["injection"] = dict(facts.injection)
+        values["progress"] = {}
+    return values
+
+
+async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
+    """Release mounts, agents and resources that a session does not have in status ``after``.
+
+    Return whether resources were released.
+    """
+    if after in OCCUPYING:
+        return False
+    if after in ENDED:
+        await tx.execute(sa.delete(vfolder_mounts).where(vfolder_mounts.c.session_id == session_id))
+    else:
+        await tx.execute(
+            sa.update(kernels)
+            .where(kernels.c.session_id == session_id)
+            .values(agent_id=None, injection=None, progress={})
+        )
+    return await ledger.release(tx, session_id, at)
+
+
+async def _write_step(
+    tx: AsyncConnection,
+    session_id: str,
+    step: tuple[Event, Status, Status],
+    at: datetime,
+    reason: str = "",
+) -> None:
+    """Insert a status change (event, status before, status after) into the history."""
+    event, before, after = step
+    await tx.execute(
+        _STEP,
+        {
+            "session_id": session_id,
+            "at": at,
+            "event": event,
+            "from_status": before,
+            "to_status": after,
+            "reason": reason[:TEXT_LIMIT],
+        },
+    )
