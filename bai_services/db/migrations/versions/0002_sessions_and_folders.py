@@ -1,6 +1,6 @@
 """Sessions and folders.
 
-Follows 0001; made 2026-11-21.
+Follows 0001; created 2026-11-21.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The queue.
+"""Scheduling: batch sessions, templates, queue positions, lease, usage, caps of groups, clusters.
 
-Follows 0002; made 2026-11-21.
+Follows 0002; created 2026-11-21.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _usage_buckets() -> None:
 
 
 def _caps_of_resource_groups() -> None:
-    """Add caps of resource groups, and count what runs in each of them now."""
+    """Add caps of resource groups, and compute the current usage of each group."""
     with op.batch_alter_table("resource_groups", schema=None) as batch_op:
         batch_op.add_column(
             sa.Column("total_resource_slots", sa.JSON(), server_default="{}", nullable=False)

@@ -1,6 +1,6 @@
-"""Storage.
+"""Storage: unmanaged folders and folder tasks, invitations, and quota scopes.
 
-Follows 0003; made 2026-11-21.
+Follows 0003; created 2026-11-21.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # A new column instead of a changed one: SQLite would recreate the table and everything that
-    # refers to a device.
+    # Add a column instead of altering the old one: SQLite would recreate the table, and with it
+    # everything that refers to a device.
     op.add_column("devices", sa.Column("known_bytes", sa.BigInteger))
     op.execute("UPDATE devices SET known_bytes = NULLIF(memory_bytes, 0)")
     op.drop_column("devices", "memory_bytes")

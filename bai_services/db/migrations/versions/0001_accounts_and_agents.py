@@ -1,4 +1,4 @@
-"""Users, policies and agents.
+"""Accounts, policies and agents.
 
 Follows nothing; created 2026-11-21.
 """
