@@ -1,6 +1,6 @@
 """${message}
 
-Follows ${down_revision or "nothing"}; made ${create_date.date()}.
+Follows ${down_revision or "nothing"}; created ${create_date.date()}.
 """
 
 from __future__ import annotations
