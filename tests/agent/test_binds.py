@@ -51,7 +51,7 @@ def wanted(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
     return [whole, {**whole, "target": "/home/work/data", "read_only": True, "subpath": subpath}]
 
 
-def test_only_the_directory_is_bound(binds: BindMounts, folder: Path) -> None:
+def test_only_the_subdirectory_is_bind_mounted(binds: BindMounts, folder: Path) -> None:
     (mount,) = binds.create(NAME, wanted(folder))
     assert (mount["target"], mount["read_only"]) == ("/home/work/data", True)
     place = Path(mount["source"])
@@ -60,7 +60,7 @@ def test_only_the_directory_is_bound(binds: BindMounts, folder: Path) -> None:
     assert binds.create(NAME, wanted(folder)) == [mount]  # requested again after a crash
 
 
-def test_a_link_that_comes_later_changes_nothing(binds: BindMounts, folder: Path) -> None:
+def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Path) -> None:
     (mount,) = binds.create(NAME, wanted(folder))
     (folder / "sub").rename(folder / "aside")
     (folder / "sub").symlink_to(folder.parent / "secret")
@@ -80,7 +80,7 @@ def test_a_link_that_comes_later_changes_nothing(binds: BindMounts, folder: Path
         pytest.param("sub", "none", NotFound, id="no such directory"),
     ],
 )
-def test_nothing_else_is_bound(
+def test_path_outside_of_the_folder_is_rejected(
     binds: BindMounts, folder: Path, link: str, subpath: str, error: type[Exception]
 ) -> None:
     (folder / "link").symlink_to(link)
@@ -88,13 +88,13 @@ def test_nothing_else_is_bound(
         binds.create(NAME, wanted(folder, subpath))
 
 
-def test_a_link_inside_of_the_folder_is_followed(binds: BindMounts, folder: Path) -> None:
+def test_link_inside_the_folder_is_followed(binds: BindMounts, folder: Path) -> None:
     (folder / "link").symlink_to("sub")
     (mount,) = binds.create(NAME, wanted(folder, "link"))
     assert os.listdir(mount["source"]) == ["own"]
 
 
-def test_nobody_wins_a_race_against_the_check(binds: BindMounts, folder: Path) -> None:
+def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, folder: Path) -> None:
     """A directory and a link are swapped all the time: the directory is bound, or nothing."""
     (folder / "link").symlink_to(folder.parent / "secret")
     is_over = threading.Event()
@@ -119,7 +119,7 @@ def test_nobody_wins_a_race_against_the_check(binds: BindMounts, folder: Path) -
     binds.create(NAME, wanted(folder))
 
 
-def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> None:
+def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder: Path) -> None:
     folders = Folders(tmp_path / "agent")
     item = {
         "id": "w",
@@ -137,9 +137,7 @@ def test_removing_a_session_leaves_the_files(tmp_path: Path, folder: Path) -> No
     assert (folder / "sub/own").read_text() == "mine"
 
 
-def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
-    binds: BindMounts, folder: Path
-) -> None:
+def test_tidy_removes_mount_points_without_a_mount(binds: BindMounts, folder: Path) -> None:
     (kept,) = binds.create(NAME, wanted(folder))
     lost = Path(kept["source"]).parent / "7"
     lost.mkdir()
@@ -148,7 +146,7 @@ def test_a_place_that_lost_its_mount_is_missed_and_not_written_to(
     assert os.listdir(kept["source"]) == ["own"]
 
 
-def test_who_may_not_mount_says_so() -> None:
+def test_bind_mount_without_permission_names_the_reason() -> None:
     script = """
 import os, pathlib
 from bai_services.agent.folders.bind_mounts import BindMounts
@@ -170,7 +168,7 @@ except Unavailable as error:
     assert "which requires root; mount the whole folder" in done.stdout, done.stderr
 
 
-async def test_a_dead_mount_of_the_machine_is_waited_for_no_longer_than_its_time(
+async def test_access_to_a_dead_mount_times_out(
     binds: BindMounts, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(work, "MOUNT_TIMEOUT_SECONDS", 0.2)

@@ -81,7 +81,9 @@ def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -> None:
+def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
+    root: Path, driver: Path
+) -> None:
     said = steps(root, driver, "0")
     assert (said["level"], said["share"]["level"]) == ("soft", "soft")
     assert said["facts"]["compute_mode"] == "DEFAULT"
@@ -91,14 +93,14 @@ def test_in_the_default_mode_a_program_can_leave_mps(root: Path, driver: Path) -
     assert said["mode_after"] == "0"
 
 
-def test_where_only_mps_may_use_the_gpu_it_holds_each_program(root: Path, driver: Path) -> None:
+def test_exclusive_process_mode_has_process_level(root: Path, driver: Path) -> None:
     said = steps(root, driver, "3")
     assert (said["level"], said["share"]["level"]) == ("process", "process")
     assert "one of your programs at a time" in said["whole"]["notices"][0]
     assert said["mode_after"] == "3"
 
 
-def test_the_agent_sets_the_mode_where_it_may(root: Path, driver: Path) -> None:
+def test_agent_sets_compute_mode_if_allowed(root: Path, driver: Path) -> None:
     said = steps(root, driver, "0", "may-set", "mps")
     assert (said["level"], said["share"]["level"], said["share"]["mode"]) == (
         "process",
@@ -110,19 +112,19 @@ def test_the_agent_sets_the_mode_where_it_may(root: Path, driver: Path) -> None:
     assert said["mode_after"] == "0"
 
 
-def test_a_mode_that_cannot_be_set_leaves_less(root: Path, driver: Path) -> None:
+def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path) -> None:
     said = steps(root / "nowhere", driver, "", "may-set", "mps")
     assert "does not set the compute mode" in said["share"]["error"]
     assert said["level_after"] == "soft"
 
 
-def test_without_mps_only_one_program_would_compute(root: Path, driver: Path) -> None:
+def test_exclusive_mode_without_mps_offers_no_shares(root: Path, driver: Path) -> None:
     said = steps(root, driver, "3", "leave", "no-mps")
     assert said["most"] == 0
     assert "a second program is rejected" in said["facts"]["shares_withheld"]
 
 
-def test_a_gpu_that_no_program_can_use_is_not_offered(root: Path, driver: Path) -> None:
+def test_prohibited_compute_mode_makes_gpu_unhealthy(root: Path, driver: Path) -> None:
     said = steps(root, driver, "2")
     assert (said["healthy"], said["most"]) == (False, 0)
     assert "PROHIBITED" in said["facts"]["shares_withheld"]

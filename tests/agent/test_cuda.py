@@ -139,7 +139,7 @@ def test_gpus_behind_one_pci_switch_are_near(
     assert found["first"][0]["facts"]["pci_peers"] == near
 
 
-def test_links_that_nobody_knows_are_unknown() -> None:
+def test_unknown_nvlinks_are_none() -> None:
     bus = {"a": "0:1", "b": "0:2", "c": None}
     assert peers(bus, {"a": {"0:2": 4}, "b": {"0:1": 4}, "c": None}) == {
         "a": {"b": 4},
@@ -148,7 +148,7 @@ def test_links_that_nobody_knows_are_unknown() -> None:
     }
 
 
-def test_a_library_without_a_driver_is_no_gpu(driver: Path, tmp_path: Path) -> None:
+def test_nvml_without_driver_finds_no_gpu(driver: Path, tmp_path: Path) -> None:
     assert look(driver, tmp_path, NVML_NO_DRIVER="1")["first"] == []
 
 
@@ -181,9 +181,7 @@ def test_processes_get_the_nodes_of_their_devices() -> None:
     assert (list(part.device_requests), list(part.notices)) == ([], [])
 
 
-async def test_a_real_gpu_leaves_no_room_for_simulated_ones(
-    api: Api, agents: Agents, driver: Path
-) -> None:
+async def test_real_gpu_replaces_simulated_ones(api: Api, agents: Agents, driver: Path) -> None:
     await agents.start(LD_LIBRARY_PATH=str(driver), BAI_AGENT_SIMULATED_GPUS="2")
     admin = await api.client("admin")
     page = await admin.get("/devices")

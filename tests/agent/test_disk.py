@@ -39,7 +39,7 @@ def fill(path: Path, mebibytes: int) -> None:
     path.write_bytes(os.urandom(MIB) * mebibytes)
 
 
-def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) -> None:
+def test_disk_usage_of_deep_tree_without_following_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     fill(outside / "big", 8)
@@ -79,7 +79,7 @@ def test_a_tree_of_any_depth_is_counted_and_no_link_is_followed(tmp_path: Path) 
         pytest.param(22, ExcessAction.WARN, {"disk_notice"}, id="too much, and a warning only"),
     ],
 )
-async def test_who_has_more_than_the_limit_is_warned_and_stopped(
+async def test_disk_usage_near_or_over_the_limit_is_reported(
     tmp_path: Path, mebibytes: int, excess: ExcessAction, said: set[str]
 ) -> None:
     folders = Folders(tmp_path)
@@ -102,7 +102,7 @@ async def test_who_has_more_than_the_limit_is_warned_and_stopped(
     assert unlimited.usage(kernel) == {}
 
 
-def test_a_limit_is_an_amount() -> None:
+def test_disk_limit_must_be_an_amount() -> None:
     assert DiskSettings().limit_bytes() == 50 * 2**30
     with pytest.raises(InvalidRequest):
         DiskSettings(limit="a lot").limit_bytes()
@@ -117,7 +117,7 @@ async def calls(docker_engine: DockerEngine) -> AsyncIterator[DockerCalls]:
 
 @pytest.mark.docker
 @pytest.mark.usefixtures("refused_sockets")
-async def test_what_a_container_writes_to_its_layer_counts(
+async def test_container_layer_counts_as_disk_usage(
     docker_engine: DockerEngine, calls: DockerCalls, tmp_path: Path
 ) -> None:
     agent_id = f"disk-{uuid.uuid4().hex[:8]}"

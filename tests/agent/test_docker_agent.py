@@ -113,7 +113,7 @@ def run(engine: DockerEngine, image: str, plan: dict[str, Any], command: str) ->
     )
 
 
-async def test_what_an_agent_says_of_docker(
+async def test_docker_agent_reports_engine_facts(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     shown = await (await api.client("admin")).get("/agents/docker-test")
@@ -123,7 +123,7 @@ async def test_what_an_agent_says_of_docker(
     assert image in shown["facts"]["images"]
 
 
-async def test_a_home_and_a_network_for_the_user(
+async def test_session_gets_home_and_user_network(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     plan = await plan_of(api, await api.client("user"), "base")
@@ -141,7 +141,7 @@ async def test_a_home_and_a_network_for_the_user(
     assert made.stat().st_uid == plan["uid"]
 
 
-async def test_people_cannot_reach_each_other(
+async def test_sessions_of_different_users_cannot_connect(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
@@ -171,7 +171,7 @@ async def test_people_cannot_reach_each_other(
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 
-async def test_a_missing_image_fails_clearly_and_blocks_nobody(
+async def test_missing_image_fails_without_blocking_other_users(
     api: Api, agent: RunningAgent, image: str
 ) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
@@ -197,7 +197,7 @@ async def registry(engine: DockerEngine) -> AsyncIterator[Registry]:
         engine.client.images.remove(served.name)
 
 
-async def test_one_pull_serves_everybody_who_waits(
+async def test_concurrent_sessions_share_one_pull(
     api: Api, agent: RunningAgent, image: str, registry: Registry
 ) -> None:
     admin, user, user2 = [await api.client(name) for name in ("admin", "user", "user2")]
@@ -223,7 +223,7 @@ async def test_one_pull_serves_everybody_who_waits(
     assert set(registry.blob_requests.values()) == {1}
 
 
-async def test_use_and_log_and_end_of_a_container(
+async def test_container_usage_and_log(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     user = await api.client("user")
@@ -243,7 +243,7 @@ async def test_use_and_log_and_end_of_a_container(
     assert "hello" in json.dumps(await user.get(f"{path}/logs"))
 
 
-async def test_a_container_that_outlived_its_agent_is_removed(
+async def test_restarted_agent_removes_container_of_ended_session(
     api: Api, agents: Agents, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     user = await api.client("user")
@@ -267,7 +267,7 @@ async def test_a_container_that_outlived_its_agent_is_removed(
     assert not await asyncio.to_thread(is_there)
 
 
-async def test_a_killed_agent_knows_its_devices_again_by_what_runs(
+async def test_restarted_agent_restores_device_grants_of_running_containers(
     api: Api, agents: Agents, image: str, engine: DockerEngine, driver: Path
 ) -> None:
     gpu = {"LD_LIBRARY_PATH": str(driver), "NVML_COUNT": "1"}
@@ -328,7 +328,7 @@ async def calls(engine: DockerEngine) -> AsyncIterator[DockerCalls]:
     made.close()
 
 
-async def test_the_network_of_a_cluster_session_goes_soon_after_it(
+async def test_unused_cluster_network_is_removed_after_its_timeout(
     calls: DockerCalls, engine: DockerEngine
 ) -> None:
     clock = Ticking()
@@ -346,7 +346,7 @@ async def test_the_network_of_a_cluster_session_goes_soon_after_it(
     assert of_user in await networks.tidy(3600)
 
 
-async def test_networks_on_small_subnets_until_the_pool_is_empty(
+async def test_user_networks_until_the_pool_is_exhausted(
     calls: DockerCalls, engine: DockerEngine
 ) -> None:
     clock = Ticking()

@@ -76,7 +76,7 @@ def answering(words: list[str], address: str, port: int) -> Iterator[None]:
 def neighbours() -> Iterator[Neighbours]:
     with ExitStack() as stack:
         try:
-            # 11.0.0.0/8 is nobody's private network.
+            # 11.0.0.0/8 is public address space, so the default policy allows it.
             machines = [
                 stack.enter_context(second_machine.running(network))
                 for network in ("11.77", "198.19", "169.254")
@@ -151,7 +151,7 @@ async def place(docker_engine: DockerEngine) -> AsyncIterator[Place]:
 
 
 def drop_jump(parent: str, chain: str) -> None:
-    """Remove a jump, as a firewall that is set up again does."""
+    """Remove a jump rule, as a firewall reload does."""
     subprocess.run(["iptables", "-w", "-D", parent, "-j", chain], check=True)
 
 
@@ -175,7 +175,7 @@ def gateway_of(container: Container) -> str:
     return str(about["Gateway"])
 
 
-async def test_sessions_reach_the_internet_and_the_hub_but_no_host_and_no_private_network(
+async def test_default_policy_allows_internet_and_hub_only(
     place: Place, neighbours: Neighbours
 ) -> None:
     hub = free_port()
@@ -196,7 +196,7 @@ async def test_sessions_reach_the_internet_and_the_hub_but_no_host_and_no_privat
     assert facts["notices"] == []
 
 
-async def test_networks_of_a_user_and_of_a_cluster_reach_their_own_and_nobody_else(
+async def test_containers_reach_only_their_own_network(
     place: Place,
 ) -> None:
     agent = place.agent()
@@ -212,7 +212,7 @@ async def test_networks_of_a_user_and_of_a_cluster_reach_their_own_and_nobody_el
     assert [answers[2] for answers in seen] == ["refused", "refused"]
 
 
-async def test_the_policies_closed_and_open_and_what_is_allowed_by_name(
+async def test_closed_and_open_policies_and_the_allow_list(
     place: Place, neighbours: Neighbours
 ) -> None:
     targets = (
@@ -232,7 +232,7 @@ async def test_the_policies_closed_and_open_and_what_is_allowed_by_name(
     assert await probe(mine, *targets) == ["reached", "reached", "reached"]
 
 
-async def test_rules_come_back_after_a_flush_and_go_with_the_last_network(
+async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_network(
     place: Place, neighbours: Neighbours
 ) -> None:
     agent = place.agent()
@@ -261,7 +261,7 @@ async def test_rules_come_back_after_a_flush_and_go_with_the_last_network(
     assert place.rules() == ""
 
 
-async def test_an_agent_that_cannot_set_rules_says_so(
+async def test_agent_without_iptables_reports_unenforced_policy(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     agent = place.agent()
@@ -273,7 +273,7 @@ async def test_an_agent_that_cannot_set_rules_says_so(
     assert "cannot be enforced" in notice and "iptables is not installed" in notice
 
 
-def test_name_servers_of_the_machine_and_of_docker(tmp_path: Path) -> None:
+def test_name_servers_are_read_from_resolv_conf_and_docker_settings(tmp_path: Path) -> None:
     resolver, settings = tmp_path / "resolv.conf", tmp_path / "daemon.json"
     resolver.write_text(
         "search x\nnameserver 127.0.0.53\nnameserver 10.0.0.2\nnameserver fe80::1%e"

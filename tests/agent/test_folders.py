@@ -23,12 +23,12 @@ def task(session_id: str | None = None) -> Task:
 @pytest.mark.parametrize(
     "session_id", ["../x", "", "a/b", "x" * 36], ids=["a path", "nothing", "slash", "no uuid"]
 )
-def test_only_uuids_name_folders(session_id: str) -> None:
+def test_ids_that_are_not_uuids_are_rejected(session_id: str) -> None:
     with pytest.raises(InvalidRequest):
         task(session_id or "-")
 
 
-def test_made_twice_found_and_removed(tmp_path: Path) -> None:
+def test_folder_creation_and_removal_are_idempotent(tmp_path: Path) -> None:
     folders, mine = Folders(tmp_path), task()
     home = folders.create(mine, None, None)
     (home / "file").write_text("kept")
@@ -40,7 +40,7 @@ def test_made_twice_found_and_removed(tmp_path: Path) -> None:
     assert folders.all() == []
 
 
-def test_nothing_outside_is_removed(tmp_path: Path) -> None:
+def test_removal_does_not_follow_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("x")
@@ -56,7 +56,7 @@ def test_nothing_outside_is_removed(tmp_path: Path) -> None:
 
 
 @as_root
-def test_the_home_belongs_to_the_sessions_user(tmp_path: Path) -> None:
+def test_home_belongs_to_the_user_of_the_session(tmp_path: Path) -> None:
     home = Folders(tmp_path).create(task(), 1234, 2345)
     about = home.stat()
     assert (about.st_uid, about.st_gid, about.st_mode & 0o777) == (1234, 2345, 0o700)
@@ -80,7 +80,7 @@ def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:
     assert folders.exit_code(mine.session_id) == code
 
 
-def test_the_end_of_a_log(tmp_path: Path) -> None:
+def test_log_is_truncated_to_its_end(tmp_path: Path) -> None:
     folders, mine = Folders(tmp_path), task()
     folders.create(mine, None, None)
     assert folders.log(mine.session_id) is None
@@ -92,7 +92,7 @@ def test_the_end_of_a_log(tmp_path: Path) -> None:
     assert text.endswith("last")
 
 
-def test_marks_that_cannot_be_read_are_left_alone(tmp_path: Path) -> None:
+def test_folders_with_unreadable_kernel_file_are_ignored(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     assert folders.all() == []
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"session_id": "d", "kernel_id": "k"}')):

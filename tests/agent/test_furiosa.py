@@ -107,7 +107,7 @@ def rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
         pytest.param({}, None, None, id="no sensor"),
     ],
 )
-def test_the_kernels_sensors_tell_temperature_and_power(
+def test_hwmon_sensors_report_temperature_and_power(
     machine: FakeMachine, texts: Mapping[str, str], celsius: float | None, watts: float | None
 ) -> None:
     furiosa(machine)
@@ -118,14 +118,14 @@ def test_the_kernels_sensors_tell_temperature_and_power(
     assert kind.sample() == {UUID: {**UNKNOWN, **told}}
 
 
-def test_a_cards_closeness_is_that_of_its_slot(machine: FakeMachine) -> None:
+def test_numa_node_is_read_from_the_pci_device(machine: FakeMachine) -> None:
     furiosa(machine)
     machine.files({f"/sys/bus/pci/devices/{RNGD}/numa_node": "1"})
     (warboy,), (card,) = (machine.kind(family).discover() for family in ("warboy", "rngd"))
     assert (warboy.numa_node, card.numa_node) == (None, 1)
 
 
-def test_the_library_tells_what_an_rngd_does(machine: FakeMachine) -> None:
+def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
     card = Card(
         counted=[(1000, 100), (1000, 0), *[(0, 0)] * 6],
         held=[([number], GIB) for number in range(8)],
@@ -151,7 +151,7 @@ def test_the_library_tells_what_an_rngd_does(machine: FakeMachine) -> None:
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 0.0
 
 
-def test_the_kernels_sensors_count_before_the_library(machine: FakeMachine) -> None:
+def test_hwmon_sensors_take_precedence_over_furiosa_smi(machine: FakeMachine) -> None:
     sensors(machine, RNGD, {"temp1_input": "40980"})
     kind = rngd(machine, Card().module())
     kind.discover()
@@ -159,7 +159,7 @@ def test_the_kernels_sensors_count_before_the_library(machine: FakeMachine) -> N
     assert (sample["temperature_celsius"], sample["power_watts"]) == (40.98, 62.0)
 
 
-def test_each_part_of_an_rngd_has_its_own_elements(machine: FakeMachine) -> None:
+def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> None:
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
@@ -191,7 +191,7 @@ def test_each_part_of_an_rngd_has_its_own_elements(machine: FakeMachine) -> None
         ("device_info", list(UNKNOWN)),
     ],
 )
-def test_what_the_library_does_not_tell_is_unknown(
+def test_metric_missing_from_furiosa_smi_is_none(
     machine: FakeMachine, broken: str, unknown: Sequence[str]
 ) -> None:
     kind = rngd(machine, Card(held=[(range(8), 0)], broken=[broken]).module())
@@ -200,7 +200,7 @@ def test_what_the_library_does_not_tell_is_unknown(
     assert [name for name in UNKNOWN if sample[name] is None] == list(unknown)
 
 
-def test_a_library_that_does_not_start_is_tried_again(machine: FakeMachine) -> None:
+def test_furiosa_smi_initialization_is_retried(machine: FakeMachine) -> None:
     module = Card(held=[(range(8), GIB)]).module()
     starts, module.init = module.init, refused
     kind = rngd(machine, module)

@@ -58,7 +58,7 @@ def figures(done: subprocess.CompletedProcess[str]) -> Any:
     return found
 
 
-def test_what_mps_holds(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("b")
     install(folder)
     held = str(folder / "processes")
@@ -81,7 +81,7 @@ def test_what_mps_holds(cuda: Path, tmp_path_factory: pytest.TempPathFactory) ->
     assert rates == ["5", "10", "25", "50", "75", "100"]
 
 
-def test_what_is_there_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_benchmark_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("b")
     held = str(folder / "processes")
     found = figures(measure(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
@@ -92,7 +92,7 @@ def test_what_is_there_without_mps(cuda: Path, tmp_path_factory: pytest.TempPath
     assert {"pairs", "2_tenants", "4_tenants", "10_tenants", "launch_microseconds"} <= set(alone)
 
 
-def test_a_machine_without_a_gpu_makes_no_figure_up(tmp_path: Path, driver: Path) -> None:
+def test_benchmark_without_gpu_exits_without_results(tmp_path: Path, driver: Path) -> None:
     assert measure(tmp_path, LD_LIBRARY_PATH=str(tmp_path)).returncode == MISSING
     done = measure(tmp_path, LD_LIBRARY_PATH=str(driver))
     assert (done.returncode, done.stdout) == (MISSING, "")

@@ -75,7 +75,7 @@ def fake_bubblewrap(folder: Path, script: str) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def test_bubblewrap_that_is_missing_or_refuses(
+def test_missing_or_failing_bubblewrap_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -89,7 +89,9 @@ def test_bubblewrap_that_is_missing_or_refuses(
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
-def test_bubblewrap_that_only_pretends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bubblewrap_without_pid_namespace_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # It runs what it is given without any isolation.
     fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

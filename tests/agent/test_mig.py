@@ -61,7 +61,7 @@ def look(driver: Path, tmp_path: Path, *steps: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_mig_is_switched_on_and_off_while_the_agent_runs(driver: Path, tmp_path: Path) -> None:
+def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Path) -> None:
     divided, bare, whole = look(driver, tmp_path, "3", "0", "off")
     healthy = [
         {d["id"]: d["facts"].get("slot") for d in devices if d["is_healthy"]}
@@ -80,7 +80,7 @@ def test_mig_is_switched_on_and_off_while_the_agent_runs(driver: Path, tmp_path:
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]
 
 
-def test_what_is_said_of_an_instance(driver: Path, tmp_path: Path) -> None:
+def test_facts_of_a_mig_instance(driver: Path, tmp_path: Path) -> None:
     ((devices, _, _),) = look(driver, tmp_path, "2")
     instance = next(d for d in devices if d["id"] == "MIG-0000-1")
     assert (instance["model"], instance["memory_bytes"]) == (
@@ -111,7 +111,7 @@ def test_what_is_said_of_an_instance(driver: Path, tmp_path: Path) -> None:
         pytest.param("", None, "unknown", id="nobody knows"),
     ],
 )
-def test_the_profile_of_an_instance(model: str, attributes: Any, profile: str) -> None:
+def test_profile_of_mig_instance(model: str, attributes: Any, profile: str) -> None:
     assert profile_of(model, attributes) == profile
 
 
@@ -124,7 +124,7 @@ def instance(number: int) -> GrantedDevice:
     return GrantedDevice(device, 1000, device.slot)
 
 
-def test_a_session_reaches_its_instance_and_no_other(tmp_path: Path) -> None:
+def test_session_gets_nodes_of_its_mig_instance_only(tmp_path: Path) -> None:
     for number in (1, 2):
         folder = tmp_path / f"proc/driver/nvidia/capabilities/gpu3/mig/gi{number}"
         (folder / "ci0").mkdir(parents=True)
@@ -149,7 +149,7 @@ async def create(client: Client, name: str, resources: dict[str, str]) -> Any:
     )
 
 
-async def test_sessions_ask_for_instances_by_their_profile(
+async def test_sessions_request_mig_instances_by_profile(
     api: Api, agents: Agents, driver: Path, tmp_path: Path
 ) -> None:
     mig = tmp_path / "mig"

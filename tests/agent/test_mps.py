@@ -151,7 +151,7 @@ def test_each_gpu_has_a_daemon_of_its_own(
     assert len(program.processes(root)) == 1
 
 
-def test_one_that_does_not_start_is_tried_again_later_and_later(
+def test_failed_start_is_retried_after_backoff(
     servers: MpsServers, program: Program, clock: MovableClock
 ) -> None:
     program.misbehave("no-start")
@@ -165,7 +165,7 @@ def test_one_that_does_not_start_is_tried_again_later_and_later(
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_one_that_refuses_its_limits_is_never_offered(
+def test_daemon_that_rejects_limits_is_never_offered(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     program.misbehave("refuse")
@@ -174,7 +174,7 @@ def test_one_that_refuses_its_limits_is_never_offered(
     assert program.processes(root) == []
 
 
-def test_one_that_dies_is_started_anew(servers: MpsServers, program: Program, root: Path) -> None:
+def test_dead_daemon_is_restarted(servers: MpsServers, program: Program, root: Path) -> None:
     servers.maintain()
     for process in program.processes(root):
         process.kill()
@@ -187,7 +187,7 @@ def test_one_that_dies_is_started_anew(servers: MpsServers, program: Program, ro
     assert len(program.processes(root)) == 1
 
 
-def test_one_that_hangs_is_killed_and_started_anew(
+def test_hung_daemon_is_killed_and_restarted(
     servers: MpsServers, program: Program, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers.maintain()
@@ -204,7 +204,7 @@ def test_one_that_hangs_is_killed_and_started_anew(
     assert before not in program.processes(root)
 
 
-def test_a_moment_without_an_answer_ends_no_session(
+def test_one_missing_response_does_not_restart_the_daemon(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()
@@ -218,7 +218,7 @@ def test_a_moment_without_an_answer_ends_no_session(
     assert program.processes(root) == before
 
 
-def test_a_server_with_a_fault_lets_its_programs_go(servers: MpsServers, program: Program) -> None:
+def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, program: Program) -> None:
     servers.maintain()
     program.compute("FAULT")
     program.forget()
@@ -232,7 +232,7 @@ def test_a_server_with_a_fault_lets_its_programs_go(servers: MpsServers, program
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_programs_end_in_order(servers: MpsServers, program: Program) -> None:
+def test_detach_terminates_only_the_given_clients(servers: MpsServers, program: Program) -> None:
     servers.maintain()
     program.compute(clients=(7, 8, 9))
     program.forget()
@@ -242,7 +242,7 @@ def test_programs_end_in_order(servers: MpsServers, program: Program) -> None:
     ]
 
 
-def test_the_daemon_outlives_an_agent_that_is_killed(
+def test_daemon_survives_a_killed_agent(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -256,7 +256,7 @@ def test_the_daemon_outlives_an_agent_that_is_killed(
     assert not [line for line in program.told() if line.startswith(("start", "set"))]
 
 
-def test_what_computes_goes_on_until_somebody_has_looked_for_gpus(
+def test_daemon_with_clients_survives_a_missing_gpu(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -274,7 +274,7 @@ def test_what_computes_goes_on_until_somebody_has_looked_for_gpus(
     assert program.processes(root) == []
 
 
-def test_half_of_a_start_is_done_again(
+def test_interrupted_start_is_repeated(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -287,7 +287,7 @@ def test_half_of_a_start_is_done_again(
     assert program.processes(root) != before
 
 
-def test_other_limits_wait_for_the_sessions_that_compute(
+def test_new_limits_wait_for_clients_of_the_old_limits(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -313,7 +313,7 @@ def of_share(share: int) -> list[str]:
     ]
 
 
-def test_an_empty_gpu_takes_its_first_share_for_all(
+def test_first_session_sets_the_share_of_an_empty_gpu(
     program: Program, root: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     servers = made(root, clock, share=0)
@@ -338,7 +338,7 @@ def test_an_empty_gpu_takes_its_first_share_for_all(
     assert last_limits(program) == of_share(250)
 
 
-def test_a_daemon_that_takes_no_other_share_offers_none(
+def test_failed_change_of_share_makes_gpu_unavailable(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers = made(root, clock, share=0)
@@ -353,7 +353,7 @@ def test_a_daemon_that_takes_no_other_share_offers_none(
     assert servers.set_share(GPU, 500).percent == 50
 
 
-def test_the_share_of_what_runs_outlives_agent_and_daemon(
+def test_share_in_use_survives_restart_of_agent_and_daemon(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers = made(root, clock, share=0)
@@ -396,7 +396,7 @@ def test_the_share_of_what_runs_outlives_agent_and_daemon(
     assert empty.set_share(GPU, 250).share == 250
 
 
-def test_a_clean_stop_leaves_nothing(servers: MpsServers, program: Program, root: Path) -> None:
+def test_close_stops_unused_daemon(servers: MpsServers, program: Program, root: Path) -> None:
     servers.maintain()
     servers.close()
     assert program.told()[-1] == "quit"
@@ -404,16 +404,14 @@ def test_a_clean_stop_leaves_nothing(servers: MpsServers, program: Program, root
     assert program.processes(root) == []
 
 
-def test_sessions_that_compute_keep_their_daemon(
-    servers: MpsServers, program: Program, root: Path
-) -> None:
+def test_close_keeps_daemon_with_clients(servers: MpsServers, program: Program, root: Path) -> None:
     servers.maintain()
     program.compute()
     servers.close()
     assert len(program.processes(root)) == 1
 
 
-def test_a_killed_daemon_leaves_no_socket_that_hinders_the_next(
+def test_daemon_starts_despite_stale_socket(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
@@ -426,12 +424,12 @@ def test_a_killed_daemon_leaves_no_socket_that_hinders_the_next(
     assert again.unavailable_reason(GPU) == ""
 
 
-def test_a_path_too_long_for_a_socket_is_said(tmp_path: Path, clock: MovableClock) -> None:
+def test_path_too_long_for_a_socket_is_reported(tmp_path: Path, clock: MovableClock) -> None:
     assert "too long" in made(tmp_path / ("x" * 80), clock).configuration_problem()
     assert made(Path("/run/bai-hub/mps"), clock).configuration_problem() == ""
 
 
-def test_containers_share_the_memory_of_the_daemon(program: Program, root: Path) -> None:
+def test_daemon_has_its_own_shared_memory(program: Program, root: Path) -> None:
     if os.geteuid() or shutil.which("unshare") is None:
         pytest.skip("needs root and unshare")
     control = MpsControl(root / GPU, GPU, has_own_shm=True)
@@ -453,9 +451,7 @@ def given(level: Level) -> GrantedDevice:
     return GrantedDevice(Device(GPU, "cuda", 0, "H", 80 * GIB, sharing=sharing), 250, "cuda.shares")
 
 
-def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
-    servers: MpsServers, program: Program
-) -> None:
+def test_container_gets_mps_pipe_and_limits(servers: MpsServers, program: Program) -> None:
     gpus = CudaGpus(rules=GpuRules(engine="docker", mps=servers))
     with pytest.raises(
         Unavailable, match="GPU GPU-0 cannot serve this share now: MPS is being started"
@@ -474,7 +470,7 @@ def test_a_container_gets_the_pipe_of_its_gpu_and_no_setting_to_loosen(
     assert "error of one" in part.notices[0]
 
 
-def test_a_container_that_the_driver_limits_gets_its_limit_by_the_hook() -> None:
+def test_cgroup_level_requests_gpu_through_cdi() -> None:
     part = CudaGpus().inject([given(Level.CGROUP)], "docker")
     assert part.environ["NVIDIA_GPU_MEMORY_LIMIT"] == str(20 * GIB)
     assert list(part.device_requests) == [{"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-0"]}]

@@ -32,7 +32,7 @@ __all__ = ["machine"]
 GIB = 2**30
 
 
-def test_partitions_of_an_mi300_are_slots_of_their_own(machine: FakeMachine) -> None:
+def test_partitions_of_an_mi300_have_their_own_slot(machine: FakeMachine) -> None:
     amd(machine)
     files = {f"/sys/devices/0000:0{n}:00.0/current_compute_partition": "CPX" for n in (0, 1)}
     files |= {f"/sys/devices/0000:0{n}:00.0/unique_id": UUID for n in (0, 1)}
@@ -59,7 +59,7 @@ def test_partitions_of_an_mi300_are_slots_of_their_own(machine: FakeMachine) -> 
         pytest.param(8, "rngd.pe-1", [f"pe{n}" for n in range(8)], id="eighths"),
     ],
 )
-def test_an_rngd_is_divided_in_its_natural_parts(
+def test_rngd_is_divided_into_equal_parts(
     machine: FakeMachine, parts: int, slot: str, elements: list[str]
 ) -> None:
     furiosa(machine)
@@ -76,7 +76,7 @@ def test_an_rngd_is_divided_in_its_natural_parts(
     assert part.level is Level.HARDWARE
 
 
-def test_a_number_does_not_begin_another_one(tmp_path: Path) -> None:
+def test_path_pattern_of_device_1_does_not_match_device_10(tmp_path: Path) -> None:
     for name in ("npu1mgmt", "npu10mgmt", "npu1"):
         (tmp_path / name).touch()
     assert HostFiles(tmp_path).paths("/npu{i}*", 1) == ["/npu1", "/npu1mgmt"]
@@ -88,7 +88,7 @@ def gpu(number: int, numa: int | None = None, linked: int | None = None) -> Gran
     return GrantedDevice(device, 1000, "cuda.device")
 
 
-def test_nccl_is_told_of_links_and_the_nearest_adapters(tmp_path: Path) -> None:
+def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
     host = HostFiles(tmp_path)
     for name, numa, state in (("a", 0, "4: ACTIVE"), ("b", 1, "4: ACTIVE"), ("c", 1, "1: DOWN")):
         folder = tmp_path / f"sys/class/infiniband/mlx5_{name}"
@@ -112,7 +112,7 @@ def test_nccl_is_told_of_links_and_the_nearest_adapters(tmp_path: Path) -> None:
     assert nccl_defaults([gpu(0), part], host, "process") == {}
 
 
-def test_what_a_user_set_counts_before_what_serves_well() -> None:
+def test_user_environment_overrides_injection_defaults() -> None:
     injection = Injection(environ={"A": "agent"}, defaults={"NCCL_IB_DISABLE": "1", "B": "2"})
     plan = replace(a_plan(), injection=injection, environ={"NCCL_IB_DISABLE": "0", "A": "user"})
     environ = merged_environ(plan, {}, {})
@@ -154,7 +154,7 @@ class Cards(DeviceKind):
         ),
     ],
 )
-async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
+async def test_used_memory_counts_as_activity_without_utilization(
     tmp_path: Path, seen: dict[str, Any], is_active: bool
 ) -> None:
     cards, folders = Cards(), Folders(tmp_path)
@@ -180,7 +180,7 @@ async def test_a_device_is_idle_by_its_memory_where_it_tells_nothing_else(
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
 
-async def test_a_mask_on_a_device_in_use_withdraws_it_and_goes_on_counting(tmp_path: Path) -> None:
+async def test_masked_device_in_use_is_still_monitored(tmp_path: Path) -> None:
     cards = Cards()
     cards.seen = {"memory_used_bytes": 7 * GIB}
     inventory = Inventory([cards], masked=["hl0"])

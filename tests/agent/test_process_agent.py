@@ -63,7 +63,7 @@ def start_as_spawner(
     return process
 
 
-async def test_what_an_agent_says_of_its_machine(api: Api, agents: Agents) -> None:
+async def test_agent_reports_its_machine(api: Api, agents: Agents) -> None:
     await agents.start()
     agent = await (await api.client("admin")).get("/agents/m1")
     assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
@@ -78,7 +78,7 @@ async def test_what_an_agent_says_of_its_machine(api: Api, agents: Agents) -> No
     assert agent["engine"] == "process"
 
 
-async def test_a_session_is_prepared(api: Api, agents: Agents, user: Client) -> None:
+async def test_prepared_session_has_home_and_share(api: Api, agents: Agents, user: Client) -> None:
     agent = await agents.start()
     session = await prepared(user, **{"cuda.shares": "0.25"})
     assert any("simulated" in notice for notice in session["notices"])
@@ -96,7 +96,7 @@ async def test_a_session_is_prepared(api: Api, agents: Agents, user: Client) -> 
     assert (device["share"], device["is_simulated"]) == ("0.25", True)
 
 
-async def test_a_session_without_gpu_sees_none(api: Api, agents: Agents, user: Client) -> None:
+async def test_session_without_gpu_sees_no_gpu(api: Api, agents: Agents, user: Client) -> None:
     await agents.start()
     injection = (await plan_of(api, await prepared(user)))["injection"]
     environ = injection["environ"]
@@ -105,7 +105,7 @@ async def test_a_session_without_gpu_sees_none(api: Api, agents: Agents, user: C
     assert injection["device_requests"] == injection["device_nodes"] == []
 
 
-async def test_use_and_log_of_a_session(
+async def test_usage_and_log_of_a_session(
     api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
 ) -> None:
     agent = await agents.start()
@@ -126,7 +126,7 @@ async def test_use_and_log_of_a_session(
     assert "hello" in json.dumps(answer)
 
 
-async def test_a_session_that_outlived_its_agent_is_removed(
+async def test_restarted_agent_terminates_processes_of_ended_session(
     api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
 ) -> None:
     agent = await agents.start()
@@ -153,7 +153,7 @@ async def test_a_session_that_outlived_its_agent_is_removed(
     assert await api.world.manager.sessions.ledger.audit() == []
 
 
-async def test_an_agent_waits_for_its_manager(
+async def test_restarted_agent_gets_unfinished_work_again(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
@@ -173,7 +173,7 @@ async def test_an_agent_waits_for_its_manager(
     assert (await (await api.client("admin")).get("/agents/m1"))["status"] == "TERMINATED"
 
 
-async def test_a_wrong_secret_is_said(api: Api, agent_home: Path) -> None:
+async def test_wrong_secret_is_logged(api: Api, agent_home: Path) -> None:
     (agent_home / "token").write_text("wrong")
     log = agent_home / "log"
     environ = {
@@ -193,7 +193,7 @@ async def test_a_wrong_secret_is_said(api: Api, agent_home: Path) -> None:
     assert "wrong" not in log.read_text()
 
 
-def test_a_missing_secret_ends_it(tmp_path: Path) -> None:
+def test_missing_secret_exits_with_code_2(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "BAI_MANAGER_URL": "http://127.0.0.1:1"}
     done = subprocess.run(
         [sys.executable, "-m", "bai_services.agent"], env=environ, capture_output=True, text=True

@@ -42,14 +42,16 @@ __all__ = ["driver"]
         pytest.param("old driver", "no MPS", "warns only", Level.NONE, id="nobody acts"),
     ],
 )
-def test_the_firmest_level_is_chosen(cgroup: str, process: str, soft: str, level: Level) -> None:
+def test_highest_available_level_is_chosen(
+    cgroup: str, process: str, soft: str, level: Level
+) -> None:
     problems = {Level.CGROUP: cgroup, Level.PROCESS: process, Level.SOFT: soft}
     available = highest_level(problems)
     assert available.level is level
     assert list(available.problems.values()) == [text for text in problems.values() if text]
 
 
-def test_what_a_gpu_can_bear_on_a_level() -> None:
+def test_allowed_shares_by_enforcement_level() -> None:
     found = {level: allowed_shares(level, 250) for level in Level}
     any_share = allowed_shares(Level.PROCESS, 0)
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
@@ -60,7 +62,7 @@ def test_what_a_gpu_can_bear_on_a_level() -> None:
     assert found[Level.SOFT].most == found[Level.NONE].most == ANY_SHARE
 
 
-def test_the_driver_limits_containers_where_all_its_parts_are_there(tmp_path: Path) -> None:
+def test_cgroup_level_requires_driver_cgroup_v2_and_hook(tmp_path: Path) -> None:
     host = HostFiles(tmp_path)
     assert cgroup_problem("process", host, True) == "the driver can limit containers only"
     assert "R615" in cgroup_problem("docker", host, False)
@@ -75,7 +77,9 @@ def test_the_driver_limits_containers_where_all_its_parts_are_there(tmp_path: Pa
     assert cgroup_problem("docker", host, True) == ""
 
 
-def test_settings_say_why_there_is_no_mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_report_why_mps_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     off = SharingSettings(mps_share="", run_folder=str(tmp_path))
     rules = off.rules("docker", "m1", tmp_path, Action.WARN)
     assert (rules.mps, "mps_share is empty" in rules.no_mps) == (None, True)
@@ -209,7 +213,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     wait_until(lambda: not program.processes(run_folder), 20, "MPS to end with its agent")
 
 
-async def test_less_than_the_administrator_demands_is_not_offered(
+async def test_shares_below_minimum_enforcement_are_not_offered(
     api: Api, agents: Agents, driver: Path, tmp_path: Path
 ) -> None:
     await agents.start(

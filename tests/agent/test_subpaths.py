@@ -166,7 +166,7 @@ def place_of(api: Api, folder: Mapping[str, Any]) -> Path:
     return Path(root) / "user" / folder["owner_id"] / folder["id"]
 
 
-async def test_a_session_has_the_directory_and_nothing_beside_it(machine: Machine) -> None:
+async def test_subpath_mount_shows_only_its_directory(machine: Machine) -> None:
     await filled(machine.user, ["raw/2024/f", "raw/other", "top"])
     session = await machine.prepared(
         "lab1",
@@ -188,7 +188,7 @@ async def test_a_session_has_the_directory_and_nothing_beside_it(machine: Machin
     assert answer == ["2024", "new", "other"]
 
 
-async def test_a_link_that_takes_its_place_after_the_check_is_not_followed(
+async def test_link_created_after_preparation_is_not_followed(
     machine: Machine,
 ) -> None:
     folder = await filled(machine.user, ["own/f"])
@@ -205,9 +205,7 @@ async def test_a_link_that_takes_its_place_after_the_check_is_not_followed(
     [("/etc", "leads out of its folder"), ("../..", "leads out of its folder"), ("no", "has no")],
     ids=["absolute", "above", "missing"],
 )
-async def test_what_is_no_directory_of_the_folder_ends_the_start(
-    machine: Machine, target: str, reason: str
-) -> None:
+async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, reason: str) -> None:
     folder = await filled(machine.user, ["f"])
     (place_of(machine.api, folder) / "way").symlink_to(target)
     session = await machine.prepared("lab1", {"vfolder": "data", "subpath": "way"})
@@ -221,7 +219,7 @@ async def ordinary(request: pytest.FixtureRequest, api: Api, agents: Agents) -> 
     return await _on_processes(api, agents, ORDINARY, request.param)
 
 
-async def test_an_agent_that_may_not_mount_leaves_it_to_the_sandbox(ordinary: Machine) -> None:
+async def test_sandbox_mounts_subpaths_if_agent_may_not(ordinary: Machine) -> None:
     await filled(ordinary.user, ["raw/2024/f", "top"])
     session = await ordinary.prepared(
         "lab1",
@@ -244,7 +242,7 @@ async def test_an_agent_that_may_not_mount_leaves_it_to_the_sandbox(ordinary: Ma
     assert names == ["f", "new"]
 
 
-async def test_a_link_that_comes_after_the_check_leads_nowhere(ordinary: Machine) -> None:
+async def test_sandbox_rejects_link_created_after_preparation(ordinary: Machine) -> None:
     folder = await filled(ordinary.user, ["own/f"])
     session = await ordinary.prepared("lab1", {"vfolder": "data", "subpath": "own", "path": "in"})
     place = place_of(ordinary.api, folder)
@@ -255,7 +253,7 @@ async def test_a_link_that_comes_after_the_check_leads_nowhere(ordinary: Machine
 
 
 @pytest.mark.docker
-async def test_containers_of_an_agent_that_may_not_mount_are_refused_at_once(
+async def test_subpath_in_container_is_rejected_if_agent_may_not_mount(
     api: Api, agents: Agents, docker_engine: DockerEngine, shared: dict[str, Any]
 ) -> None:
     machine = await _on_docker(api, agents, docker_engine, shared, ORDINARY)

@@ -50,7 +50,7 @@ def failing(*_: Any) -> Any:
     raise AmdSmiError
 
 
-def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> None:
+def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
     kind = amd_gpus(
         machine,
         amdsmi(
@@ -91,7 +91,7 @@ def test_amds_library_adds_what_the_files_leave_out(machine: FakeMachine) -> Non
         pytest.param(amdsmi(amdsmi_get_processor_handles=failing), True, id="it knows no GPU"),
     ],
 )
-def test_what_amds_library_does_not_know_is_unknown(
+def test_metric_missing_from_amd_smi_is_none(
     machine: FakeMachine, module: Any, tells: bool
 ) -> None:
     kind = amd_gpus(machine, module)
@@ -151,7 +151,7 @@ def granted(devices: Sequence[Device]) -> list[GrantedDevice]:
     return [GrantedDevice(device, 1000, "atom-max.device") for device in devices]
 
 
-def test_several_devices_of_a_session_are_one_group(machine: FakeMachine) -> None:
+def test_several_devices_are_joined_into_one_group(machine: FakeMachine) -> None:
     tool = Tool(machine)
     kind, devices = atoms(machine)
     one = kind.inject(granted(devices[:1]), "docker")
@@ -168,7 +168,7 @@ def test_several_devices_of_a_session_are_one_group(machine: FakeMachine) -> Non
     assert tool.lines()[1:] == ["group -d 2"]
 
 
-def test_a_killed_agent_leaves_groups_that_only_live_sessions_keep(machine: FakeMachine) -> None:
+def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> None:
     tool = Tool(machine)
     kind, devices = atoms(machine)
     kind.inject(granted(devices[:2]), "docker")
@@ -186,7 +186,7 @@ def test_a_killed_agent_leaves_groups_that_only_live_sessions_keep(machine: Fake
     assert tool.groups() == ["rsd0", "rsd1"]
 
 
-def test_a_group_that_is_not_made_is_said(machine: FakeMachine) -> None:
+def test_failed_group_creation_is_reported(machine: FakeMachine) -> None:
     tool = Tool(machine)
     kind, devices = atoms(machine)
     tool.refuses.touch()
@@ -195,7 +195,7 @@ def test_a_group_that_is_not_made_is_said(machine: FakeMachine) -> None:
     kind.release(held(devices[:2]))
 
 
-def test_contexts_tell_who_holds_what(machine: FakeMachine) -> None:
+def test_processes_are_read_from_contexts(machine: FakeMachine) -> None:
     Tool(machine)
     kind, _ = atoms(machine)
     assert kind.processes() == [
@@ -204,7 +204,7 @@ def test_contexts_tell_who_holds_what(machine: FakeMachine) -> None:
     ]
 
 
-def test_a_tpu_that_is_passed_through_is_given_by_its_group(machine: FakeMachine) -> None:
+def test_vfio_tpu_gets_node_of_its_iommu_group(machine: FakeMachine) -> None:
     for number, (vendor, device) in enumerate([("0x1ae0", "0x0063"), ("0x10de", "0x2330")]):
         address = f"0000:0{number}:05.0"
         texts = {"vendor": vendor, "device": device, "numa_node": "1"}

@@ -211,7 +211,7 @@ EVERYTHING = (amd, gaudi, furiosa, rebellions, graphcore, others)
         ("sapeon", ["m1-sapeon-0"], "Sapeon X220/X330", ["/dev/sapeon0"]),
     ],
 )
-def test_a_vendors_devices_are_found_and_given(
+def test_vendor_devices_are_discovered_and_injected(
     machine: FakeMachine, family: str, ids: list[str], model: str, nodes: list[Any]
 ) -> None:
     for vendor in EVERYTHING:
@@ -227,12 +227,12 @@ def test_a_vendors_devices_are_found_and_given(
     assert list(part.device_nodes) == nodes
 
 
-def test_every_row_of_the_table_is_among_them() -> None:
-    cases = test_a_vendors_devices_are_found_and_given.pytestmark[0].args[1]
+def test_every_row_of_the_table_is_tested() -> None:
+    cases = test_vendor_devices_are_discovered_and_injected.pytestmark[0].args[1]
     assert {case[0] for case in cases} == set(built_in())
 
 
-def test_what_a_device_does_is_read_and_the_unknown_stays_unknown(machine: FakeMachine) -> None:
+def test_samples_have_known_metrics_and_none_for_unknown(machine: FakeMachine) -> None:
     for vendor in EVERYTHING:
         vendor(machine)
     rocm = machine.kind("rocm")
@@ -258,7 +258,7 @@ def test_what_a_device_does_is_read_and_the_unknown_stays_unknown(machine: FakeM
     assert atom.sample()[device.id]["utilization_percent"] == 3.5
 
 
-def test_environment_mounts_and_rights_come_from_the_row(machine: FakeMachine) -> None:
+def test_injection_has_environment_mounts_and_capabilities_of_the_row(machine: FakeMachine) -> None:
     for vendor in EVERYTHING:
         vendor(machine)
     tpu = machine.kind("tpu")
@@ -276,7 +276,7 @@ def test_environment_mounts_and_rights_come_from_the_row(machine: FakeMachine) -
     assert list(part.capabilities) == ["IPC_LOCK"]
 
 
-def test_a_device_that_vanishes_stays_known_as_unhealthy(machine: FakeMachine) -> None:
+def test_missing_device_is_reported_as_unhealthy(machine: FakeMachine) -> None:
     rebellions(machine)
     kind = machine.kind("atom")
     assert [d.is_healthy for d in kind.discover()] == [True]
@@ -294,7 +294,7 @@ def test_a_device_that_vanishes_stays_known_as_unhealthy(machine: FakeMachine) -
         ('{"devices": [{"npu": "x", "name": "RBLN-CA02"}]}', 0, "device number 'x'"),
     ],
 )
-def test_a_tool_that_prints_nonsense_is_named_and_not_fatal(
+def test_failing_vendor_tool_is_reported(
     machine: FakeMachine, prints: str, code: int, reason: str
 ) -> None:
     rebellions(machine)
@@ -306,7 +306,7 @@ def test_a_tool_that_prints_nonsense_is_named_and_not_fatal(
     assert reason in kind.finding().reason
 
 
-def test_two_devices_with_one_id_are_one_and_said(machine: FakeMachine) -> None:
+def test_duplicate_device_id_is_reported(machine: FakeMachine) -> None:
     item = {"npu": 0, "name": "RBLN-CA02", "uuid": "same"}
     machine.tool("rbln-stat", json.dumps({"devices": [item, {**item, "npu": 1}]}))
     kind = machine.kind("atom")
@@ -322,7 +322,7 @@ def test_two_devices_with_one_id_are_one_and_said(machine: FakeMachine) -> None:
         ("tpu", "no /sys/class/accel/accel{i} where device/vendor is 0x1ae0"),
     ],
 )
-def test_why_nothing_was_found_is_said(machine: FakeMachine, family: str, reason: str) -> None:
+def test_finding_has_reason_for_no_devices(machine: FakeMachine, family: str, reason: str) -> None:
     machine.pci("0000:21:00.0", "/sys/class/accel/accel3/device", {"vendor": "0x8086"})
     kind = machine.kind(family)
     assert kind.discover() == []
@@ -346,12 +346,12 @@ def test_why_nothing_was_found_is_said(machine: FakeMachine, family: str, reason
         ("x: {tried: 'no', find: {path: /sys/x}}", "title is missing"),
     ],
 )
-def test_a_wrong_table_names_its_place(text: str, message: str) -> None:
+def test_invalid_table_error_names_the_place(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         read_table(text, "table.yaml")
 
 
-def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
+def test_table_file_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
     table = tmp_path / "table.yaml"
     table.write_text("mychip: {title: My chip, tried: device, find: {path: '/dev/mychip{i}'}}")
     machine.files({"/dev/mychip7": ""})
@@ -378,7 +378,7 @@ def test_an_administrator_adds_a_row(machine: FakeMachine, tmp_path: Path) -> No
         pytest.param(None, "table", "cannot be read", id="no file"),
     ],
 )
-async def test_what_is_wrong_with_a_table_is_said_and_the_rest_goes_on(
+async def test_invalid_rows_are_reported_and_others_work(
     machine: FakeMachine, tmp_path: Path, text: str | bytes | None, family: str, reason: str
 ) -> None:
     table = tmp_path / "table.yaml"
@@ -395,7 +395,7 @@ async def test_what_is_wrong_with_a_table_is_said_and_the_rest_goes_on(
     assert (looks[-1]["found"], reason in looks[-1]["reason"]) == (0, True)
 
 
-async def test_a_machine_shows_all_its_kinds_and_masked_devices_are_not_offered(
+async def test_masked_device_is_reported_as_unhealthy(
     machine: FakeMachine,
 ) -> None:
     furiosa(machine)
@@ -417,7 +417,7 @@ async def test_a_machine_shows_all_its_kinds_and_masked_devices_are_not_offered(
     }
 
 
-def test_pointers_are_those_of_rfc_6901() -> None:
+def test_json_pointer_follows_rfc_6901() -> None:
     data = {"a/b": [{"m~n": 8}], "": 0}
     assert json_pointer(data, "") == data
     assert json_pointer(data, "/a~1b/0/m~0n") == 8

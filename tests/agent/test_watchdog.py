@@ -52,7 +52,7 @@ SLEEPER = ["sleep", "1000"]
         ),
     ],
 )
-def test_what_a_session_holds(
+def test_memory_usage_sums_all_processes(
     limits: Mapping[str, int], held: Mapping[str, list[Any]], uses: list[DeviceUsage]
 ) -> None:
     processes = {key: [DeviceProcess(*one) for one in value] for key, value in held.items()}
@@ -69,7 +69,7 @@ def test_what_a_session_holds(
         pytest.param([80.0, 80.0], 100.0, id="never more than a device"),
     ],
 )
-def test_how_busy_a_session_keeps_a_device(busy: list[float | None], percent: float | None) -> None:
+def test_utilization_sums_all_processes(busy: list[float | None], percent: float | None) -> None:
     held = {"g": [DeviceProcess("g", pid, 1, part) for pid, part in enumerate(busy)]}
     assert device_usages({"g": 100}, held)[0].utilization_percent == percent
 
@@ -77,7 +77,7 @@ def test_how_busy_a_session_keeps_a_device(busy: list[float | None], percent: fl
 @pytest.mark.parametrize(
     ("held", "is_over"), [(100, False), (102, False), (103, True), (None, False)]
 )
-def test_two_percent_more_is_not_too_much(held: int | None, is_over: bool) -> None:
+def test_usage_up_to_102_percent_is_tolerated(held: int | None, is_over: bool) -> None:
     assert DeviceUsage("g", held, 100, 1).is_over_limit is is_over
 
 
@@ -125,7 +125,7 @@ async def ended(process: subprocess.Popen[bytes]) -> int:
     return await asyncio.to_thread(process.wait, 20)
 
 
-async def test_the_largest_process_of_a_greedy_session_is_ended(
+async def test_largest_process_of_session_over_its_share_is_terminated(
     api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
     await held("terminate", {})
@@ -149,7 +149,7 @@ async def test_the_largest_process_of_a_greedy_session_is_ended(
     assert f"({large.pid}) was terminated" in usage["device_notice"]
 
 
-async def test_a_session_may_be_stopped_for_it(
+async def test_session_over_its_share_is_stopped(
     api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
     await held("stop", {})
@@ -159,7 +159,7 @@ async def test_a_session_may_be_stopped_for_it(
     assert await ended(process) < 0
 
 
-async def test_a_warning_leaves_it_running(
+async def test_warn_action_keeps_process_running(
     api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
     await held("warn", {})
@@ -174,7 +174,7 @@ async def test_a_warning_leaves_it_running(
     assert process.poll() is None
 
 
-async def test_limits_are_known_again_after_a_restart(
+async def test_memory_limits_survive_agent_restart(
     api: Api, user: Client, agents: Agents, held: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
     await held("terminate", {})
@@ -186,7 +186,7 @@ async def test_limits_are_known_again_after_a_restart(
     assert await ended(process) < 0
 
 
-async def test_each_session_of_a_gpu_sees_its_own_use(
+async def test_each_session_sees_its_own_utilization(
     api: Api,
     user: Client,
     agents: Agents,

@@ -24,7 +24,7 @@ KEY = b"key"
 ENTRY = Pass(PassKind.ENTRY, "share", "person", NOW + timedelta(minutes=1), "nonce")
 
 
-def test_a_pass_is_read_back_as_it_was_sealed() -> None:
+def test_unseal_returns_the_sealed_pass() -> None:
     assert unseal(KEY, seal(KEY, ENTRY), PassKind.ENTRY, NOW) == ENTRY
 
 
@@ -56,9 +56,7 @@ def test_forged_or_expired_pass_is_rejected(
         ("public", list(Audience)),
     ],
 )
-def test_each_step_of_a_policy_reaches_as_far_as_those_before(
-    allowed: str, reached: list[Audience]
-) -> None:
+def test_policy_allows_audiences_up_to_its_limit(allowed: str, reached: list[Audience]) -> None:
     for audience in Audience:
         if audience in reached:
             check_sharing(allowed, audience)
@@ -68,7 +66,7 @@ def test_each_step_of_a_policy_reaches_as_far_as_those_before(
 
 
 @pytest.mark.parametrize("name", ["jupyterlab", "terminal", "vscode", "rstudio", "ssh"])
-def test_what_gives_the_whole_session_away_cannot_be_shared(name: str) -> None:
+def test_app_with_access_to_the_session_cannot_be_shared(name: str) -> None:
     with pytest.raises(InvalidRequest, match="whole session"):
         check_app(name)
 
@@ -93,12 +91,12 @@ def test_addresses_are_networks_and_a_public_share_needs_some() -> None:
 @pytest.mark.parametrize(
     ("asked", "most", "days"), [(None, 0, 7), (None, 86400, 1), (2 * 86400, 0, 2)]
 )
-def test_a_share_ends_after_a_week_or_what_was_asked(
+def test_share_ends_after_requested_or_default_time(
     asked: int | None, most: int, days: int
 ) -> None:
     assert share_end(NOW, asked, most) == NOW + timedelta(days=days)
 
 
-def test_a_share_for_longer_than_the_policy_allows_is_refused() -> None:
+def test_share_longer_than_policy_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="your policy allows 3600 s"):
         share_end(NOW, 3601, 3600)

@@ -48,7 +48,7 @@ BAD_TIMES = {
 
 
 @pytest.mark.parametrize("text", BAD_TIMES)
-def test_not_before_refused(text: str) -> None:
+def test_invalid_start_time_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest, match=BAD_TIMES[text]) as caught:
         not_before(text, NOW)
     assert caught.value.details["field"] == "starts_at"
@@ -59,7 +59,7 @@ def test_not_before_refused(text: str) -> None:
     offset=st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m))),
 )
 @settings(max_examples=60)
-def test_a_time_means_the_same_in_every_zone(seconds: int, offset: timezone) -> None:
+def test_start_time_is_independent_of_time_zone(seconds: int, offset: timezone) -> None:
     at = NOW + timedelta(seconds=seconds)
     assert not_before(at.astimezone(offset).isoformat(), NOW) == at
     assert not_before(str(seconds), NOW) == at
@@ -89,7 +89,7 @@ def test_check_batch(kind: SessionType, asked: dict[str, Any], expected: Batch |
 
 @given(st.integers(0, 10**8))
 @settings(max_examples=60)
-def test_a_span_is_read_as_it_is_written(seconds: int) -> None:
+def test_parse_duration_reads_formatted_duration(seconds: int) -> None:
     # The message has two units, so it may be up to an hour off.
     shown = parse_duration(format_duration(seconds), "x")
     assert shown <= seconds < shown + 3600

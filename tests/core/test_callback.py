@@ -65,23 +65,23 @@ ADDRESSES = [
 @pytest.mark.parametrize(
     ("what", "address", "is_allowed"), ADDRESSES, ids=[r[0] for r in ADDRESSES]
 )
-def test_which_addresses_are_reached(what: str, address: str, is_allowed: bool) -> None:
+def test_only_public_addresses_are_allowed(what: str, address: str, is_allowed: bool) -> None:
     assert PUBLIC.allows_address(address) is is_allowed
 
 
 @given(st.ip_addresses(v=4))
-def test_a_mapped_address_is_what_it_carries(address: IPv4Address) -> None:
+def test_mapped_address_is_treated_as_ipv4(address: IPv4Address) -> None:
     assert PUBLIC.allows_address(f"::ffff:{address}") == PUBLIC.allows_address(str(address))
 
 
 @given(st.ip_addresses(v=6))
-def test_only_what_is_routed_in_public_is_public(address: IPv6Address) -> None:
+def test_public_address_is_global_unicast(address: IPv6Address) -> None:
     if is_public(address):
         assert address.is_global
         assert not (address.is_private or address.is_multicast or address.is_link_local)
 
 
-def test_an_administrator_adds_networks_and_narrows_hosts() -> None:
+def test_allowed_networks_and_hosts() -> None:
     reach = AllowedTargets.parse("hooks.example.org, *.internal", "10.1.0.0/16")
     assert reach.allows_address("10.1.2.3")
     assert reach.allows_address("93.184.216.34")
@@ -99,7 +99,7 @@ def test_an_administrator_adds_networks_and_narrows_hosts() -> None:
     ("hosts", "networks"),
     [("https://example.org", ""), ("a b", ""), ("", "10.0.0.0/99"), ("", "example.org"), ("*", "")],
 )
-def test_a_setting_that_cannot_be_read_is_refused(hosts: str, networks: str) -> None:
+def test_invalid_allowed_targets_are_rejected(hosts: str, networks: str) -> None:
     with pytest.raises(ValueError, match="."):
         AllowedTargets.parse(hosts, networks)
 
@@ -129,13 +129,13 @@ URLS = [
 
 
 @pytest.mark.parametrize(("what", "url", "why"), URLS, ids=[row[0] for row in URLS])
-def test_a_url_that_is_refused(what: str, url: str, why: str) -> None:
+def test_invalid_callback_url_is_rejected(what: str, url: str, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why) as refused:
         check_url(url, PUBLIC)
     assert refused.value.details == {"field": "callback_url"}
 
 
-def test_urls_that_are_taken() -> None:
+def test_valid_callback_url_is_accepted() -> None:
     for url in ("https://hooks.example.org/a?b=c%20d", "http://93.184.216.34:8080/"):
         assert check_url(url, PUBLIC) == url
     assert check_url(None, PUBLIC) is None
@@ -146,7 +146,7 @@ def test_urls_that_are_taken() -> None:
         check_url("https://example.com/", AllowedTargets.parse("none", ""))
 
 
-def test_a_receiver_can_check_the_signature_with_what_is_documented() -> None:
+def test_signature_follows_documentation() -> None:
     body = body_of({"status": "RUNNING", "name": "ü"})
     assert body == '{"event":"session.status","name":"ü","status":"RUNNING"}'.encode()
     secret = hmac.new(b"secret-key", b"bai callback secret", hashlib.sha256).hexdigest()
@@ -155,7 +155,7 @@ def test_a_receiver_can_check_the_signature_with_what_is_documented() -> None:
     assert signature(secret, 1_700_000_000, body) == f"v1={expected}"
 
 
-def test_tries_are_bounded_and_further_and_further_apart() -> None:
+def test_retry_delays_increase_up_to_a_limit() -> None:
     waits = [retry_delay(tries) for tries in range(1, MAX_ATTEMPTS)]
     assert waits[0] == timedelta(seconds=2)
     assert all(wait is not None and wait <= MAX_DELAY for wait in waits)

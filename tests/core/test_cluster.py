@@ -37,7 +37,7 @@ def test_canonical_image(name: str, canonical: str) -> None:
         pytest.param("a\n", id="a line break"),
     ],
 )
-def test_image_names_that_are_refused(name: str) -> None:
+def test_invalid_image_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest):
         canonical_image(name)
 

@@ -24,7 +24,7 @@ def gpus(*used: int | None) -> list[Device]:
     ]
 
 
-def test_one_family_is_asked_for_in_one_way() -> None:
+def test_two_slots_of_one_family_are_rejected() -> None:
     check_exclusive({"cpu": 1, "cuda.shares": 500, "rocm.device": 1})
     with pytest.raises(InvalidRequest, match=r"cuda.device and cuda.shares are mutually exclusive"):
         check_exclusive({"cuda.shares": 500, "cuda.device": 1})
@@ -54,7 +54,7 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
         pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
     ],
 )
-def test_the_most_of_a_slot(devices: list[Device], slot: str, most: int) -> None:
+def test_largest_available_amount(devices: list[Device], slot: str, most: int) -> None:
     assert most_of(devices, slot) == most
 
 
@@ -76,23 +76,23 @@ def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
         pytest.param(shared((50, 0)), "cuda.device", 1, id="whole all the same"),
     ],
 )
-def test_the_most_of_what_a_device_can_bear(devices: list[Device], slot: str, most: int) -> None:
+def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str, most: int) -> None:
     assert most_of(devices, slot) == most
 
 
-def test_what_cannot_be_had_now_can_be_waited_for() -> None:
+def test_at_best_ignores_usage_and_health() -> None:
     device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
     assert most_of([device], "cuda.shares") == 0
     assert most_of([device.at_best()], "cuda.shares") == 1000
 
 
-def test_a_program_uses_one_instance() -> None:
+def test_more_than_one_mig_instance_is_rejected() -> None:
     check_unique({"cuda.mig-1g.10gb": 1, "cuda.device": 4})
     with pytest.raises(InvalidRequest, match="one MIG instance"):
         check_unique({"cuda.mig-1g.10gb": 2})
 
 
-def test_parts_of_devices_are_asked_for_by_their_own_slot() -> None:
+def test_mig_instances_have_their_own_pool() -> None:
     slot = "cuda.mig-1g.10gb"
     devices = [Device("m0", "cuda", slot=slot), Device("m1", "cuda", slot=slot, used=1000)]
     assert most_of(devices, slot) == 1

@@ -58,18 +58,18 @@ def test_invalid_target_is_named(text: str) -> None:
         "fe80::1",
     ],
 )
-def test_what_is_not_the_internet_is_blocked(address: str) -> None:
+def test_private_address_is_blocked(address: str) -> None:
     ip = ipaddress.ip_address(address)
     assert any(ip.version == net.version and ip in net for net in BLOCKED)
 
 
 @pytest.mark.parametrize("address", ["1.1.1.1", "172.32.0.1", "2606:4700::1111"])
-def test_the_internet_is_not(address: str) -> None:
+def test_public_address_is_not_blocked(address: str) -> None:
     ip = ipaddress.ip_address(address)
     assert not any(ip.version == net.version and ip in net for net in BLOCKED)
 
 
-def test_the_machine_itself_is_closed_but_for_what_is_named() -> None:
+def test_only_allowed_ports_of_the_machine_are_open() -> None:
     targets = [Target("172.17.0.1/32", 8081, ("tcp",)), Target("fd00::1/128", 53)]
     text = ruleset(4, Policy.DEFAULT, CHAINS, [Source("br-1")], targets)
     local = [line for line in text.splitlines() if line.startswith(f"-A {CHAINS.local_rules} ")]
@@ -79,7 +79,7 @@ def test_the_machine_itself_is_closed_but_for_what_is_named() -> None:
     assert "fd00" not in text
 
 
-def test_an_address_on_a_shared_bridge_binds_nobody_else() -> None:
+def test_rules_on_shared_bridge_apply_to_one_address() -> None:
     text = ruleset(4, Policy.CLOSED, CHAINS, [Source("docker_gwbridge", "172.18.0.3")], [])
     assert "-i docker_gwbridge -s 172.18.0.3" in text
     assert "-i docker_gwbridge -j" not in text and "-o docker_gwbridge" not in text
@@ -88,6 +88,6 @@ def test_an_address_on_a_shared_bridge_binds_nobody_else() -> None:
     )
 
 
-def test_names_of_chains_fit() -> None:
+def test_chain_names_fit_the_iptables_limit() -> None:
     assert all(len(name) <= 28 for name in Chains.of("x" * 64).all())
     assert Chains.of("m1") != Chains.of("m2")

@@ -13,13 +13,13 @@ from bai_services.core.scheduling.placement import Policy, Strategy
 from bai_services.core.scheduling.queue import Backfill, Order
 
 
-def test_nothing_given_means_the_defaults() -> None:
+def test_empty_options_have_defaults() -> None:
     options = GroupOptions.of({})
     assert (options.placement, options.backfill) == (Policy.PRICED, Backfill.RESERVING)
     assert (options.strategy, options.pending_timeout) == (Strategy.EVENLY, 0)
 
 
-def test_everything_that_is_given_reaches_the_pass() -> None:
+def test_all_options_reach_the_scheduling_pass() -> None:
     options = GroupOptions.of(
         {
             "placement": "spread",
@@ -47,7 +47,7 @@ def test_everything_that_is_given_reaches_the_pass() -> None:
     assert options.allow_fractional_resource_fragmentation and options.strategy == Strategy.FILL
 
 
-def test_spans_of_time_are_kept_in_seconds() -> None:
+def test_durations_are_stored_in_seconds() -> None:
     assert check_options({"pending_timeout": "2h"}) == {"pending_timeout": 7200}
     assert check_options({"pending_timeout": None}) == {"pending_timeout": 0}
 
@@ -83,7 +83,7 @@ def test_spans_of_time_are_kept_in_seconds() -> None:
         ),
     ],
 )
-def test_what_is_refused_names_the_choices(options: dict[str, Any], part: str) -> None:
+def test_invalid_option_error_lists_valid_values(options: dict[str, Any], part: str) -> None:
     with pytest.raises(InvalidRequest, match=part) as refused:
         check_options(options)
     assert str(refused.value.details["field"]).startswith("scheduler_opts")

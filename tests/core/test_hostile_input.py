@@ -1,4 +1,4 @@
-"""Every parser of ``core`` answers hostile text quickly, with a value or a documented error."""
+"""Every parser of ``core`` handles hostile text quickly: with a value or a documented error."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def check(parser: Parser, text: str) -> None:
     try:
         parser(text)
     except (BaiError, ValueError, workload.RowError) as error:
-        # Exceptions that no caller catches where it parses text.
+        # UnicodeError and csv.Error are ValueErrors, but no caller handles them.
         assert not isinstance(error, (UnicodeError, csv.Error)), error
         assert len(str(error)) < 2000, "the message repeats the text"
     took = time.process_time() - begun
@@ -344,7 +344,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("parser", CASES)
-def test_hostile_text_ends_soon_with_a_documented_error(parser: Parser) -> None:
+def test_hostile_text_is_parsed_or_rejected_in_time(parser: Parser) -> None:
     for text in HOSTILE:
         check(parser, text)
 
@@ -352,7 +352,7 @@ def test_hostile_text_ends_soon_with_a_documented_error(parser: Parser) -> None:
 @pytest.mark.parametrize("parser", CASES)
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(text=st.text(max_size=60) | st.text("0123456789.eE+-_ kKmMgGiIbBsh:/,[]@*\0", max_size=60))
-def test_any_text_is_read_or_refused(parser: Parser, text: str) -> None:
+def test_random_text_is_parsed_or_rejected(parser: Parser, text: str) -> None:
     check(parser, text)
 
 
@@ -360,7 +360,7 @@ HUGE = [10**5000, -(10**5000), 1e308, float("inf"), float("nan"), True, None, []
 
 
 @pytest.mark.parametrize("value", HUGE, ids=lambda value: type(value).__name__)
-def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
+def test_json_and_yaml_values_are_parsed_or_rejected(value: Any) -> None:
     for parser in (
         lambda v: resources.parse_amount("mem", v),
         lambda v: resources.ResourceSlots.parse({"cpu": v}),
@@ -379,20 +379,20 @@ def test_values_of_json_and_yaml_are_read_or_refused(value: Any) -> None:
         check(parser, value)
 
 
-def test_a_record_of_a_machine_without_end_is_refused() -> None:
+def test_swf_rejects_excessive_max_nodes() -> None:
     job = " ".join(["1"] * 18)
     with pytest.raises(BaiError, match="MaxNodes is 999999999999; at most 100000"):
         swf.read_swf(["; MaxNodes: 999999999999", job], "f")
 
 
-def test_a_job_of_a_large_prime_number_of_processors_divides_at_once() -> None:
+def test_fewest_kernels_is_fast_for_large_primes() -> None:
     begun = time.process_time()
     assert swf.fewest_kernels(67_108_859, 8) == 67_108_859
     assert swf.fewest_kernels(12, 5) == 3
     assert time.process_time() - begun < CPU_SECONDS
 
 
-def test_json_of_our_messages_can_be_written() -> None:
+def test_error_details_are_valid_json() -> None:
     with pytest.raises(BaiError) as caught:
         resources.parse_amount("cpu", float("nan"))
     assert json.dumps(caught.value.details, allow_nan=False)

@@ -66,7 +66,7 @@ def test_only_a_session_with_a_recent_idle_report_is_ended(
         (600, 700, True),
     ],
 )
-def test_an_end_is_near_from_half_an_hour_or_half_of_the_limit(
+def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
     timeout: int, now: int, is_near: bool
 ) -> None:
     assert Idleness(at(0), at(timeout), None).is_near(at(now)) is is_near

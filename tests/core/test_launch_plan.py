@@ -59,11 +59,11 @@ def sent(one: LaunchPlan) -> LaunchPlan:
     return LaunchPlan.from_json(json.loads(json.dumps(one.to_json())))
 
 
-def test_a_plan_arrives_as_it_was_made() -> None:
+def test_plan_survives_json_round_trip() -> None:
     assert sent(plan()) == plan()
 
 
-def test_the_plan_of_a_cluster_arrives_with_its_kernels() -> None:
+def test_cluster_plan_survives_json_round_trip() -> None:
     key = {"private": "p", "public": "q"}
     subs = (plan(hostname="sub1", cluster_key=key), plan(hostname="sub2", cluster_key=key))
     made = plan(cluster_key=key, subs=subs)
@@ -71,7 +71,7 @@ def test_the_plan_of_a_cluster_arrives_with_its_kernels() -> None:
     assert all("subs" not in sub for sub in made.to_json()["subs"])
 
 
-def test_an_absent_command_and_key_are_null() -> None:
+def test_missing_command_and_key_are_null() -> None:
     data = plan(command=()).to_json()
     assert (data["command"], data["cluster_key"]) == (None, None)
     assert sent(plan(command=())) == plan(command=())

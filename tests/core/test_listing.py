@@ -34,7 +34,7 @@ FIELDS = ("name", "is_default")
         ({"is_default": "true"}, ["local"]),
     ],
 )
-def test_a_page_is_what_was_asked_for(query: dict[str, str], names: list[str]) -> None:
+def test_page_matches_the_query(query: dict[str, str], names: list[str]) -> None:
     page = page_of(HOSTS, ListQuery.parse(query), FIELDS)
     assert [host.name for host in page.items] == names
 
@@ -47,6 +47,6 @@ def test_a_page_is_what_was_asked_for(query: dict[str, str], names: list[str]) -
         ({"name__gt": "a"}, "use one of ne, in, contains"),
     ],
 )
-def test_what_the_list_does_not_have_is_refused(query: dict[str, str], message: str) -> None:
+def test_unknown_field_or_filter_is_rejected(query: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         page_of(HOSTS, ListQuery.parse(query), FIELDS)

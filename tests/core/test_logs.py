@@ -1,4 +1,4 @@
-"""Timestamps, search and additions of outputs."""
+"""Session logs: timestamps, search and appended output."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ AT = "2026-05-01T12:00:00.123456789Z "
         (f"one {AT}\n", f"one {AT}\n"),
     ],
 )
-def test_times_are_taken_off(text: str, plain: str) -> None:
+def test_timestamps_are_removed(text: str, plain: str) -> None:
     assert without_times(text) == plain
 
 
-def test_an_output_without_times_says_so() -> None:
+def test_is_timed() -> None:
     assert is_timed(f"{AT}one\n")
     assert not is_timed("one\ntwo\n")
     assert not is_timed("")
 
 
-def test_lines_are_found_in_whatever_case_with_their_numbers() -> None:
+def test_search_is_case_insensitive_and_numbers_lines() -> None:
     found = search("Epoch 1\nloss .5\nEPOCH 2\n", "epoch")
     assert found.lines == ((1, "Epoch 1"), (3, "EPOCH 2"))
     assert found.total == 3
     assert search("a.c\nabc\n", ".").lines == ((1, "a.c"),)
 
 
-def test_the_last_lines() -> None:
+def test_last_lines_returns_the_end() -> None:
     assert last_lines("one\ntwo\nthree", 2) == "two\nthree"
     assert last_lines("one\n", 5) == "one\n"
 
@@ -66,5 +66,7 @@ def test_the_last_lines() -> None:
         ("one\n", "", "", True),
     ],
 )
-def test_added_output(before: str, after: str, more: str, is_gap: bool) -> None:
+def test_appended_since_returns_new_output(
+    before: str, after: str, more: str, is_gap: bool
+) -> None:
     assert appended_since(before, after) == (more, is_gap)

@@ -24,7 +24,7 @@ from bai_services.core.names import (
         pytest.param("a" * 64, id="as long as may be"),
     ],
 )
-def test_a_slug_is_taken_as_it_is(name: str) -> None:
+def test_valid_slug_is_unchanged(name: str) -> None:
     assert check_slug("project", name) == name
 
 

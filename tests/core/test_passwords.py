@@ -25,7 +25,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("a1-" * 100, ["at most 256"], id="too long"),
     ],
 )
-def test_the_rule(password: str, broken: list[str]) -> None:
+def test_broken_rules_of_a_password(password: str, broken: list[str]) -> None:
     found = broken_rules(password, "adam", "adam@example.org")
     assert len(found) == len(broken)
     assert all(part in text for part, text in zip(broken, found, strict=True))
@@ -35,7 +35,7 @@ def test_very_short_user_name_is_not_checked_in_passwords() -> None:
     assert broken_rules("bad-1234", "a", "") == []
 
 
-def test_the_refusal_says_which_part_failed() -> None:
+def test_password_error_names_the_broken_rule() -> None:
     with pytest.raises(InvalidRequest, match="must contain a digit") as caught:
         check_password("abcdefg-h", "adam", "")
     assert caught.value.details["broken_rules"] == ["must contain a digit"]

@@ -52,7 +52,7 @@ def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -
     assert [v.slot for v in violations([given], ONE, {given.scope: used})] == broken
 
 
-def test_every_violation_is_named_with_what_is_left() -> None:
+def test_quota_error_names_every_violation() -> None:
     two = [caps(slots={"cpu": 500}), caps(DOMAIN, slots={"mem": 2**30})]
     usage = {KEYPAIR: {"cpu": 200}, DOMAIN: {"mem": 2**29}}
     with pytest.raises(QuotaExceeded) as caught:
@@ -80,7 +80,7 @@ def test_an_unlimited_pending_slot_is_not_counted() -> None:
     assert pending_violations([bound], ONE, {KEYPAIR: {"cpu": 10**9}}) == []
 
 
-def test_pending_caps_bind_only_what_they_list() -> None:
+def test_pending_caps_apply_only_to_listed_slots() -> None:
     bound = caps(max_pending_sessions=2, max_pending_slots={"cuda.shares": 500})
     assert pending_violations([bound], ONE, {}) == []
     waiting = {KEYPAIR: {"sessions": 2, "cuda.shares": 100, "cpu": 99_000}}
@@ -90,7 +90,7 @@ def test_pending_caps_bind_only_what_they_list() -> None:
     ]
 
 
-def test_the_least_of_all_scopes_counts() -> None:
+def test_lowest_cap_of_all_scopes_applies() -> None:
     two = [caps(slots={"cpu": 4000}), caps(DOMAIN, slots={"cpu": 8000})]
     assert highest(two, "cpu") == 4000
     assert highest(two, "mem") is None

@@ -9,7 +9,7 @@ from bai_services.core.rate_limit import STEP, WINDOW, SlidingCount
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_events_leave_the_window_as_they_came() -> None:
+def test_events_expire_in_order() -> None:
     count = SlidingCount()
     for minute in range(15):
         count.add(START + timedelta(minutes=minute))

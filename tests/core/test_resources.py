@@ -75,7 +75,7 @@ def test_parse(slot: str, text: str | float, amount: int) -> None:
         pytest.param("CUDA.shares", "1", "not a resource slot", id="slots are lower case"),
     ],
 )
-def test_parse_refuses(slot: str, text: str, part: str) -> None:
+def test_invalid_amount_is_rejected(slot: str, text: str, part: str) -> None:
     with pytest.raises(InvalidRequest, match=part):
         parse_amount(slot, text)
 
@@ -121,7 +121,7 @@ def test_zero_is_the_same_as_absent() -> None:
     assert not ResourceSlots({"cuda.device": 1}).fits_in({"cpu": 5})
 
 
-def test_reads_for_people() -> None:
+def test_slots_as_text_for_users() -> None:
     slots = ResourceSlots.parse({"mem": "2g", "cpu": "1.5", "cuda.shares": "0.30"})
     assert str(slots) == "cpu=1.5 cuda.shares=0.3 mem=2g"
     assert str(ResourceSlots()) == "nothing"

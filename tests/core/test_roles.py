@@ -48,13 +48,13 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
         pytest.param(HUB, "domain.write", FOREIGN, False, id="the Hub administers nothing"),
         pytest.param(AGENT, "agent.report", Target(), True, id="an agent reports"),
         pytest.param(AGENT, "session.read", MINE, False, id="an agent reads no sessions"),
-        pytest.param(SESSION, "session.write", MINE, True, id="a session of its owner's"),
-        pytest.param(SESSION, "session.read", NEIGHBOUR, False, id="a session of a neighbour's"),
-        pytest.param(SESSION, "session.create", MINE, False, id="a session starts none"),
+        pytest.param(SESSION, "session.write", MINE, True, id="session token: own session"),
+        pytest.param(SESSION, "session.read", NEIGHBOUR, False, id="session token: another user"),
+        pytest.param(SESSION, "session.create", MINE, False, id="session token cannot create"),
         pytest.param(SESSION, "vfolder.write", MINE, False, id="a session changes no folder"),
         pytest.param(SESSION, "quota.read", MINE, True, id="a session reads its owner's quotas"),
         pytest.param(SESSION, "quota.write", MINE, False, id="a session changes no quota"),
-        pytest.param(USER, "user.read", Target(), False, id="no owner is nobody's"),
+        pytest.param(USER, "user.read", Target(), False, id="user, target without owner"),
     ],
 )
 def test_reaches(caller: Caller, action: str, target: Target, allowed: bool) -> None:
@@ -72,15 +72,15 @@ OF_A_PROJECT = Target(domain="d", project_id="p1")
     "caller, action, target, allowed",
     [
         pytest.param(ADMIN, "session.read", SUPERADMINS, False, id="sees no superadmin's session"),
-        pytest.param(MEMBER, "session.write", SUPERADMINS, False, id="nor by a common project"),
-        pytest.param(ADMIN, "vfolder.write", SUPERADMINS, False, id="nor their folders"),
-        pytest.param(ADMIN, "template.write", SUPERADMINS, False, id="nor their templates"),
+        pytest.param(MEMBER, "session.write", SUPERADMINS, False, id="superadmin, shared project"),
+        pytest.param(ADMIN, "vfolder.write", SUPERADMINS, False, id="superadmin's folder"),
+        pytest.param(ADMIN, "template.write", SUPERADMINS, False, id="superadmin's template"),
         pytest.param(ADMIN, "user.write", SUPERADMINS, False, id="changes no superadmin"),
         pytest.param(ADMIN, "user.read", SUPERADMINS, True, id="knows who is superadmin"),
         pytest.param(ADMIN, "session.write", ADMINS, True, id="equal roles act on each other"),
-        pytest.param(ADMIN, "session.write", MONITORS, True, id="a monitor's things rank low"),
-        pytest.param(ADMIN, "user.write", MONITORS, False, id="a monitor's account reads it all"),
-        pytest.param(ADMIN, "keypair.write", MONITORS, False, id="so do their keypairs"),
+        pytest.param(ADMIN, "session.write", MONITORS, True, id="admin changes monitor's session"),
+        pytest.param(ADMIN, "user.write", MONITORS, False, id="monitor's account reads everything"),
+        pytest.param(ADMIN, "keypair.write", MONITORS, False, id="monitor's keypair"),
         pytest.param(MONITOR, "session.read", SUPERADMINS, True, id="a monitor sees sessions"),
         pytest.param(MONITOR, "session.read-private", MINE, False, id="not their environment"),
         pytest.param(SUPERADMIN, "session.write", SUPERADMINS, True, id="one's own"),
@@ -88,25 +88,25 @@ OF_A_PROJECT = Target(domain="d", project_id="p1")
         pytest.param(HUB, "session.write", SUPERADMINS, True, id="the Hub stops every session"),
     ],
 )
-def test_nobody_acts_on_what_belongs_to_a_higher_role(
+def test_reaches_respects_the_rank_of_the_owner(
     caller: Caller, action: str, target: Target, allowed: bool
 ) -> None:
     assert reaches(caller, action, target) is allowed
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_every_action_keeps_to_the_rank_of_the_owner(action: str) -> None:
+def test_no_action_reaches_an_owner_of_higher_rank(action: str) -> None:
     is_metadata = action in ("user.read", "keypair.read", "quota.read")
     allowed = reaches(MEMBER, action, SUPERADMINS)
     assert not allowed or is_metadata or reach(Role.ADMIN, action) is Reach.ALL
 
 
-def test_nobody_without_an_id_owns_what_has_no_owner() -> None:
+def test_a_caller_without_user_id_does_not_match_a_target_without_owner() -> None:
     assert not reaches(Caller(Role.USER), "session.read", Target())
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_every_write_has_a_read_that_reaches_as_far(action: str) -> None:
+def test_read_reaches_at_least_as_far_as_write(action: str) -> None:
     entity, _, verb = action.partition(".")
     read = f"{entity}.read"
     if verb not in {"write", "change-own"}:
@@ -140,7 +140,7 @@ def test_an_unknown_action_is_a_bug() -> None:
         reach(Role.USER, "session.fly")
 
 
-def test_superadmin_reaches_everything_but_what_is_of_others_or_of_parts_of_the_system() -> None:
+def test_superadmin_has_every_user_action_except_entering_foreign_sessions() -> None:
     # Nobody may work in another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():

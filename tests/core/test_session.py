@@ -28,7 +28,7 @@ def reachable(start: Status) -> set[Status]:
 
 
 @pytest.mark.parametrize("status", sorted(ENDED))
-def test_an_ended_session_has_no_way_out(status: Status) -> None:
+def test_ended_statuses_have_no_transitions(status: Status) -> None:
     assert reachable(status) == {status}
 
 
@@ -47,7 +47,7 @@ def test_every_status_can_be_reached() -> None:
     assert reachable(Status.PENDING) == set(Status)
 
 
-def test_a_move_that_is_not_in_the_table_is_refused() -> None:
+def test_transition_missing_from_the_table_is_rejected() -> None:
     for status, event in product(Status, Event):
         if (status, event) not in TRANSITIONS:
             with pytest.raises(InvalidTransition, match=str(status)):

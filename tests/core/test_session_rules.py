@@ -24,14 +24,14 @@ HUB_NAME = re.compile(r"[a-z](?:-?[a-z0-9])*")
 
 
 @pytest.mark.parametrize("name", ["lab1", "My_Sess.v-2", "_ab_", "x" * 64])
-def test_a_good_name_stays(name: str) -> None:
+def test_valid_session_name_is_unchanged(name: str) -> None:
     assert check_session_name(name) == name
 
 
 @pytest.mark.parametrize(
     "name", ["", "abc", "x" * 65, "-lab1", "lab1-", "lab 1", "läb1", "lab/1", "lab1\n", "../etc"]
 )
-def test_a_bad_name_is_refused(name: str) -> None:
+def test_invalid_session_name_is_rejected(name: str) -> None:
     with pytest.raises(
         InvalidRequest, match="name of a session cannot be empty|cannot be the name of a session"
     ):
@@ -39,7 +39,7 @@ def test_a_bad_name_is_refused(name: str) -> None:
 
 
 @given(st.text(max_size=100))
-def test_a_server_name_is_kept_or_refused_with_a_valid_suggestion(text: str) -> None:
+def test_server_name_is_accepted_or_rejected_with_valid_suggestion(text: str) -> None:
     try:
         name = session_name_from(text)
         assert name in (text, f"session-{text}")
@@ -49,7 +49,7 @@ def test_a_server_name_is_kept_or_refused_with_a_valid_suggestion(text: str) -> 
     assert check_session_name(name) == name
 
 
-def test_a_bad_name_is_not_changed_silently() -> None:
+def test_invalid_name_is_rejected_instead_of_changed() -> None:
     for check in (check_session_name, session_name_from):
         with pytest.raises(InvalidRequest, match="for example bad-name"):
             check("bad name!")
@@ -57,7 +57,7 @@ def test_a_bad_name_is_not_changed_silently() -> None:
 
 
 @given(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{2,60}[A-Za-z0-9_]", fullmatch=True))
-def test_every_session_has_a_server_name_that_the_hub_takes(name: str) -> None:
+def test_hub_server_name_is_valid_for_the_hub(name: str) -> None:
     server = hub_server_name(name, SESSION_ID)
     assert HUB_NAME.fullmatch(server), server
     assert len(server) <= 30
@@ -79,7 +79,7 @@ def test_every_session_has_a_server_name_that_the_hub_takes(name: str) -> None:
         pytest.param({f"A{i}": "x" * 30_000 for i in range(5)}, "at most 131072", id="too much"),
     ],
 )
-def test_a_bad_environment_is_refused(environ: dict[str, str], part: str) -> None:
+def test_invalid_environment_is_rejected(environ: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidRequest, match=part):
         check_environ(environ)
 
@@ -91,21 +91,25 @@ def slots(**texts: str) -> ResourceSlots:
 @pytest.mark.parametrize(
     "asked, preset, minimum, filled",
     [
-        pytest.param({}, {}, {}, {"cpu": "1", "mem": "1g"}, id="nothing said"),
+        pytest.param({}, {}, {}, {"cpu": "1", "mem": "1g"}, id="defaults"),
         pytest.param({}, {}, {"mem": "2g"}, {"cpu": "1", "mem": "2g"}, id="the image's minimum"),
         pytest.param(
-            {"cpu": "2"}, {"cpu": "4", "mem": "8g"}, {}, {"cpu": "2", "mem": "8g"}, id="asked wins"
+            {"cpu": "2"},
+            {"cpu": "4", "mem": "8g"},
+            {},
+            {"cpu": "2", "mem": "8g"},
+            id="request overrides preset",
         ),
         pytest.param(
             {"cuda_shares": "0.5"},
             {"cpu": "1", "mem": "1g", "cuda_device": "1"},
             {},
             {"cpu": "1", "mem": "1g", "cuda_shares": "0.5"},
-            id="one way to ask for a family",
+            id="requested shares replace the preset's whole device",
         ),
     ],
 )
-def test_amounts_are_filled_in(
+def test_missing_resources_get_defaults(
     asked: dict[str, str], preset: dict[str, str], minimum: dict[str, str], filled: dict[str, str]
 ) -> None:
     found = fill_slots(slots(**asked), slots(**preset), slots(**minimum))

@@ -76,7 +76,7 @@ def test_digests_of_stored_requests_do_not_change() -> None:
     assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
 
 
-def test_every_content_field_changes_the_digest() -> None:
+def test_every_identity_field_changes_the_digest() -> None:
     digests = [SessionSpec(**changes).digest("p", ()) for changes in ({}, *CONTENT)]
     assert len(set(digests)) == len(digests)
 
@@ -92,11 +92,11 @@ def test_every_content_field_changes_the_digest() -> None:
         pytest.param({"dependencies": [], "preopen_ports": []}, id="empty lists"),
     ],
 )
-def test_what_is_not_content_keeps_the_digest(changes: dict[str, Any]) -> None:
+def test_fields_outside_the_identity_do_not_change_the_digest(changes: dict[str, Any]) -> None:
     assert replace(SessionSpec(), **changes).digest("p", ()) == SessionSpec().digest("p", ())
 
 
-def test_equal_content_in_another_spelling_has_the_same_digest() -> None:
+def test_equivalent_requests_have_the_same_digest() -> None:
     one = SessionSpec(resources={"mem": "1g"}, dependencies=("a", "b", "a"))
     other = SessionSpec(resources={"mem": "1024m"}, dependencies=("b", "a"))
     assert one.digest("p", ()) == other.digest("p", ())
@@ -115,7 +115,7 @@ class Extended(SessionSpec):
     flavour: str | None = None
 
 
-def test_a_new_field_is_stored_and_part_of_the_content_without_further_code() -> None:
+def test_new_field_is_stored_and_digested_without_further_code() -> None:
     assert "flavour" in {f.name for f in fields(Extended)}
     assert Extended().digest("p", ()) == SessionSpec().digest("p", ())
     assert Extended(flavour="sweet").digest("p", ()) != Extended(flavour="sour").digest("p", ())

@@ -20,11 +20,11 @@ from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
         pytest.param(Sharing(Level.PROCESS, 50, 1000, is_uniform=True), id="all alike"),
     ],
 )
-def test_facts_say_what_a_device_bears(sharing: Sharing) -> None:
+def test_sharing_survives_conversion_to_facts(sharing: Sharing) -> None:
     assert Sharing.from_facts(sharing.to_facts()) == sharing
 
 
-def test_a_device_that_is_not_shared_says_so() -> None:
+def test_facts_of_a_device_without_shares() -> None:
     facts = Sharing(Level.SOFT, most=0).to_facts()
     assert facts == {"enforcement": "soft", "shares": None}
     assert Sharing.from_facts(facts).most == 0
@@ -47,7 +47,7 @@ def test_unknown_sharing_facts_offer_nothing(facts: dict[str, Any], sharing: Sha
     assert Sharing.from_facts(facts) == sharing
 
 
-def test_less_than_the_minimum_is_not_offered() -> None:
+def test_shares_below_minimum_level_are_not_offered() -> None:
     soft, process = Sharing(Level.SOFT), Sharing(Level.PROCESS, 250, 250)
     assert soft.restricted_to(Level.NONE) == soft
     assert soft.restricted_to(Level.PROCESS).most == 0
@@ -72,7 +72,7 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
         pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="none at the moment"),
     ],
 )
-def test_all_shares_of_a_device_may_have_to_be_equal(
+def test_uniform_sharing_allows_only_equal_shares(
     sharing: Sharing, shares: list[int], share: int, is_borne: bool
 ) -> None:
     assert sharing.allows(share, sharing.in_force(shares)) is is_borne

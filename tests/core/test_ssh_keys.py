@@ -23,7 +23,7 @@ def encoded(*fields: bytes) -> str:
 
 
 @pytest.mark.parametrize("line", [ED25519, f"  {ED25519} me@home\n", f"{ED25519} a b c"])
-def test_a_line_of_a_pub_file_is_taken_without_its_comment(line: str) -> None:
+def test_public_key_is_parsed_without_its_comment(line: str) -> None:
     key = parse_public_key(line)
     assert key.text == ED25519
     assert key.fingerprint == FINGERPRINT
@@ -50,13 +50,13 @@ def test_invalid_key_is_refused(text: str) -> None:
         parse_public_key(text)
 
 
-def test_an_rsa_key_of_2048_bits_is_enough() -> None:
+def test_rsa_key_of_2048_bits_is_accepted() -> None:
     text = "ssh-rsa " + encoded(b"ssh-rsa", b"\1\0\1", b"\0" + b"\xff" * 256)
     assert parse_public_key(text).text == text
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_a_key_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
         key = parse_public_key(text)
     except InvalidRequest:
@@ -71,5 +71,5 @@ def test_invalid_user_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "bai-host.local", "me@home", "x" * 64])
-def test_a_name(name: str) -> None:
+def test_valid_key_name_is_unchanged(name: str) -> None:
     assert check_key_name(name) == name

@@ -33,7 +33,7 @@ from bai_services.core.folders.vfolders import (
         pytest.param("a..b", id="dots inside lead nowhere"),
     ],
 )
-def test_a_good_name_is_kept(name: str) -> None:
+def test_valid_folder_name_is_unchanged(name: str) -> None:
     assert check_name(name) == name
 
 
@@ -59,14 +59,14 @@ def test_a_good_name_is_kept(name: str) -> None:
         pytest.param(".bash_profile", "hide a file", id="reserved pattern profile"),
     ],
 )
-def test_a_bad_name_is_refused_with_the_reason(name: str, reason: str) -> None:
+def test_invalid_folder_name_is_rejected_with_the_reason(name: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as refused:
         check_name(name)
     assert refused.value.details == {"field": "name"}
 
 
 @given(st.text(max_size=80))
-def test_whatever_passes_is_safe_as_one_part_of_a_path(name: str) -> None:
+def test_valid_name_is_safe_as_a_path_component(name: str) -> None:
     try:
         check_name(name)
     except InvalidRequest:
@@ -83,7 +83,7 @@ def test_effective_is_the_lower_one(granted: Permission, asked: Permission) -> N
     assert effective_permission(granted, None) is granted
 
 
-def test_permissions_rise() -> None:
+def test_permissions_are_ordered() -> None:
     assert [p.is_writable for p in Permission] == [False, True, True]
     assert Permission.WD.allows(Permission.RW) and Permission.RW.allows(Permission.RO)
     assert not Permission.RO.allows(Permission.RW)

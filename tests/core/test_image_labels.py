@@ -24,7 +24,7 @@ def labels(**texts: str) -> dict[str, str]:
     }
 
 
-def test_a_whole_set_of_labels() -> None:
+def test_parse_all_labels() -> None:
     facts = parse_labels(
         {
             **labels(
@@ -57,13 +57,13 @@ def test_a_whole_set_of_labels() -> None:
     assert facts.corecount_variables == ("OMP_NUM_THREADS", "NPROC")
 
 
-def test_an_image_without_labels_says_nothing() -> None:
+def test_defaults_without_labels() -> None:
     facts = parse_labels({})
     assert (facts.apps, facts.min_slots, facts.features) == ([], ResourceSlots(), frozenset())
     assert facts.preferred_shared_memory_bytes is None
 
 
-def test_terminals_of_the_platform_are_left_out() -> None:
+def test_pty_service_ports_are_ignored() -> None:
     assert [p.name for p in parse_service_ports("sh:pty:3000, lab:http:8090")] == ["lab"]
 
 
@@ -84,8 +84,8 @@ def test_terminals_of_the_platform_are_left_out() -> None:
         pytest.param("a:http:8090,b:tcp:[9000,8090]", "duplicate port", id="a port twice"),
     ],
 )
-def test_service_ports_that_are_refused(text: str, part: str) -> None:
-    with pytest.raises(InvalidRequest, match=part.replace(":", "[:]")):
+def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
+    with pytest.raises(InvalidRequest, match=part):
         parse_service_ports(text)
 
 
@@ -94,8 +94,8 @@ def test_service_ports_that_are_refused(text: str, part: str) -> None:
     [
         pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
         pytest.param(labels(nonsense="1"), "unknown label", id="unknown label of ours"),
-        pytest.param(labels(features="batch fly"), "fly", id="unknown feature"),
-        pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="no version"),
+        pytest.param(labels(features="batch fly"), "'fly': valid are batch", id="unknown feature"),
+        pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="invalid version"),
         pytest.param(labels(role="BOSS"), "COMPUTE", id="unknown role"),
         pytest.param(
             labels(resource__min__mem="2g", resource__max__mem="1g"), "above", id="min over max"
@@ -106,16 +106,16 @@ def test_service_ports_that_are_refused(text: str, part: str) -> None:
             id="preferred below min",
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
-        pytest.param(labels(resource__min__mem="much"), "memory", id="no amount"),
+        pytest.param(labels(resource__min__mem="much"), "memory", id="invalid amount"),
         pytest.param(
             labels(endpoint_ports="x"), "no service port has this name", id="endpoint without port"
         ),
-        pytest.param(labels(envs__corecount="A-B"), "variable", id="no variable's name"),
+        pytest.param(labels(envs__corecount="A-B"), "variable name", id="invalid variable name"),
         pytest.param({"x": "y" * 5000}, "longer", id="too long"),
         pytest.param({f"x{i}": "" for i in range(300)}, "at most 256", id="too many"),
     ],
 )
-def test_labels_that_are_refused(given: dict[str, str], part: str) -> None:
+def test_invalid_labels_are_rejected(given: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidRequest, match=part):
         parse_labels(given)
 
@@ -132,12 +132,12 @@ def test_labels_that_are_refused(given: dict[str, str], part: str) -> None:
         (list(range(3000, 3033)), "at most 32"),
     ],
 )
-def test_ports_of_a_start_that_are_not_free_are_refused(ports: list[int], why: str) -> None:
+def test_invalid_preopen_ports_are_rejected(ports: list[int], why: str) -> None:
     labels = {"ai.backend.service-ports": "tensorboard:http:6006"}
     with pytest.raises(InvalidRequest, match=why) as refused:
         check_preopen_ports(ports, labels)
     assert refused.value.details["field"] == "preopen_ports"
 
 
-def test_ports_of_a_start_keep_their_order() -> None:
+def test_preopen_ports_keep_their_order() -> None:
     assert check_preopen_ports([9000, 8501], {}) == (9000, 8501)

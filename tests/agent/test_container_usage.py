@@ -1,0 +1,31 @@
+"""Resource usage from Docker's statistics."""
+
+from __future__ import annotations
+
+from bai_services.agent.docker.container_usage import Meter
+
+
+def test_container_usage_excludes_page_cache() -> None:
+    meter = Meter()
+    stats = {
+        "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}},
+        "memory_stats": {"usage": 100, "limit": 1000, "stats": {"inactive_file": 30}},
+        "networks": {"eth0": {"rx_bytes": 1, "tx_bytes": 2}, "eth1": {"rx_bytes": 3}},
+        "blkio_stats": {
+            "io_service_bytes_recursive": [{"op": "Read", "value": 5}, {"op": "write", "value": 7}]
+        },
+        "pids_stats": {"current": 4},
+    }
+    assert meter.read("c", stats) == {
+        "cpu_seconds": 2.5,
+        "cpu_cores": 0.0,
+        "mem_bytes": 70,
+        "mem_limit_bytes": 1000,
+        "net_rx_bytes": 4,
+        "net_tx_bytes": 2,
+        "io_read_bytes": 5,
+        "io_write_bytes": 7,
+        "processes": 4,
+    }
+    # A container that has just ended returns almost no data.
+    assert meter.read("c", {"blkio_stats": {"io_service_bytes_recursive": None}})["mem_bytes"] == 0
