@@ -1,4 +1,4 @@
-"""Building blocks of commands that call the manager: connection, shared options, arguments."""
+"""Building blocks of commands: connection to the manager, shared options, argument parsing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import difflib
 import functools
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import click
@@ -24,15 +24,46 @@ json_option = click.option(
 verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every field.")
 
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_limit_option = click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    show_default=True,
+    help="Maximum number of entries.",
+)
+_offset_option = click.option(
+    "--offset",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Number of entries to skip.",
+)
+_sort_option = click.option(
+    "--sort", metavar="FIELD[,…]", help="Sort by these fields; - before a field: descending."
+)
+
+
+def page_options(command: _Command) -> _Command:
+    """Give a list command ``--sort``, ``--limit`` and ``--offset``."""
+    return _sort_option(_limit_option(_offset_option(command)))
+
+
+def page_query(sort: str | None, limit: int, offset: int) -> dict[str, Any]:
+    """Return the query of the REST API for the values of ``page_options``."""
+    query: dict[str, Any] = {"limit": limit, "offset": offset}
+    return query | ({"sort": sort} if sort else {})
+
+
 def example(*lines: str) -> str:
-    """Return the end of a command's help: examples, one for each line."""
+    """Return the end of a command's help text: one example per line."""
     title = "Example:" if len(lines) == 1 else "Examples:"
-    # click neither wraps nor joins the lines after \b.
+    # \b: click must not wrap or join the lines that follow.
     return "\n".join(("\b", title, *(f"  {line}" for line in lines)))
 
 
 class Choice(click.Choice[str]):
-    """A choice among words that suggests the closest one for a typo."""
+    """A choice between fixed words; the error message suggests the closest one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         message = super().get_invalid_choice_message(value, ctx)
@@ -40,7 +71,7 @@ class Choice(click.Choice[str]):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the known words closest to a typo; empty if none is."""
+    """Return a sentence that suggests the known words closest to a typo; empty if none is close."""
     by_lower = {one.lower(): str(one) for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower)
     return f" Did you mean {' or '.join(repr(by_lower[one]) for one in close)}?" if close else ""
@@ -48,19 +79,19 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The hub that a command works with, and a client that is signed in there."""
+    """The hub that a command works with, and a signed-in client."""
 
     profile: profile.Profile
     client: Client
 
     def address(self, path: str) -> str:
-        """Return the full URL of a path in an answer of the manager, such as a session's page."""
+        """Return the full URL of a path from a response of the manager."""
         scheme, _, rest = self.profile.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{path}"
 
 
 def connected(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run a coroutine function as a command; its first argument is the ``Connection``."""
+    """Turn a coroutine function into a command; pass it a ``Connection`` as first argument."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -81,21 +112,21 @@ def segment(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is empty: the path would be that of the list.
+        If ``name`` is empty: the path would address the whole list.
     """
     if not name:
         raise InvalidRequest("a name must not be empty")
-    # A proxy would resolve . and .. before the manager sees them.
+    # A proxy resolves the segments . and .. before the request reaches the manager.
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
 def pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
-    """Return ``KEY=VALUE`` texts as a map.
+    """Parse ``KEY=VALUE`` texts; ``option`` and ``example`` appear in the error message.
 
     Raises
     ------
     InvalidRequest
-        If one has no ``=``, an empty key, or repeats a key.
+        If a text has no ``=`` or an empty key, or if a key is repeated.
     """
     found: dict[str, str] = {}
     for text in texts:
@@ -103,6 +134,6 @@ def pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
         if not (key and equals):
             raise InvalidRequest(f"{option} {text!r} is not KEY=VALUE; for example {example}")
         if key in found:
-            raise InvalidRequest(f"{option} names {key!r} twice")
+            raise InvalidRequest(f"{option}: duplicate key {key!r}")
         found[key] = value
     return found

@@ -1,4 +1,4 @@
-"""`bai completion`: what a shell needs to complete this command's words."""
+"""`bai completion`: shell completion scripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 )
 @click.argument("shell", type=Choice(SHELLS))
 def completion(*, shell: str) -> None:
-    """Print the completion of SHELL: for bash, eval "$(bai completion bash)"."""
+    """Print the completion script for SHELL."""
     root = click.get_current_context().find_root().command
     found = get_completion_class(shell)
     assert found is not None  # click knows these three

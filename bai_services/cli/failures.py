@@ -1,4 +1,4 @@
-"""What a failure looks like on the terminal, and the exit code that it ends with."""
+"""Error messages and exit codes of failed commands."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from bai_services.core import errors
 
 from .text import printable
 
-DONE, FAILED, WRONG_USE, REFUSED, NOT_FOUND, NOT_ALLOWED, DOWN = range(7)
+SUCCESS, FAILED, WRONG_USAGE, DENIED_BY_POLICY, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = range(7)
 INTERRUPTED = 130
 
-# The nearest class in an error's ancestry counts.
+# The exit code of an error is that of its most specific class listed here.
 EXIT_CODES: Mapping[type[BaseException], int] = {
     errors.BaiError: FAILED,
-    errors.InvalidRequest: WRONG_USE,
-    # Well asked, at the wrong moment: the state stands against it, as with a conflict.
+    errors.InvalidRequest: WRONG_USAGE,
+    # The request is valid but conflicts with the current state.
     errors.InvalidTransition: FAILED,
     errors.NotSignedIn: NOT_ALLOWED,
     errors.Forbidden: NOT_ALLOWED,
     errors.NotFound: NOT_FOUND,
-    errors.QuotaExceeded: REFUSED,
-    errors.InsufficientResources: REFUSED,
-    errors.Unavailable: DOWN,
-    click.UsageError: WRONG_USE,
+    errors.QuotaExceeded: DENIED_BY_POLICY,
+    errors.InsufficientResources: DENIED_BY_POLICY,
+    errors.Unavailable: UNAVAILABLE,
+    click.UsageError: WRONG_USAGE,
 }
 
 _HINTS: Mapping[type[errors.BaiError], str] = {
@@ -39,7 +39,7 @@ _HINTS: Mapping[type[errors.BaiError], str] = {
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code that ``error`` ends the command with."""
+    """Return the exit code of the command for ``error``."""
     for cls in type(error).__mro__:
         if cls in EXIT_CODES:
             return EXIT_CODES[cls]
@@ -62,17 +62,18 @@ def describe(error: BaseException) -> dict[str, Any]:
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         return {"error": "error", "message": f"{name}{error.strerror or error}", "details": {}}
-    return {"error": "internal", "message": f"a defect: {type(error).__name__}", "details": {}}
+    message = f"internal error: {type(error).__name__} (set BAI_DEBUG=1 for a traceback)"
+    return {"error": "internal", "message": message, "details": {}}
 
 
 def show(error: BaseException, *, as_json: bool) -> None:
-    """Write ``error`` to standard error, as one JSON document or as text with its remedy."""
+    """Write ``error`` to standard error: one JSON document, or text with a hint."""
     content = describe(error)
     if as_json:
         print(json.dumps(content, ensure_ascii=False, default=str), file=sys.stderr)
         return
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        # The message is the help, which begins with the usage.
+        # The message is the whole help text, which starts with the usage.
         print(content["message"], file=sys.stderr)
         return
     usage = content["details"].get("usage")

@@ -1,4 +1,4 @@
-"""The `bai` command: a table of commands, each loaded when it is called."""
+"""Entry point of `bai`: a table of commands whose modules are imported on first use."""
 
 from __future__ import annotations
 
@@ -20,41 +20,39 @@ from . import failures
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Where a command lives; its module is imported only when somebody calls it."""
+    """Location of a command; its module is imported when the command is used."""
 
     module: str
     name: str
     summary: str
 
 
-# A module brings httpx and rich with it: `bai --help` and completion must not wait for them.
+# The modules import httpx and rich, which is slow: `bai --help` and completion do without them.
 COMMANDS: Mapping[str, Deferred] = {
-    "login": Deferred("accounts.signing", "login", "Sign in at a hub and remember it."),
-    "logout": Deferred("accounts.signing", "logout", "Withdraw the token; forget the hub."),
-    "whoami": Deferred(
-        "accounts.whoami", "whoami", "Show who is signed in, with limits and usage."
-    ),
-    "password": Deferred("accounts.signing", "password", "Change one's own password."),
-    "session": Deferred("sessions.sessions", "session", "Start, watch and stop sessions."),
-    "app": Deferred("apps.apps", "app", "Open an app or a port of a session on a local port."),
-    "ssh": Deferred("apps.ssh", "ssh", "Sign in to a session, or run a command there."),
+    "login": Deferred("accounts.signing", "login", "Sign in to a hub."),
+    "logout": Deferred("accounts.signing", "logout", "Sign out: revoke and delete the token."),
+    "whoami": Deferred("accounts.whoami", "whoami", "Show your account, limits and usage."),
+    "password": Deferred("accounts.signing", "password", "Change your password."),
+    "session": Deferred("sessions.sessions", "session", "Create, watch and stop sessions."),
+    "app": Deferred("apps.apps", "app", "Forward a local port to an app or port of a session."),
+    "ssh": Deferred("apps.ssh", "ssh", "Open a shell in a session, or run a command there."),
     "scp": Deferred("apps.ssh", "scp", "Copy files from and to sessions."),
-    "ssh-config": Deferred("apps.ssh", "ssh_config", "Print what ssh needs to find sessions."),
-    "ssh-key": Deferred("accounts.ssh_keys", "ssh_key", "Keep public keys to sign in to sessions."),
-    "ssh-proxy": Deferred("apps.ssh", "ssh_proxy", "Be the ProxyCommand of ssh."),
-    "completion": Deferred("completion", "completion", "Print the completion of a shell."),
-    "template": Deferred("sessions.templates", "template", "Keep requests for sessions by name."),
-    "vfolder": Deferred("folders.vfolders", "vfolder", "Keep, share and transfer files."),
+    "ssh-config": Deferred("apps.ssh", "ssh_config", "Print an ssh_config section for sessions."),
+    "ssh-key": Deferred("accounts.ssh_keys", "ssh_key", "Manage your public SSH keys."),
+    "ssh-proxy": Deferred("apps.ssh", "ssh_proxy", "Act as ProxyCommand of ssh."),
+    "completion": Deferred("completion", "completion", "Print a shell completion script."),
+    "template": Deferred("sessions.templates", "template", "Store session specs under a name."),
+    "vfolder": Deferred("folders.vfolders", "vfolder", "Store, share and transfer files."),
     "image": Deferred("cluster.images", "image", "List the images that sessions can run."),
-    "preset": Deferred("cluster.images", "preset", "List presets of resources for sessions."),
-    "agent": Deferred("cluster.agents", "agent", "Look into the machines that run sessions."),
-    "admin": Deferred("admin.commands", "admin", "Manage domains, people, policies and machines."),
-    "apply": Deferred("admin.apply", "apply", "Bring the hub to what a YAML file describes."),
+    "preset": Deferred("cluster.images", "preset", "List the resource presets for sessions."),
+    "agent": Deferred("cluster.agents", "agent", "Show the accelerators of agents."),
+    "admin": Deferred("admin.commands", "admin", "Manage domains, users, policies and agents."),
+    "apply": Deferred("admin.apply", "apply", "Apply a YAML file to the hub."),
 }
 
 
 class Program(click.Group):
-    """The root command: defers imports, and turns every failure into an exit code."""
+    """Root command: import subcommands on first use and map every failure to an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -71,7 +69,7 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click suggests from the commands that are loaded, and here none is.
+        # click suggests only from commands that are loaded, and none is loaded here.
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0].lower(), COMMANDS)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -82,7 +80,7 @@ class Program(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, item.summary) for name, item in COMMANDS.items()])
 
-    def main(  # type: ignore[override]  # the exit codes are ours in every mode
+    def main(  # type: ignore[override]  # no standalone_mode: this method maps the exit codes
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **_: Any
     ) -> NoReturn:
         arguments = list(sys.argv[1:] if args is None else args)
@@ -94,7 +92,7 @@ class Program(click.Group):
         except (click.Abort, KeyboardInterrupt):
             code = failures.INTERRUPTED
         except BrokenPipeError:
-            # Nothing may be flushed into the closed pipe when the interpreter ends.
+            # Otherwise the interpreter fails at exit when it flushes the closed pipe.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = failures.FAILED
         except Exception as error:
@@ -102,7 +100,7 @@ class Program(click.Group):
                 traceback.print_exc()
             failures.show(error, as_json=as_json)
             code = failures.exit_code(error)
-        sys.exit(code if isinstance(code, int) else failures.DONE)
+        sys.exit(code if isinstance(code, int) else failures.SUCCESS)
 
 
 def _check_encoding(arguments: Sequence[str]) -> None:
@@ -110,18 +108,18 @@ def _check_encoding(arguments: Sequence[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise click.UsageError(f"the argument {argument!r} is not UTF-8") from None
+            raise click.UsageError(f"argument {argument!r} is not valid UTF-8") from None
 
 
 @click.command(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 2 wrong use, 3 refused by a policy, 4 not found, "
-    "5 not signed in or not allowed, 6 a part of the system is down, 1 anything else.",
+    epilog="Exit codes: 0 success, 2 wrong usage, 3 denied by a policy, 4 not found, "
+    "5 not signed in or not allowed, 6 a component is unavailable, 1 any other failure.",
 )
 @click.version_option(__version__, "--version", message="bai %(version)s")
 def main() -> None:
-    """Work with a bai-hub from the command line."""
+    """Command line of bai-hub."""
 
 
 if __name__ == "__main__":

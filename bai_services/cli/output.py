@@ -1,4 +1,4 @@
-"""Output of commands: one JSON document, a table, a screen about one thing, or a sentence."""
+"""Output of commands: a JSON document, a table, all fields of an object, or a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bai_services.core.listing import most_counted
 from . import table, units
 from .text import printable
 
-# Wide enough that no line in a file or a pipe is cut.
+# Columns of a file or a pipe: wide enough that no line is truncated.
 _PIPE_WIDTH = 1000
 
 
@@ -33,7 +33,7 @@ def console() -> Console:
 
 
 def progress_console() -> Console:
-    """Return the console of standard error, where progress is shown."""
+    """Return the console of standard error, for progress displays."""
     return Console(
         file=sys.stderr,
         force_terminal=sys.stderr.isatty(),
@@ -50,9 +50,9 @@ def print_json(value: Any) -> None:
 def print_page(
     page: Mapping[str, Any], columns: Sequence[str], *, as_json: bool, empty: str = ""
 ) -> None:
-    """Print one page of a list; ``empty`` says what to do when the whole list is empty.
+    """Print one page of a list; if the whole list is empty, print the hint ``empty``.
 
-    Standard error says whether there are more items.
+    A line on standard error reports whether there are more entries.
     """
     if as_json:
         print_json(page)
@@ -60,15 +60,15 @@ def print_page(
     print_table(page["items"], columns, empty=empty if not page.get("offset") else "")
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
-        most = most_counted(page.get("limit", shown), offset)
-        of = f"more than {most}" if total > most else str(total)
-        print(f"{shown} of {of}; more with --offset {offset + shown}", file=sys.stderr)
+        max_total = most_counted(page.get("limit", shown), offset)
+        of = f"more than {max_total}" if total > max_total else str(total)
+        print(f"{shown} of {of}; list the next with --offset {offset + shown}", file=sys.stderr)
 
 
 def print_table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, empty: str = ""
 ) -> None:
-    """Print rows as a table, the most important column first; ``empty`` if there are none."""
+    """Print rows as a table, the most important column first; without rows print ``empty``."""
     target = console()
     texts = [
         {column: cell(row.get(column), is_relative=target.is_terminal) for column in columns}
@@ -83,13 +83,13 @@ def print_table(
         note(f"not shown: {names}; use a wider terminal or --json")
 
 
-def print_thing(thing: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print every field of one thing, a line for each; empty fields are left out."""
+def print_fields(item: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the fields of an object, one per line; empty fields are omitted."""
     if as_json:
-        print_json(thing)
+        print_json(item)
         return
     target = console()
-    shown = {name: value for name, value in thing.items() if value not in (None, "", [], {})}
+    shown = {name: value for name, value in item.items() if value not in (None, "", [], {})}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
         for number, line in enumerate(cell(value).splitlines()):
@@ -98,7 +98,7 @@ def print_thing(thing: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def print_done(text: str, value: Any, *, as_json: bool) -> None:
-    """Say that something was done; ``value`` is the document for ``--json``."""
+    """Print the sentence ``text`` about a completed action, or ``value`` with ``--json``."""
     if as_json:
         print_json(value)
     else:
@@ -106,14 +106,14 @@ def print_done(text: str, value: Any, *, as_json: bool) -> None:
 
 
 def note(text: str) -> None:
-    """Say something beside the result, on standard error."""
+    """Print a remark to standard error, apart from the result."""
     print(printable(text), file=sys.stderr)
 
 
 def cell(value: Any, *, is_relative: bool = False) -> str:
-    """Return a value of the REST API as text without control characters.
+    """Format a value of the REST API as text without control characters.
 
-    With ``is_relative`` a time is given in relation to now, else in the local time zone.
+    With ``is_relative``, times are relative to now; otherwise in the local time zone.
     """
     if value is None or value == "":
         return "-"

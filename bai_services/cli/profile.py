@@ -1,4 +1,4 @@
-"""Which hub the command speaks to, and as whom: a file, overridden by the environment."""
+"""Address and credential of the hub: a file, overridden by environment variables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVICE = "/services/bai"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A hub's address and what proves who calls it; ``username`` is only for people to read."""
+    """Address of a hub and a credential for it; ``username`` is for display only."""
 
     url: str
     credential: Token | Keypair
@@ -31,14 +31,12 @@ class Profile:
 
 
 def hub_url(text: str) -> str:
-    """Return the hub's address without a trailing slash, from what somebody pasted.
-
-    The address of the manager or of a Hub page is understood too.
+    """Return the base URL of the hub, without a trailing slash, from any URL of the hub.
 
     Raises
     ------
     InvalidRequest
-        If it is no http or https address, or carries a password.
+        If ``text`` is not an http or https URL, or contains a user name or password.
     """
     try:
         parts = urlsplit(text.strip())
@@ -46,9 +44,9 @@ def hub_url(text: str) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise InvalidRequest(f"{text!r} is no address; write for instance http://127.0.0.1:8000")
+        raise InvalidRequest(f"{text!r} is not a valid URL; for example http://127.0.0.1:8000")
     if parts.username or parts.password:
-        raise InvalidRequest("the address must not hold a name or a password")
+        raise InvalidRequest("the URL must not contain a user name or a password")
     path = parts.path.rstrip("/")
     for ours in (SERVICE, "/hub"):
         before, found, after = path.rpartition(ours)
@@ -59,7 +57,7 @@ def hub_url(text: str) -> str:
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the folder of the command's own files."""
+    """Return the configuration folder of `bai`."""
     if own := environ.get("BAI_CONFIG_DIR"):
         return Path(own)
     base = environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -67,32 +65,32 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def load(environ: Mapping[str, str] = os.environ) -> Profile:
-    """Return the profile in force.
+    """Return the effective profile.
 
-    ``BAI_URL``, ``BAI_TOKEN``, ``BAI_ACCESS_KEY`` with ``BAI_SECRET_KEY`` override
-    the file. A credential of the file is only ever sent to the hub it was got from.
+    ``BAI_URL``, ``BAI_TOKEN``, and ``BAI_ACCESS_KEY`` with ``BAI_SECRET_KEY`` override the
+    file. The credential in the file is only sent to the hub that issued it.
 
     Raises
     ------
     NotSignedIn
-        If the address or a credential for it is missing.
+        If the URL or a credential for it is missing.
     InvalidRequest
-        If the file or the environment cannot be read as a profile.
+        If the file or an environment variable is invalid.
     """
     content = _read(folder(environ) / "config.json")
     url = hub_url(environ["BAI_URL"]) if environ.get("BAI_URL") else content.get("url")
     if not url:
-        raise NotSignedIn("not signed in at any hub")
+        raise NotSignedIn("not signed in to any hub")
     if credential := _credential(environ, "BAI_TOKEN", "BAI_ACCESS_KEY", "BAI_SECRET_KEY"):
         return Profile(url, credential)
     credential = _credential(content, "token", "access_key", "secret_key")
     if credential is None or url != content.get("url"):
-        raise NotSignedIn(f"not signed in at {url}", url=url)
+        raise NotSignedIn(f"not signed in to {url}", url=url)
     return Profile(url, credential, content.get("username", ""))
 
 
-def saved(environ: Mapping[str, str] = os.environ) -> Profile | None:
-    """Return the profile of the file, whatever the environment says; None if it holds none."""
+def load_saved(environ: Mapping[str, str] = os.environ) -> Profile | None:
+    """Return the profile in the file, without overrides; None if it is missing or invalid."""
     try:
         content = _read(folder(environ) / "config.json")
         credential = _credential(content, "token", "access_key", "secret_key")
@@ -103,9 +101,9 @@ def saved(environ: Mapping[str, str] = os.environ) -> Profile | None:
 
 
 def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
-    """Write the profile for later commands, readable by its owner only; return the file.
+    """Save the profile for later commands in a file of mode 0600; return the file.
 
-    The file is replaced in one step: no other command ever reads half of it.
+    The file is replaced atomically, so that other commands never read half of it.
     """
     content = {"url": profile.url, "username": profile.username}
     if isinstance(profile.credential, Token):
@@ -115,7 +113,7 @@ def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
         content["secret_key"] = profile.credential.secret_key
     target = folder(environ) / "config.json"
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # mkstemp makes the file with mode 0600.
+    # mkstemp creates the file with mode 0600.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -130,7 +128,7 @@ def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def forget(environ: Mapping[str, str] = os.environ) -> bool:
-    """Remove the saved profile; return whether there was one."""
+    """Delete the saved profile; return whether there was one."""
     try:
         (folder(environ) / "config.json").unlink()
     except FileNotFoundError:
@@ -146,7 +144,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (ValueError, UnicodeDecodeError):
         content = None
     if not isinstance(content, dict) or not all(isinstance(v, str) for v in content.values()):
-        raise InvalidRequest(f"{path} is damaged; run bai logout, then bai login URL")
+        raise InvalidRequest(f"{path} is invalid; run bai logout, then bai login URL")
     return content
 
 
@@ -157,5 +155,5 @@ def _credential(
         return Token(values[token])
     access, secret = values.get(access_key), values.get(secret_key)
     if bool(access) != bool(secret):
-        raise InvalidRequest(f"{access_key} and {secret_key} belong together; only one is set")
+        raise InvalidRequest(f"set both {access_key} and {secret_key}; only one of them is set")
     return Keypair(access, secret) if access and secret else None

@@ -1,4 +1,4 @@
-"""A screen about one thing: a title, then labelled values grouped by meaning."""
+"""Screen layout for one object: a title, then labelled values."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .text import printable
 WIDTH = 80
 _INDENT = 2
 _GAP = 2
-# Where the second value of a line begins.
+# Column of the second value of a line.
 _SECOND = 40
 
 
 @dataclass(slots=True)
 class Screen:
-    """A title and lines of labelled values; empty values leave no line behind."""
+    """A title and lines of labelled values; empty values are omitted."""
 
     title: Text
     lines: list[tuple[tuple[str, str], ...]] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Screen:
         self.pair((label, value))
 
     def pair(self, *values: tuple[str, object]) -> None:
-        """Add up to two short values that belong together, on one line if they fit."""
+        """Add up to two related short values: on one line if they fit, else on two."""
         shown = tuple(
             (label, printable(value)) for label, value in values if value not in ("", None)
         )
@@ -38,7 +38,7 @@ class Screen:
             self.lines.append(shown)
 
     def print(self, console: Console) -> None:
-        """Print it, at most 80 columns wide; a word that is longer is never broken."""
+        """Print the screen, at most 80 columns wide; longer words are never broken."""
         width = min(console.width, WIDTH)
         labels = _label_width(self.lines, width)
         begin = _INDENT + labels + _GAP
@@ -59,9 +59,9 @@ class Screen:
 
 
 def _label_width(lines: Sequence[tuple[tuple[str, str], ...]], width: int) -> int:
-    """Return the width of the labels that begin a line."""
+    """Return the width of the widest label at the start of a line."""
     first = max((cell_len(line[0][0]) for line in lines), default=0)
-    # The second label of a pair begins a line of its own if the pair does not fit.
+    # If a pair does not fit on one line, its second label starts a line, too.
     seconds = [
         cell_len(line[1][0])
         for line in lines
@@ -84,7 +84,7 @@ def _labelled(label: str, width: int) -> Text:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the lines of a text, wrapped between words alone."""
+    """Wrap a text to lines of ``width`` columns, only between words."""
     lines: list[str] = []
     for paragraph in text.splitlines():
         line = ""
@@ -99,5 +99,5 @@ def wrapped(text: str, width: int) -> list[str]:
 
 
 def _print_line(console: Console, text: Text) -> None:
-    # The terminal itself wraps what is longer, so that a URL can still be copied whole.
+    # Let the terminal wrap longer lines: a URL can then still be copied as a whole.
     console.print(text, soft_wrap=True)

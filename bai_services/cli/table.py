@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: whole columns are left out, words and URLs are never broken."""
+"""Tables that fit the terminal: omit whole columns, never break words or URLs."""
 
 from __future__ import annotations
 
@@ -10,61 +10,62 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# A column of sentences wraps at its words, down to this width.
+# Minimum width to which a column of sentences is wrapped.
 _SENTENCE_WIDTH = 24
 _GAP = 2
 
 
-def fitting(
+def fit_columns(
     columns: Sequence[str], rows: Sequence[Mapping[str, str]], width: int
 ) -> dict[str, int]:
-    """Return the columns that fit into ``width`` with the width of each, in their order.
+    """Choose the columns that fit into ``width``; return their widths.
 
-    Earlier columns go first; the first one is always taken, however wide it is.
+    Earlier columns take precedence. The first column is always included, even if it is
+    wider than ``width``.
     """
     chosen: dict[str, int] = {}
     used = 0
     for column in columns:
         texts = [title(column), *(row[column] for row in rows)]
         natural = max(_longest_line(text) for text in texts)
-        least = min(natural, max(_SENTENCE_WIDTH, *(_longest_word(text) for text in texts)))
+        min_width = min(natural, max(_SENTENCE_WIDTH, *(_longest_word(text) for text in texts)))
         gap = _GAP if chosen else 0
-        if chosen and used + gap + least > width:
+        if chosen and used + gap + min_width > width:
             continue
-        # A sentence takes what is left, at least what it needs.
-        chosen[column] = max(least, min(natural, width - used - gap))
+        # A column of sentences gets the remaining width, but at least its minimum.
+        chosen[column] = max(min_width, min(natural, width - used - gap))
         used += gap + chosen[column]
     return chosen
 
 
 def title(column: str) -> str:
-    """Return the heading of a column: the name of its field without ``is_`` and ``_at``."""
+    """Return the heading of a column: its field name in upper case, without ``is_`` and ``_at``."""
     return column.removeprefix("is_").removesuffix("_at").replace("_", " ").upper()
 
 
 def print_rows(
     console: Console, columns: Sequence[str], rows: Sequence[Mapping[str, str]]
 ) -> list[str]:
-    """Print a table; return the columns that a terminal has no room for.
+    """Print a table; return the columns that did not fit the terminal.
 
-    Into a file or a pipe every column is printed, one line for each row.
+    A file or a pipe gets all columns and one line per row.
     """
     if console.is_terminal:
-        widths = fitting(columns, rows, console.width)
+        widths = fit_columns(columns, rows, console.width)
     else:
-        widths = fitting(columns, rows, 10**6)
+        widths = fit_columns(columns, rows, 10**6)
     table = Table(
         box=box.SIMPLE_HEAD if console.is_terminal else None,
         show_edge=False,
         pad_edge=False,
-        # Between the columns of a box stands its own blank.
+        # With a box, rich itself adds one space between columns.
         padding=(0, _GAP - 1 if console.is_terminal else _GAP, 0, 0),
     )
     for column, width in widths.items():
         table.add_column(title(column), min_width=width, max_width=width)
     for row in rows:
         table.add_row(*(Text(row[column]) for column in widths))
-    # Wider than the terminal only if the first column alone is: the terminal wraps it.
+    # Wider than the terminal only if the first column is; then the terminal wraps its lines.
     console.width = max(console.width, sum(widths.values()) + _GAP * len(widths))
     console.print(table, crop=False)
     return [column for column in columns if column not in widths]

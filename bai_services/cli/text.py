@@ -1,4 +1,4 @@
-"""Text that came from elsewhere, made safe for a terminal."""
+"""Make untrusted text safe for a terminal."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import unicodedata
 
 
 def printable(text: object) -> str:
-    """Return ``text`` without control characters other than line ends and tabs.
+    """Replace control characters in ``text``, except for newlines and tabs.
 
-    A name or a message comes from other people: an escape sequence in it must
-    not move the cursor or rename the window of whoever lists it.
+    Names and messages come from other users: an escape sequence in them must not
+    control the terminal of the user who lists them.
     """
     return "".join(
         letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf") else "\ufffd"

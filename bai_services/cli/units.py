@@ -1,4 +1,4 @@
-"""Values of the REST API as text: sizes, slot amounts, spans of time, moments."""
+"""Format values of the REST API: sizes, resource slots, durations and times."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import CPU, MEM, format_amount, parse_amount
 
 _SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
-# Seconds of a unit, and how it is written after a number.
+# Units of a duration: length in seconds and symbol.
 _SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
 _TIME_LENGTH = len("2030-01-31T09:00:00Z")
 
 
 def size(amount: int) -> str:
-    """Return a number of bytes with a binary unit and three digits: ``1.5 GiB``."""
+    """Format a number of bytes with a binary unit and three digits: ``1.5 GiB``."""
     if amount < 1024:
         return f"{amount} B"
     power = 1
@@ -26,12 +26,12 @@ def size(amount: int) -> str:
 
 
 def slots(amounts: Mapping[str, str]) -> str:
-    """Return resource slots with their units: ``1 CPU, 1 GiB, cuda.shares=0.25``."""
+    """Format resource slots with their units: ``1 CPU, 1 GiB, cuda.shares=0.25``."""
     return ", ".join(slot(name, text) for name, text in amounts.items())
 
 
 def slot(name: str, text: str) -> str:
-    """Return the amount of one slot with its unit."""
+    """Format one resource slot with its unit."""
     if name == CPU:
         return f"{text} CPU"
     if name == MEM:
@@ -40,7 +40,7 @@ def slot(name: str, text: str) -> str:
 
 
 def memory(text: str) -> str:
-    """Return an amount of memory such as ``1536m`` as a size; any other text unchanged."""
+    """Format an amount of memory such as ``1536m`` as a size; return any other text unchanged."""
     try:
         return size(parse_amount(MEM, text))
     except InvalidRequest:
@@ -48,12 +48,12 @@ def memory(text: str) -> str:
 
 
 def amount(name: str, number: int) -> str:
-    """Return the integer amount of a slot as text with its unit, without the slot's name."""
+    """Format the integer amount of slot ``name`` with its unit, without the slot's name."""
     return size(number) if name == MEM else format_amount(name, number)
 
 
 def span(seconds: float) -> str:
-    """Return a span of time in its largest unit, with the next one below ten: ``1 h 5 min``."""
+    """Format a duration in its largest unit; below 10 of it, add the next unit: ``1 h 5 min``."""
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_SPANS):
         if whole >= unit_seconds:
@@ -68,14 +68,14 @@ def span(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return elapsed time as a clock shows it: ``0:12``, ``1:02:03``."""
+    """Format elapsed time like a clock: ``0:12``, ``1:02:03``."""
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def moment(text: str | None) -> datetime | None:
-    """Return the time that a text of the REST API means; None if it is not a time."""
+    """Parse a time of the REST API; return None for any other text."""
     if text is None or len(text) < _TIME_LENGTH or text[10:11] != "T":
         return None
     try:
@@ -86,16 +86,16 @@ def moment(text: str | None) -> datetime | None:
 
 
 def since(text: str | None, until: str | None = None) -> str:
-    """Return how long ago a time was, or how long before ``until``; empty if there is no time."""
+    """Format the time from ``text`` to ``until`` (default: now); empty if ``text`` is no time."""
     begin = moment(text)
     end = moment(until) or datetime.now(UTC)
     return "" if begin is None else span((end - begin).total_seconds())
 
 
 def relative(when: datetime) -> str:
-    """Return a time in relation to now: ``just now``, ``4 min ago``, ``in 2 h``.
+    """Format a time relative to now: ``just now``, ``4 min ago``, ``in 2 h``.
 
-    A time that is more than 30 days away is a date in the local time zone.
+    For a time more than 30 days away, return the date in the local time zone.
     """
     seconds = (datetime.now(UTC) - when).total_seconds()
     if abs(seconds) > 30 * 86400:
@@ -105,6 +105,12 @@ def relative(when: datetime) -> str:
     return "just now" if seconds < 60 else f"{span(seconds)} ago"
 
 
+def relative_text(text: str | None) -> str:
+    """Format a time of the REST API relative to now; empty if there is none."""
+    when = moment(text)
+    return "" if when is None else relative(when)
+
+
 def local(when: datetime) -> str:
-    """Return a time in the local time zone, to the second."""
+    """Format a time in the local time zone, to the second."""
     return when.astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -1,4 +1,4 @@
-"""The real command against a real manager with the demo in it, behind a real server."""
+"""Fixtures: run `bai` against a real manager with demo data behind a real HTTP server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testbed.manager import Api
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: str
@@ -27,13 +27,13 @@ class Done:
 
     @property
     def document(self) -> Any:
-        """The one JSON document on standard output of a command that was done."""
+        """The JSON document on standard output of a successful command."""
         assert (self.code, self.stderr) == (0, "")
         return json.loads(self.stdout)
 
     @property
     def error(self) -> Any:
-        """The one JSON document on standard error of a command that failed."""
+        """The JSON document on standard error of a failed command."""
         assert (self.code == 0, self.stdout) == (False, "")
         return json.loads(self.stderr)
 
@@ -48,7 +48,7 @@ def hub_url(api: Api) -> str:
 
 @pytest.fixture
 def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
-    """Run ``bai`` with arguments: by whom (None: with what is saved), with what on stdin."""
+    """Run ``bai`` with arguments, as the user ``by`` (None: with the saved profile)."""
 
     async def run(
         *arguments: object, by: str | None = "admin", stdin: str = "", **more: str
@@ -60,7 +60,7 @@ def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
             environ["BAI_URL"] = hub_url
             environ["BAI_ACCESS_KEY"] = keys.access_key
             environ["BAI_SECRET_KEY"] = keys.secret_key
-        # In a thread with a loop of its own: the manager runs in this one.
+        # In a thread, because the command runs its own event loop.
         result = await asyncio.to_thread(
             CliRunner().invoke,
             main,

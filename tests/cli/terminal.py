@@ -1,4 +1,4 @@
-"""The real command on a pseudo-terminal of a chosen width."""
+"""Run `bai` on a pseudo-terminal of a given width."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import fcntl
 import json
 import os
 import pty
+import select
 import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +19,13 @@ from pathlib import Path
 from tests.testbed.manager import Api
 
 ROWS = 40
+TIMEOUT_SECONDS = 120
 BAI = (sys.executable, "-m", "bai_services.cli.main")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """How a command ended, its standard output if that was a pipe, what the terminal received."""
+class TerminalRun:
+    """Exit code of a command, its piped standard output if any, and its terminal output."""
 
     code: int
     stdout: str
@@ -30,7 +33,7 @@ class Shown:
 
 
 def environment(api: Api, folder: Path, *, user: str) -> dict[str, str]:
-    """Return the environment of a command that a user runs on a colour terminal."""
+    """Return the environment of a command that ``user`` runs on a colour terminal."""
     keys = api.world.keys[user]
     others = {k: v for k, v in os.environ.items() if not k.startswith("BAI_")}
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"):
@@ -62,39 +65,50 @@ for words in json.loads(sys.argv[1]):
 def all_on_terminal(
     commands: Sequence[Sequence[str]], environ: Mapping[str, str], columns: int
 ) -> list[str]:
-    """Run each command on one terminal; return what the terminal received of each."""
+    """Run all commands on one terminal; return the terminal output of each."""
     program = (sys.executable, "-c", _EACH, json.dumps(list(map(list, commands))))
-    shown = _run(program, environ, columns, pipes_stdout=False)
-    assert shown.code == 0, shown.drawn
-    return shown.drawn.split(chr(30))[:-1]
+    done = _run(program, environ, columns, pipes_stdout=False)
+    assert done.code == 0, done.drawn
+    return done.drawn.split(chr(30))[:-1]
 
 
 def on_terminal(
     words: Sequence[str], environ: Mapping[str, str], columns: int = 100, *, pipes_stdout: bool
-) -> Shown:
-    """Run ``bai`` on a terminal; with ``pipes_stdout`` its standard output is a pipe."""
+) -> TerminalRun:
+    """Run ``bai`` on a terminal; with ``pipes_stdout``, its standard output is a pipe."""
     return _run((*BAI, *words), environ, columns, pipes_stdout=pipes_stdout)
 
 
 def _run(
     program: Sequence[str], environ: Mapping[str, str], columns: int, *, pipes_stdout: bool
-) -> Shown:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", ROWS, columns, 0, 0))
+) -> TerminalRun:
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", ROWS, columns, 0, 0))
     with subprocess.Popen(
         program,
         env=environ,
-        stdin=theirs,
-        stdout=subprocess.PIPE if pipes_stdout else theirs,
-        stderr=theirs,
+        stdin=terminal,
+        stdout=subprocess.PIPE if pipes_stdout else terminal,
+        stderr=terminal,
     ) as process:
-        os.close(theirs)
-        drawn = bytearray()
-        while True:
-            try:
-                drawn += os.read(ours, 65536)
-            except OSError:  # the last process that had the terminal open has ended
-                break
-        os.close(ours)
-        stdout = process.stdout.read().decode() if process.stdout else ""
-    return Shown(process.returncode, stdout, drawn.decode())
+        os.close(terminal)
+        deadline = threading.Timer(TIMEOUT_SECONDS, process.kill)
+        deadline.start()
+        drawn, piped = bytearray(), bytearray()
+        sources = {master: drawn}
+        if process.stdout:
+            sources[process.stdout.fileno()] = piped
+        # Read both at once: a full pipe would block the command.
+        while sources:
+            for source in select.select(list(sources), [], [])[0]:
+                try:
+                    data = os.read(source, 65536)
+                except OSError:  # the last process that had the terminal open has ended
+                    data = b""
+                sources[source].extend(data)
+                if not data:
+                    del sources[source]
+        os.close(master)
+        process.wait()
+        deadline.cancel()
+    return TerminalRun(process.returncode, piped.decode(), drawn.decode())

@@ -1,4 +1,4 @@
-"""`bai admin` and what every command shares, against a real manager."""
+"""`bai admin`, `bai whoami` and exit codes, against a real manager."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from .conftest import Bai
 
 
-async def test_who_am_i(bai: Bai, hub_url: str) -> None:
+async def test_whoami(bai: Bai, hub_url: str) -> None:
     done = await bai("whoami", "--json", by="user")
     assert (done.code, done.stderr) == (0, "")
     me = done.document
@@ -17,7 +17,7 @@ async def test_who_am_i(bai: Bai, hub_url: str) -> None:
     assert "user@example.com" in shown.stdout
 
 
-async def test_a_thing_from_create_to_delete(bai: Bai) -> None:
+async def test_create_list_update_and_delete_a_domain(bai: Bai) -> None:
     made = await bai(
         "admin", "domain", "create", "wing", "--description", "the [red] tenant",
         "--total-resource-slots", "cpu=4", "--total-resource-slots", "cuda.shares=0",
@@ -43,7 +43,7 @@ async def test_a_thing_from_create_to_delete(bai: Bai) -> None:
     assert (await bai("admin", "domain", "show", "wing")).code == 4
 
 
-async def test_a_person_with_a_password_and_a_membership(bai: Bai) -> None:
+async def test_create_a_user_with_password_and_project(bai: Bai) -> None:
     made = await bai(
         "admin", "user", "create", "Bob", "--email", "Bob@Example.org", "--password-stdin",
         "--json", by="domain-admin", stdin="a Password-1 \n",
@@ -54,7 +54,7 @@ async def test_a_person_with_a_password_and_a_membership(bai: Bai) -> None:
     added = await bai(
         "admin", "project", "members", "add", "vision", "bob", "user", by="domain-admin"
     )
-    assert (added.code, added.stdout) == (0, "bob, user now in vision\n")
+    assert (added.code, added.stdout) == (0, "added bob, user to vision\n")
     listed = await bai("admin", "project", "members", "list", "vision", "--json", by="domain-admin")
     assert [item["username"] for item in listed.document["items"]] == ["bob", "user"]
     await bai("admin", "project", "members", "rm", "vision", "user", by="domain-admin")
@@ -63,7 +63,7 @@ async def test_a_person_with_a_password_and_a_membership(bai: Bai) -> None:
     assert (await bai("admin", "user", "sign-out", "bob", by="domain-admin")).code == 0
 
 
-async def test_the_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
+async def test_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
     made = (await bai("admin", "keypair", "create", "--user", "user", "--json")).document
     secret = made["secret_key"]
     shown = await bai("admin", "keypair", "show", made["access_key"])
@@ -88,7 +88,7 @@ async def test_the_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
         (["admin", "domain", "delete", "default"], "admin", 1, "in-use"),
     ],
 )
-async def test_a_refusal_has_its_exit_code(
+async def test_exit_codes_of_errors(
     bai: Bai, arguments: list[str], by: str, code: int, error: str
 ) -> None:
     as_json = await bai(*arguments, "--json", by=by)
@@ -98,17 +98,17 @@ async def test_a_refusal_has_its_exit_code(
     assert f"error: {as_json.error['message']}" in plain.stderr
 
 
-async def test_a_keypair_that_is_not_right(bai: Bai) -> None:
+async def test_invalid_keypair_has_exit_code_5(bai: Bai) -> None:
     done = await bai("whoami", "--json", BAI_SECRET_KEY="x" * 40)
     assert (done.code, done.stdout, done.error["error"]) == (5, "", "not-signed-in")
 
 
-async def test_a_manager_that_is_down(bai: Bai) -> None:
+async def test_unreachable_manager_has_exit_code_6(bai: Bai) -> None:
     done = await bai("whoami", "--json", BAI_URL="http://127.0.0.1:1")
     assert (done.code, done.stdout, done.error["error"]) == (6, "", "unavailable")
 
 
-async def test_the_audit_of_counters(bai: Bai) -> None:
+async def test_audit_counters(bai: Bai) -> None:
     done = await bai("admin", "audit-counters")
-    assert (done.code, done.stdout) == (0, "all counters agree with what is allocated\n")
+    assert (done.code, done.stdout) == (0, "all counters match the allocations\n")
     assert (await bai("admin", "audit-counters", by="user")).code != 0

@@ -1,4 +1,4 @@
-"""`bai session share`, `shares`, `unshare`, and ports of a start."""
+"""`bai session share`, `shares` and `unshare`, and preopened ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def session(api: Api, agent: FakeAgent, bai: Bai) -> str:
     return "lab1"
 
 
-async def test_an_app_is_shared_listed_and_taken_back(session: str, bai: Bai) -> None:
+async def test_share_list_and_revoke(session: str, bai: Bai) -> None:
     shared = ("session", "share", session, "port-8501", "--user", "user2", "--for", "2h")
     made = (await bai(*shared, "--json", by="user")).document
     assert (made["user"], made["app"]) == ("user2", "port-8501")
@@ -31,21 +31,21 @@ async def test_an_app_is_shared_listed_and_taken_back(session: str, bai: Bai) ->
         listed = (await bai(*words, "--json", by="user")).document
         assert {item["app"] for item in listed["items"]} == {"port-8501", "tensorboard"}
     gone = await bai("session", "unshare", session, made["id"], by="user")
-    assert gone.stdout.strip() == "1 share of lab1 taken back"
+    assert gone.stdout.strip() == "revoked 1 share of session lab1"
     left = (await bai("session", "shares", session, "--json", by="user")).document
     assert [item["app"] for item in left["items"]] == ["tensorboard"]
 
 
-async def test_a_share_for_nobody_or_everybody_at_once_is_refused(session: str, bai: Bai) -> None:
+async def test_share_needs_exactly_one_audience(session: str, bai: Bai) -> None:
     for words in ((), ("--public", "--user", "user2")):
         done = await bai("session", "share", session, "tensorboard", *words, by="user")
-        assert done.code == 2 and "say with whom" in done.stderr
+        assert done.code == 2 and "pass exactly one of --user NAME" in done.stderr
     refused = await bai(
         "session", "share", session, "terminal", "--user", "user2", "--json", by="user"
     )
     assert refused.error["error"] == "invalid-request"
 
 
-async def test_a_reserved_port_is_refused(session: str, bai: Bai) -> None:
+async def test_reserved_port_is_rejected(session: str, bai: Bai) -> None:
     refused = await bai("session", "create", "lab2", *SMALL, "--preopen", "2200", by="user")
     assert refused.code == 2 and "used by the session itself" in refused.stderr

@@ -1,4 +1,4 @@
-"""`bai apply` against a real manager: there, again, back."""
+"""`bai apply` against a real manager."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def describe(file: Path, text: str) -> None:
+def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
@@ -87,7 +87,7 @@ def names(document: Any, action: str) -> list[str]:
     ]
 
 
-async def test_there_and_again(bai: Bai, file: Path) -> None:
+async def test_apply_is_idempotent(bai: Bai, file: Path) -> None:
     dry = await bai("apply", "-f", file, "--dry-run", "--json", **PASSWORDS)
     assert (dry.code, dry.stderr, dry.document["applied"]) == (0, "", False)
     assert (await bai("admin", "domain", "show", "research")).code == 4
@@ -112,7 +112,7 @@ async def test_there_and_again(bai: Bai, file: Path) -> None:
         "link gpu: project/research%2Fvision",
         "link gpu: user/alice",
     ]
-    # The domain brought a project of its own, which the file describes further.
+    # The new domain created the project "default", which the file then changes.
     assert names(done.document, "update") == [
         "keypair-policy default",
         "user-policy default",
@@ -126,16 +126,16 @@ async def test_there_and_again(bai: Bai, file: Path) -> None:
     assert as_json.document == {"applied": True, "changes": [], "passwords": {}}
 
 
-async def test_no_password_is_shown_but_one_that_was_made(bai: Bai, file: Path) -> None:
+async def test_only_generated_passwords_are_printed(bai: Bai, file: Path) -> None:
     dry = await bai("apply", "-f", file, "--dry-run", **PASSWORDS)
     done = await bai("apply", "-f", file, **PASSWORDS)
     for output in (dry.stdout, done.stdout):
         assert "passw0rd" not in output
     assert "password of" not in dry.stdout
-    assert re.search(r"^password of carol: \S{20,}$", done.stdout, re.MULTILINE)
+    assert re.search(r"^initial password of carol: \S{20,}$", done.stdout, re.MULTILINE)
 
 
-async def test_a_change_by_hand_is_shown_and_undone(bai: Bai, file: Path) -> None:
+async def test_apply_reverts_manual_changes(bai: Bai, file: Path) -> None:
     await bai("apply", "-f", file, **PASSWORDS)
     await bai("admin", "domain", "update", "research", "--total-resource-slots", "cuda.shares=8")
     await bai("admin", "project", "members", "rm", "research/vision", "bob")
@@ -154,11 +154,9 @@ async def test_a_change_by_hand_is_shown_and_undone(bai: Bai, file: Path) -> Non
     assert (await bai("apply", "-f", file, **PASSWORDS)).stdout == "nothing to change\n"
 
 
-async def test_only_prune_deletes_and_only_in_the_sections_that_are_there(
-    bai: Bai, file: Path
-) -> None:
+async def test_prune_deletes_only_in_the_sections_of_the_file(bai: Bai, file: Path) -> None:
     await bai("apply", "-f", file, **PASSWORDS)
-    describe(
+    write(
         file,
         "projects:\n- {name: default, domain: default}\n- {name: research, domain: default}\n"
         "- {name: default, domain: acme}\n- {name: default, domain: research}",
@@ -170,8 +168,8 @@ async def test_only_prune_deletes_and_only_in_the_sections_that_are_there(
     assert (await bai("admin", "user", "show", "alice")).code == 0
 
 
-async def test_who_applies_is_never_pruned(bai: Bai, file: Path) -> None:
-    describe(file, "users: []")
+async def test_prune_never_deletes_the_caller(bai: Bai, file: Path) -> None:
+    write(file, "users: []")
     done = await bai("apply", "-f", file, "--prune", "--dry-run", "--json")
     assert names(done.document, "delete") == [
         "user acme-user",
@@ -182,19 +180,17 @@ async def test_who_applies_is_never_pruned(bai: Bai, file: Path) -> None:
     ]
 
 
-async def test_a_mistake_changes_nothing(bai: Bai, file: Path) -> None:
-    describe(
-        file, HUB + "  - {username: dan, email: dan@example.org, domain: default, rank: high}\n"
-    )
+async def test_invalid_file_changes_nothing(bai: Bai, file: Path) -> None:
+    write(file, HUB + "  - {username: dan, email: dan@example.org, domain: default, rank: high}\n")
     done = await bai("apply", "-f", file, "--json", **PASSWORDS)
     assert (done.code, done.stdout) == (2, "")
     line = HUB.count("\n") + 1
-    assert done.error["message"].startswith(f"{file}:{line}: a user has no 'rank'")
+    assert done.error["message"].startswith(f"{file}:{line}: unknown field 'rank' of a user")
     assert (await bai("admin", "domain", "show", "research")).code == 4
 
 
-async def test_a_refusal_says_what_was_done_before_it(bai: Bai, file: Path) -> None:
-    describe(
+async def test_error_reports_the_changes_made_before_it(bai: Bai, file: Path) -> None:
+    write(
         file,
         "users:\n"
         "- {username: dan, email: dan@example.org, domain: default, generate_password: true}\n"
@@ -207,8 +203,8 @@ async def test_a_refusal_says_what_was_done_before_it(bai: Bai, file: Path) -> N
     assert list(details["passwords"]) == ["dan"]
 
 
-async def test_a_domain_admin_applies_for_their_domain(bai: Bai, file: Path) -> None:
-    describe(
+async def test_domain_admin_can_apply_to_own_domain(bai: Bai, file: Path) -> None:
+    write(
         file,
         "projects:\n- {name: vision, domain: default, members: [user]}\n"
         "users:\n- {username: dan, email: dan@example.org, domain: default}\n",
@@ -220,7 +216,7 @@ async def test_a_domain_admin_applies_for_their_domain(bai: Bai, file: Path) -> 
     assert refused.code == 5
 
 
-async def test_a_domain_admin_is_refused_elsewhere(bai: Bai, file: Path) -> None:
-    describe(file, "projects:\n- {name: vision, domain: acme}\n")
+async def test_domain_admin_cannot_apply_to_another_domain(bai: Bai, file: Path) -> None:
+    write(file, "projects:\n- {name: vision, domain: acme}\n")
     done = await bai("apply", "-f", file, by="domain-admin")
     assert done.code in (4, 5)

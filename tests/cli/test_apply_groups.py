@@ -1,4 +1,4 @@
-"""`bai apply` of resource groups: what has been applied is no difference, however it is written."""
+"""`bai apply` of resource groups: a second run finds no difference, whatever the notation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import Bai
+from .test_apply import write
 
 GROUP = """\
 resource_groups:
@@ -20,7 +21,7 @@ resource_groups:
     max_concurrent_sessions: 5
     scheduler_opts:
 """
-PEOPLE = """\
+OTHER_SECTIONS = """\
 domains:
   - name: research
 projects:
@@ -34,21 +35,17 @@ users:
 """
 
 
-def write(file: Path, text: str) -> None:
-    file.write_text(text)
-
-
 async def apply(bai: Bai, file: Path, text: str) -> list[str]:
-    """Apply a file and return what two dry runs after it still want to change."""
+    """Apply a file and return the output of two dry runs after it."""
     write(file, text)
     done = await bai("apply", "-f", file)
     assert (done.code, done.stderr) == (0, "")
-    left = []
+    outputs = []
     for _ in range(2):
         dry = await bai("apply", "-f", file, "--dry-run")
         assert dry.code == 0
-        left.append(dry.stdout)
-    return left
+        outputs.append(dry.stdout)
+    return outputs
 
 
 @pytest.mark.parametrize(
@@ -56,34 +53,34 @@ async def apply(bai: Bai, file: Path, text: str) -> list[str]:
     [
         "placement: spread",
         "backfill: aggressive",
-        pytest.param("backfill: off", id="a word that YAML takes for false"),
+        pytest.param("backfill: off", id="off, which YAML reads as false"),
         "strategy: FILL",
         "allow_fractional_resource_fragmentation: true",
         "minimum_enforcement: process",
-        pytest.param("minimum_enforcement: none", id="the level that demands nothing"),
-        pytest.param("pending_timeout: 2h", id="a span of time as text"),
-        pytest.param("pending_timeout: 90", id="a span of time in seconds"),
-        pytest.param("pending_timeout: null", id="no span of time"),
+        pytest.param("minimum_enforcement: none", id="no minimum enforcement"),
+        pytest.param("pending_timeout: 2h", id="timeout with unit"),
+        pytest.param("pending_timeout: 90", id="timeout in seconds"),
+        pytest.param("pending_timeout: null", id="no timeout"),
         "fair_share: {half_life_days: 7, lookback_days: 28, default_weight: 1}",
         "fair_share: {resource_weights: {cpu: 1, cuda.shares: 2.5}}",
-        pytest.param("fair_share: {weights: {domain: {research: 2}}}", id="a domain's weight"),
+        pytest.param("fair_share: {weights: {domain: {research: 2}}}", id="weight of a domain"),
         pytest.param(
-            "fair_share: {weights: {project: {research/vision: 3}}}", id="a project's weight"
+            "fair_share: {weights: {project: {research/vision: 3}}}", id="weight of a project"
         ),
         pytest.param(
-            "fair_share: {weights: {project: {vision: 3}}}", id="a project named by itself"
+            "fair_share: {weights: {project: {vision: 3}}}", id="project without its domain"
         ),
-        pytest.param("fair_share: {weights: {user: {USER: 4}}}", id="a person in capitals"),
-        pytest.param("fair_share: {weights: {user: {2024: 4}}}", id="a name that is a number"),
+        pytest.param("fair_share: {weights: {user: {USER: 4}}}", id="user name in capitals"),
+        pytest.param("fair_share: {weights: {user: {2024: 4}}}", id="numeric user name"),
         pytest.param("fair_share: {weights: {}}", id="no weights"),
     ],
 )
-async def test_what_was_applied_is_no_difference(bai: Bai, tmp_path: Path, option: str) -> None:
-    text = f"{GROUP}      {option}\n{PEOPLE}"
+async def test_second_run_finds_no_difference(bai: Bai, tmp_path: Path, option: str) -> None:
+    text = f"{GROUP}      {option}\n{OTHER_SECTIONS}"
     assert await apply(bai, tmp_path / "hub.yaml", text) == ["nothing to change\n"] * 2
 
 
-async def test_an_id_means_the_same_as_a_name(bai: Bai, tmp_path: Path) -> None:
+async def test_weight_by_id_equals_weight_by_name(bai: Bai, tmp_path: Path) -> None:
     file = tmp_path / "hub.yaml"
     weights = "      fair_share: {{weights: {{user: {{{}: 4}}}}}}\n"
     user_id = (await bai("admin", "user", "show", "user", "--json")).document["id"]
@@ -91,7 +88,7 @@ async def test_an_id_means_the_same_as_a_name(bai: Bai, tmp_path: Path) -> None:
         assert await apply(bai, file, GROUP + weights.format(key)) == ["nothing to change\n"] * 2
 
 
-async def test_another_weight_is_shown_with_names(bai: Bai, tmp_path: Path) -> None:
+async def test_changed_weight_is_shown_with_names(bai: Bai, tmp_path: Path) -> None:
     file = tmp_path / "hub.yaml"
     weights = "      fair_share: {{weights: {{user: {{user: {}}}}}}}\n"
     await apply(bai, file, GROUP + weights.format(4))

@@ -1,4 +1,4 @@
-"""YAML files that are made to exhaust time or memory are refused at once."""
+"""YAML files designed to exhaust time or memory are rejected quickly."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ MERGES = "a0: &a0 {k: v}\n" + "".join(
     [
         pytest.param(LAUGHS, "more than 1000000 values", id="aliases of aliases"),
         pytest.param(MERGES, "more than 1000000 values", id="merges of merges"),
-        pytest.param("a: &a [*a]", "inside of the value", id="a list in itself"),
-        pytest.param("[" * 5000, "more than 64 levels", id="deeply nested"),
-        pytest.param("a: 1" + "0" * 5000, "more than 40 characters", id="a long integer"),
-        pytest.param("a: 1" + ":1" * 50_000, "more than 40 characters", id="base sixty"),
-        pytest.param("a: 2026-13-01", "cannot be read", id="a month that does not exist"),
-        pytest.param("a: \x01", "not allowed", id="a control character"),
+        pytest.param("a: &a [*a]", "inside its own anchor", id="list that contains itself"),
+        pytest.param("[" * 5000, "more than 64 levels", id="deep nesting"),
+        pytest.param("a: 1" + "0" * 5000, "more than 40 characters", id="long integer"),
+        pytest.param("a: 1" + ":1" * 50_000, "more than 40 characters", id="base 60 integer"),
+        pytest.param("a: 2026-13-01", "cannot be read", id="invalid month"),
+        pytest.param("a: \x01", "not allowed", id="control character"),
     ],
 )
-def test_hostile_yaml_is_refused_at_once(tmp_path: Path, text: str, part: str) -> None:
-    begun = time.process_time()
+def test_hostile_yaml_is_rejected_within_5_seconds(tmp_path: Path, text: str, part: str) -> None:
+    start = time.process_time()
     with pytest.raises(yaml.YAMLError, match=part):
         load_yaml(text)
     file = tmp_path / "hostile.yaml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidRequest):
-        declaration.read(file)
-    assert time.process_time() - begun < 5
+        declaration.load_declaration(file)
+    assert time.process_time() - start < 5
 
 
-def test_anchors_and_merges_still_work() -> None:
+def test_anchors_and_merges_are_supported() -> None:
     text = "base: &base {cpu: '1'}\none: {<<: *base, mem: 1g}\ntwo: *base\n"
     assert load_yaml(text)["one"] == {"cpu": "1", "mem": "1g"}
     assert load_yaml('{"sessions": [1, 2.5, null, true]}') == {"sessions": [1, 2.5, None, True]}

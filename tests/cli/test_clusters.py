@@ -1,4 +1,4 @@
-"""Cluster sessions and drained agents by `bai`, against a real manager with an agent."""
+"""Cluster sessions and draining of agents with `bai`, against a real manager with an agent."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from .conftest import Bai
 SMALL = ("-r", "cpu=1", "-r", "mem=1g")
 
 
-async def test_a_cluster_session_and_the_logs_of_its_kernels(
-    bai: Bai, api: Api, agent: FakeAgent
-) -> None:
-    create = ("session", "create", "gang1", *SMALL, "--cluster-size")
+async def test_cluster_session_has_a_log_per_kernel(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    create = ("session", "create", "cluster1", *SMALL, "--cluster-size")
     refused = await bai(*create, "2", by="user")
     assert (refused.code, "at most 1" in refused.stderr) == (3, True), refused.stderr
     admin = await api.client("admin")
@@ -32,28 +30,29 @@ async def test_a_cluster_session_and_the_logs_of_its_kernels(
     await api.hub.post(f"{path}/launch", {"user": "user", "server": session["hub_server"]})
     started = {"container_id": "c1", "sub_containers": {"sub1": "c2"}}
     await api.hub.post(f"{path}/started", started)
-    info = await bai("session", "info", "gang1", by="user")
+    info = await bai("session", "info", "cluster1", by="user")
     assert info.code == 0 and "sub1" in info.stdout
     end = {"exit_code": 0, "reason": "exited", "log": "of main\n", "sub_logs": {"sub1": "of sub\n"}}
     await api.hub.post(f"{path}/exited", end)
 
-    logs = ("session", "logs", "gang1")
+    logs = ("session", "logs", "cluster1")
     assert (await bai(*logs, by="user")).stdout == "of main\n"
     assert (await bai(*logs, "--kernel", "sub1", by="user")).stdout == "of sub\n"
     missing = await bai(*logs, "--kernel", "sub7", "--json", by="user")
     assert missing.code == 4 and "main1, sub1" in missing.error["message"]
 
 
-async def test_a_cluster_that_cannot_be_is_refused(bai: Bai, agent: FakeAgent) -> None:
-    create = ("session", "create", "gang1", *SMALL)
+async def test_invalid_cluster_options_are_rejected(bai: Bai, agent: FakeAgent) -> None:
+    create = ("session", "create", "cluster1", *SMALL)
     for arguments in (("--cluster-size", "0"), ("--cluster-mode", "ring")):
         assert (await bai(*create, *arguments, by="user")).code == 2
     assert (await bai("session", "ls", "--json", by="user")).document["items"] == []
 
 
-async def test_an_agent_is_drained_and_undrained(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_drained_agent_gets_no_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
     drained = await bai("admin", "agent", "drain", "a1")
-    assert (drained.code, drained.stdout) == (0, "a1 takes no new sessions; what runs goes on\n")
+    text = "a1 accepts no new sessions; running sessions continue\n"
+    assert (drained.code, drained.stdout) == (0, text)
     made = (await bai("session", "create", "lab1", *SMALL, "--json", by="user")).document
     assert (await agent.work(0.5), made["status"]) == ([], "PENDING")
     shown = await bai("admin", "agent", "undrain", "a1", "--json")

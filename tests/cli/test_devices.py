@@ -1,10 +1,10 @@
-"""What the command shows of accelerators: of machines, and of one's own session."""
+"""`bai agent devices`, `bai session devices` and the capacity in `bai admin agent list`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from bai_services.cli.cluster.agents import with_free
+from bai_services.cli.cluster.agents import with_formatted_capacity
 from bai_services.core.cluster.device_sharing import Level, Sharing
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -14,7 +14,7 @@ from .conftest import Bai
 
 GIB = 2**30
 QUARTERS = Sharing(Level.PROCESS, 250, 250)
-LOOK = {
+DISCOVERY = {
     "family": "rocm",
     "title": "AMD Instinct",
     "tried": "stand-in",
@@ -34,7 +34,7 @@ def gpu(number: int, **facts: Any) -> dict[str, Any]:
     }
 
 
-async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_devices_lists_accelerators_and_discovery(bai: Bai, agent: FakeAgent) -> None:
     usage = {
         "utilization_percent": 7,
         "memory_used_bytes": 3 * GIB,
@@ -46,39 +46,39 @@ async def test_machines_say_what_they_found_and_why_not_more(bai: Bai, agent: Fa
             gpu(0, usage=usage, not_firmer={"cgroup": "the driver is old"}),
             {**gpu(1, masked=True), "is_healthy": False, "memory_bytes": None},
         ],
-        facts={"discovery": [LOOK]},
+        facts={"discovery": [DISCOVERY]},
     )
     done = await bai("agent", "devices", "a1")
     lines = done.stdout.splitlines()
     assert lines[1].split() == [
-        "a1", "GPU-0", "H200", "141g", "unknown", "healthy", "0", "of", "1", "7%", "3g",
+        "a1", "GPU-0", "H200", "141", "GiB", "unknown", "healthy", "0", "of", "1", "7%", "3", "GiB",
         "54°C", "212.4W", "process", "0.25,", "at", "most", "4", "sessions",
     ]  # fmt: skip
-    # What no sensor tells is unknown, not zero.
+    # A value without a sensor is unknown, not zero.
     assert lines[2].split()[:14] == [
         "a1", "GPU-1", "H200", "unknown", "unknown", "not", "usable", "0", "of", "1",
         "unknown", "unknown", "unknown", "unknown",
     ]  # fmt: skip
-    assert "GPU-0: not cgroup: the driver is old" in lines
-    assert "GPU-1: it is masked by the administrator: nothing new is placed there" in lines
+    assert "GPU-0: enforcement level cgroup is not available: the driver is old" in lines
+    assert "GPU-1: masked by the administrator; no new sessions are placed on it" in lines
     assert "there is no /sys/class/drm/renderD{i}" in lines[-1]
     document = (await bai("agent", "devices", "--json")).document
-    assert document["discovery"] == [{"agent": "a1", **LOOK}]
+    assert document["discovery"] == [{"agent": "a1", **DISCOVERY}]
     assert [d["memory_bytes"] for d in document["devices"]] == [141 * GIB, None]
 
 
-async def test_people_see_no_machines(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_devices_is_for_administrators(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("agent", "devices", by="user")).code == 5
     assert (await bai("agent", "devices", "nowhere")).code == 4
 
 
-async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: FakeAgent) -> None:
+async def test_minimum_enforcement_restricts_placement(bai: Bai, agent: FakeAgent) -> None:
     await agent.beat(devices=[{**gpu(0), "facts": {"enforcement": "soft"}}, gpu(1)])
     update = ("admin", "group", "update", "default", "--scheduler-opts")
     create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
     assert (await bai(*update, '{"minimum_enforcement": "cgroup"}')).code == 0
     refused = (await bai(*create, "firmer", by="user")).error
-    assert "cuda.shares=0.25 requested, but at most 0" in refused["message"]
+    assert "cuda.shares=0.25 asked, but at most 0" in refused["message"]
     assert (await bai(*update, '{"minimum_enforcement": "process"}')).code == 0
     made = (await bai(*create, "firm", by="user")).document
 
@@ -86,14 +86,12 @@ async def test_a_group_demands_that_shares_are_held_firmly(bai: Bai, agent: Fake
         found = (await bai("session", "info", made["id"], "--json", by="user")).document
         return [a["device"] for a in found["allocations"] if a["device"]]
 
-    assert await wait_until_async(is_placed, 60, "a place") == ["GPU-1"]
+    assert await wait_until_async(is_placed, 60, "the placement") == ["GPU-1"]
     done = await bai(*update, '{"minimum_enforcement": "iron"}')
     assert "valid are none, soft, process, cgroup, hardware" in done.stderr
 
 
-async def test_people_see_what_is_theirs_and_how_much_they_use(
-    bai: Bai, api: Api, agent: FakeAgent
-) -> None:
+async def test_session_devices_shows_share_and_usage(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await agent.beat(devices=[gpu(0)])
     created = await bai("session", "create", "lab1", "-r", "cuda.shares=0.25", "--json", by="user")
     key = created.document["id"]
@@ -111,7 +109,7 @@ async def test_people_see_what_is_theirs_and_how_much_they_use(
         found = (await bai("session", "devices", "lab1", "--json", by="user")).document
         return found and found[0]["used_memory_bytes"] and found
 
-    (device,) = await wait_until_async(is_counted, 10, "the session's use")
+    (device,) = await wait_until_async(is_counted, 10, "the usage of the session")
     assert device == {
         **described,
         "kernel": "main1",
@@ -122,24 +120,32 @@ async def test_people_see_what_is_theirs_and_how_much_they_use(
     }
     shown = (await bai("session", "devices", "lab1", by="user")).stdout
     assert shown.splitlines()[1].split() == [
-        "main1", "GPU-0", "H200", "0.25", "process", "2g", "of", "35g", "unknown", "3", "-",
+        "main1", "GPU-0", "H200", "0.25", "process", "2", "GiB", "of", "35", "GiB", "unknown", "3",
+        "-",
     ]  # fmt: skip
     info = (await bai("session", "info", key, "--json", by="user")).document
     assert info["enforcement"] == {"cuda": "process"}
     plain = await bai("session", "create", "plain", by="user")
     assert plain.code == 0
-    assert "has no device" in (await bai("session", "devices", "plain", by="user")).stdout
+    assert "has no accelerators" in (await bai("session", "devices", "plain", by="user")).stderr
 
 
-def test_agents_show_what_is_used_and_free_in_gib() -> None:
+async def test_agent_devices_without_accelerators_says_so(bai: Bai, agent: FakeAgent) -> None:
+    await agent.beat(devices=[], facts={})
+    done = await bai("agent", "devices", "a1")
+    assert (done.code, done.stdout, done.stderr) == (0, "", "no accelerators detected\n")
+
+
+def test_capacity_is_formatted_with_units() -> None:
     slots = {"cpu": "8", "mem": "16374528k", "cuda.shares": "2"}
-    shown = with_free({"id": "a1", "slots": slots, "used": {"cpu": "1.5", "mem": "4g"}})
-    assert shown["slots"] == "cpu=8, cuda.shares=2, mem=15.6 GiB"
-    assert shown["used"] == "cpu=1.5, cuda.shares=0, mem=4 GiB"
-    assert shown["free"] == "cpu=6.5, cuda.shares=2, mem=11.6 GiB"
+    used = {"cpu": "1.5", "mem": "10m"}
+    agent = with_formatted_capacity({"id": "a1", "slots": slots, "used": used})
+    assert agent["slots"] == "cpu=8, cuda.shares=2, mem=15.6 GiB"
+    assert agent["used"] == "cpu=1.5, cuda.shares=0, mem=10 MiB"
+    assert agent["free"] == "cpu=6.5, cuda.shares=2, mem=15.6 GiB"
 
 
-async def test_the_list_of_agents_has_used_and_free(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_list_has_columns_used_and_free(bai: Bai, agent: FakeAgent) -> None:
     table = (await bai("admin", "agent", "list")).stdout
     assert table.splitlines()[0].split()[-3:] == ["SLOTS", "USED", "FREE"]
     assert "GiB" in table

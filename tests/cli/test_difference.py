@@ -1,4 +1,4 @@
-"""What `bai apply` finds to change."""
+"""The changes that `bai apply` computes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def item(entity: Entity, key: str, scope: str = "", **values: Any) -> Item:
         {"total_resource_slots": {"mem": "1024m", "cpu": "4.0"}},
         {"allowed_vfolder_hosts": {"local": ["upload-file", "mount-in-session"]}},
     ],
-    ids=["nothing named", "the same", "amounts written otherwise", "permissions in another order"],
+    ids=["no fields", "equal values", "other notation of amounts", "other order of permissions"],
 )
-def test_what_means_the_same_is_no_change(values: dict[str, Any]) -> None:
+def test_equivalent_values_are_no_change(values: dict[str, Any]) -> None:
     assert difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW]) == []
 
 
@@ -53,16 +53,18 @@ def test_what_means_the_same_is_no_change(values: dict[str, Any]) -> None:
             },
         ),
     ],
-    ids=["a limit taken away", "a cap of 0 is not the same as none"],
+    ids=["limit removed", "cap of 0 differs from no cap"],
 )
-def test_only_what_differs_is_sent(values: dict[str, Any], fields: dict[str, Any]) -> None:
+def test_update_contains_only_changed_fields(
+    values: dict[str, Any], fields: dict[str, Any]
+) -> None:
     (change,) = difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW])
     assert (change.action, change.method, change.path) == ("update", "PATCH", "/domains/lab")
     assert change.fields == fields
     assert change.body == {name: after for name, (_, after) in fields.items()}
 
 
-def test_what_is_not_there_is_created() -> None:
+def test_missing_object_is_created() -> None:
     declared = item(USER, "ann", email="ann@example.org", domain="lab")
     assert difference.of_section(USER, [declared], []) == [
         Change(
@@ -77,46 +79,46 @@ def test_what_is_not_there_is_created() -> None:
     ]
 
 
-def test_the_same_name_in_another_domain_is_another_project() -> None:
+def test_project_in_another_domain_is_not_a_match() -> None:
     row = {"id": "p1", "name": "vision", "domain": "acme", "description": ""}
-    (change,) = difference.of_section(
+    (change,) = difference.section_changes(
         PROJECT, [item(PROJECT, "vision", "lab", domain="lab")], [row]
     )
     assert (change.action, change.name) == ("create", "lab/vision")
 
 
-def test_what_cannot_be_changed_is_left() -> None:
+def test_immutable_field_is_ignored() -> None:
     row = {"id": "p1", "name": "vision", "domain": "lab", "type": "general"}
     declared = item(PROJECT, "vision", "lab", domain="lab", type="model-store")
     assert difference.of_section(PROJECT, [declared], [row]) == []
 
 
-def test_an_amount_of_0_in_a_preset_is_the_same_as_none() -> None:
+def test_zero_amount_in_preset_equals_no_amount() -> None:
     row = {"id": "1", "name": "small", "resource_group": "", "resource_slots": {"cpu": "1"}}
     declared = item(PRESET, "small", resource_slots={"cpu": "1", "cuda.shares": "0"})
     assert difference.of_section(PRESET, [declared], [row]) == []
 
 
-def test_unlimited_and_minus_one_are_the_same_limit() -> None:
+def test_unlimited_equals_minus_one() -> None:
     row = {"name": "lab", "total_resource_slots": {"cpu": "unlimited", "mem": "0"}}
     declared = item(DOMAIN, "lab", total_resource_slots={"cpu": "-1", "mem": "0g"})
     assert difference.of_section(DOMAIN, [declared], [row]) == []
 
 
-def test_a_deleted_person_who_is_described_comes_back() -> None:
+def test_declared_deleted_user_is_reactivated() -> None:
     row = {"id": "u1", "username": "ann", "status": "deleted", "email": "ann@example.org"}
     (change,) = difference.of_section(USER, [item(USER, "ann", email="ann@example.org")], [row])
     assert (change.path, change.body) == ("/users/u1", {"status": "active"})
 
 
-def test_what_the_file_lacks_is_surplus() -> None:
+def test_undeclared_active_users_are_deleted() -> None:
     rows = [
         {"id": f"u{n}", "username": name, "status": status}
         for n, (name, status) in enumerate(
             [("ann", "active"), ("bob", "active"), ("me", "active"), ("old", "deleted")]
         )
     ]
-    changes = difference.surplus(USER, [item(USER, "ann")], rows, {"me"})
+    changes = difference.deletions(USER, [item(USER, "ann")], rows, {"me"})
     assert changes == [Change("delete", "user", "bob", "DELETE", "/users/u1")]
 
 
@@ -133,32 +135,32 @@ def test_what_the_file_lacks_is_surplus() -> None:
         ),
     ],
 )
-def test_members_come_and_with_prune_go(prunes: bool, expected: list[Any]) -> None:
+def test_members_are_added_and_with_prune_removed(prunes: bool, expected: list[Any]) -> None:
     declared = Item("vision", "lab", {}, {"members": ["ann", "bob"]}, "hub.yaml:1")
-    changes = difference.of_members(declared, "p1", ["ann", "eve"], prunes=prunes)
+    changes = difference.member_changes(declared, "p1", ["ann", "eve"], prunes=prunes)
     assert [(c.action, c.method, c.path) for c in changes] == expected
 
 
-def test_links_are_compared_by_kind_and_target() -> None:
+def test_links_are_added_and_with_prune_removed() -> None:
     extras = {"links": {"domain": ["lab"], "project": ["a/b"]}}
     declared = Item("gpu", "", {}, extras, "hub.yaml:1")
-    changes = difference.of_links(declared, ["domain/lab", "user/eve"], prunes=True)
+    changes = difference.link_changes(declared, ["domain/lab", "user/eve"], prunes=True)
     assert [(c.action, c.path) for c in changes] == [
         ("create", f"{RESOURCE_GROUP.path}/gpu/links/project/a%2Fb"),
         ("delete", f"{RESOURCE_GROUP.path}/gpu/links/user/eve"),
     ]
 
 
-def test_an_alias_is_made_moved_and_with_prune_removed() -> None:
+def test_aliases_are_created_moved_and_with_prune_deleted() -> None:
     declared = Item("session:2", "", {}, {"aliases": ["lab", "new"]}, "hub.yaml:1")
     current = {"lab": "session:1", "old": "session:2", "other": "session:1"}
-    changes = difference.of_aliases(declared, current, prunes=True)
+    changes = difference.alias_changes(declared, current, prunes=True)
     assert [(c.action, c.method, c.path, c.body) for c in changes] == [
         ("update", "PATCH", "/image-aliases/lab", {"image": "session:2"}),
         ("create", "POST", "/image-aliases", {"image": "session:2", "alias": "new"}),
         ("delete", "DELETE", "/image-aliases/old", None),
     ]
-    assert [c.action for c in difference.of_aliases(declared, current, prunes=False)] == [
+    assert [c.action for c in difference.alias_changes(declared, current, prunes=False)] == [
         "update",
         "create",
     ]

@@ -1,4 +1,4 @@
-"""The table of entities against the REST API's own models."""
+"""The table of entities, compared with the models of the REST API."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 
 from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
-from bai_services.cli.admin.entities import ENTITIES, Entity, Field, FieldKind, checked, comparable
+from bai_services.cli.admin.entities import ENTITIES, Entity
+from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
-# Fields of bodies that the command line offers in another way, or on purpose not at all.
-ELSEWHERE = {
-    "project": {"name"},  # renaming: the name is how everybody knows it
+# Fields of request bodies without an option, on purpose or because of another option.
+WITHOUT_OPTION = {
+    "project": {"name"},  # no renaming by command: users and files refer to the name
     "user": {"username", "password", "projects"},  # --password-stdin; project members add
     "image": {"name"},
     "preset": {"name"},
@@ -33,22 +34,29 @@ def body_fields(document: dict[str, Any], path: str, method: str) -> set[str]:
 
 
 @pytest.mark.parametrize("entity", ENTITIES, ids=lambda entity: entity.command)
-def test_create_offers_every_field(document: dict[str, Any], entity: Entity) -> None:
+def test_create_has_an_option_for_every_field(document: dict[str, Any], entity: Entity) -> None:
     if not entity.can_create:
         assert "post" not in document["paths"][entity.path]
         return
-    offered = {field.name for field in entity.fields if not field.is_late}
-    key = set() if entity.key_is_made else {entity.key}
-    known = offered | key | ELSEWHERE.get(entity.command, set())
+    options = {field.name for field in entity.fields if not field.is_update_only}
+    key = set() if entity.has_generated_key else {entity.key}
+    known = options | key | WITHOUT_OPTION.get(entity.command, set())
     assert body_fields(document, entity.path, "post") == known
 
 
 @pytest.mark.parametrize("entity", ENTITIES, ids=lambda entity: entity.command)
-def test_update_offers_every_field(document: dict[str, Any], entity: Entity) -> None:
-    offered = {field.name for field in entity.fields if not field.is_fixed}
-    asked = body_fields(document, f"{entity.path}/{{key}}", "patch")
-    assert offered <= asked
-    assert asked - offered <= ELSEWHERE.get(entity.command, set()) | {entity.key}
+def test_update_has_an_option_for_every_field(document: dict[str, Any], entity: Entity) -> None:
+    options = {field.name for field in entity.fields if not field.is_immutable}
+    accepted = body_fields(document, f"{entity.path}/{{key}}", "patch")
+    assert options <= accepted
+    assert accepted - options <= WITHOUT_OPTION.get(entity.command, set()) | {entity.key}
+
+
+def test_plural_of_each_noun() -> None:
+    assert [entity.plural for entity in ENTITIES] == [
+        "domains", "projects", "users", "keypairs", "keypair policies", "user policies",
+        "project policies", "resource groups", "images", "image aliases", "presets", "agents",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -73,20 +81,21 @@ def test_update_offers_every_field(document: dict[str, Any], entity: Entity) -> 
         (FieldKind.MAP, [1]),
     ],
 )
-def test_a_value_of_another_kind_is_refused(kind: FieldKind, value: object) -> None:
+def test_value_of_wrong_type_is_rejected(kind: FieldKind, value: object) -> None:
     with pytest.raises(InvalidRequest):
-        checked(Field("field", "", kind), value)
+        validate_value(Field("field", "", kind), value)
 
 
-def test_none_is_for_what_may_be_empty() -> None:
-    assert checked(Field("limit", "", FieldKind.NUMBER, is_nullable=True), None) is None
+def test_only_nullable_fields_accept_none() -> None:
+    assert validate_value(Field("limit", "", FieldKind.NUMBER, is_nullable=True), None) is None
     with pytest.raises(InvalidRequest):
-        checked(Field("limit", "", FieldKind.NUMBER), None)
+        validate_value(Field("limit", "", FieldKind.NUMBER), None)
 
 
-def test_numbers_are_taken_as_text_where_text_is_meant() -> None:
-    assert checked(Field("description", ""), 2026) == "2026"
-    assert checked(Field("slots", "", FieldKind.SLOTS), {"cpu": 2, "cuda.shares": 0.5}) == {
+def test_numbers_in_text_fields_become_strings() -> None:
+    assert validate_value(Field("description", ""), 2026) == "2026"
+    slots = Field("slots", "", FieldKind.SLOTS)
+    assert validate_value(slots, {"cpu": 2, "cuda.shares": 0.5}) == {
         "cpu": "2",
         "cuda.shares": "0.5",
     }
@@ -101,6 +110,6 @@ def test_numbers_are_taken_as_text_where_text_is_meant() -> None:
         (FieldKind.LIST, ["a", "b"], ["b", "a"]),
     ],
 )
-def test_equal_meanings_compare_equal(kind: FieldKind, one: Any, other: Any) -> None:
+def test_equivalent_values_compare_equal(kind: FieldKind, one: Any, other: Any) -> None:
     field = Field("field", "", kind)
     assert comparable(field, one) == comparable(field, other)

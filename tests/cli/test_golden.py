@@ -1,6 +1,6 @@
-"""What users see at 80 and 140 columns, compared with the files of ``golden/``.
+"""Terminal output at 80 and 140 columns, compared with the files in ``golden/``.
 
-``GOLDEN=write`` in the environment writes the files anew; read them before committing.
+``GOLDEN=write`` in the environment regenerates the files; review the diff before committing.
 """
 
 from __future__ import annotations
@@ -47,27 +47,27 @@ SCREENS = {
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """A clock ten minutes behind: what is created now was created ten minutes ago."""
+    """A clock that is ten minutes behind: a new session appears ten minutes old."""
     moved = MovableClock()
     moved.now = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10, seconds=15)
     return moved
 
 
 def normalized(text: str) -> str:
-    """Return drawn text with every value that differs between runs replaced, same width kept."""
+    """Replace every value that differs between runs by a placeholder of the same width."""
     text = text.replace("\r\n", "\n")
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
     text = re.sub(r"\bAK[A-Z0-9]{18}\b", "AK" + "X" * 18, text)
     text = re.sub(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "ID", text)
     text = re.sub(r"(?<=my-lab-)[0-9a-f]{6}\b", "xxxxxx", text)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    # Ten minutes, and as many more as the test takes.
+    # Ten minutes, plus the duration of the test.
     text = re.sub(r"\b1\d min\b", "1N min", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
 def compare(name: str, text: str) -> None:
-    """Compare text with a golden file."""
+    """Compare text with the golden file ``name``."""
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("GOLDEN") == "write":
         GOLDEN.mkdir(exist_ok=True)
@@ -75,14 +75,14 @@ def compare(name: str, text: str) -> None:
     assert text == file.read_text(encoding="utf-8")
 
 
-async def explained(bai: Bai, name: str) -> None:
-    """Wait until the queue has a position and a reason for a session."""
+async def wait_for_reason(bai: Bai, name: str) -> None:
+    """Wait until the session has a queue position and a reason."""
 
     async def is_explained() -> Any:
         found = (await bai("session", "info", name, "--json", by="user")).document
         return found["reasons"] and found["queue_position"] is not None
 
-    # The first placement of a process may have to compile what it runs.
+    # The first placement in a process may compile the placement code, which takes a minute.
     await wait_until_async(is_explained, 90, f"the reason why {name} waits")
 
 
@@ -96,7 +96,7 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
     )  # fmt: skip
     await run_it(api, agent, "my-lab")
     await bai("session", "create", "big-job", "-r", "cpu=8", "-r", "mem=1g", by="user")
-    await explained(bai, "big-job")
+    await wait_for_reason(bai, "big-job")
     assert (await bai("vfolder", "usage", "data", "--fresh", by="user")).code == 0
     environ = environment(api, tmp_path, user="user")
     for columns in WIDTHS:
@@ -106,7 +106,7 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
             text = normalized(drawn)
             assert "error:" not in text
             for line in text.splitlines():
-                # Only a URL may be longer: a terminal wraps it, nothing cuts it.
+                # Only a URL may be longer: the terminal wraps it.
                 assert len(line) <= columns or "http://" in line, line
             compare(f"{name}-{columns}", text)
     ls = await asyncio.to_thread(
@@ -127,22 +127,22 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
     assert "\x1b" not in piped.stdout
 
 
-async def test_a_live_line_shows_what_a_session_waits_for(
+async def test_live_line_shows_why_a_session_is_pending(
     bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
 ) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
-    await explained(bai, "big2")
+    await wait_for_reason(bai, "big2")
     words = ["session", "wait", "big2", "--timeout", "3"]
     environ = environment(api, tmp_path, user="user")
     shown = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=True)
     assert (shown.code, shown.stdout) == (1, "")
-    assert "#1 in group default · needs cpu=6, most free on one agent: 2" in shown.drawn
+    assert "#1 in group default · needs cpu=6, at most 2 free on one agent" in shown.drawn
     assert "sooner with: -r cpu=2" in shown.drawn
-    assert "Waiting 0:0" in shown.drawn
+    assert "Pending 0:0" in shown.drawn
     # The live line is erased at the end, and the cursor is visible again.
     assert shown.drawn.rfind("\x1b[?25h") > shown.drawn.rfind("\x1b[?25l")
-    assert shown.drawn.rfind("\x1b[2K") > shown.drawn.rfind("Waiting 0:0")
+    assert shown.drawn.rfind("\x1b[2K") > shown.drawn.rfind("Pending 0:0")
 
 
 PENDING = {
@@ -168,8 +168,8 @@ def test_live_text(columns: int) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("path", ["image list"])
 def test_help(path: str, columns: int) -> None:
-    # In a process of its own: click keeps the help option of each command, with the names that the
-    # first caller's context has.
+    # In a separate process: click caches the help option of each command with the option names of
+    # the first context.
     words = [sys.executable, "-m", "bai_services.cli.main", *path.split(), "--help"]
     environ = {**os.environ, "COLUMNS": str(columns)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)

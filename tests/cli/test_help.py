@@ -1,4 +1,4 @@
-"""Help of every command: an example that parses; suggestions for typos."""
+"""Help texts: each command has an example that parses; typos get suggestions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from bai_services.cli.main import main
 from tests.cli.test_json import ALL
 
-# Files that examples read.
+# Input files of the examples.
 FILES = (
     "a.csv", "data.csv", "drf.yaml", "hub.yaml", "images", "jobs.yaml", "nodes.csv", "notes.txt",
     "pods.csv", "policy.yaml", "train.csv", "train.yaml",
@@ -22,7 +22,7 @@ FILES = (
 
 
 def examples_of(command: click.Command) -> list[str]:
-    """Return the example lines at the end of a command's help."""
+    """Return the example lines at the end of a command's help text."""
     _, _, text = (command.epilog or "").partition(":\n")
     return [line.strip() for line in text.splitlines()]
 
@@ -59,7 +59,7 @@ def test_every_command_has_examples_that_parse(
     own = [line for line in examples_of(ALL[path]) if line.startswith(("bai ", "eval "))]
     assert own, f"the help of bai {path} has no example"
     for line in own:
-        # An alias is the same command.
+        # By identity: the example may use an alias of the command group.
         assert parsed(bai_words(line)) is ALL[path], line
 
 
@@ -89,11 +89,11 @@ def test_help_prints_the_examples_unchanged(path: str) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_typo_gets_a_suggestion(words: list[str], hint: str) -> None:
+def test_typo_gets_a_suggestion(words: list[str], hint: str) -> None:
     done = CliRunner().invoke(main, words)
     assert (done.exit_code, hint in done.stderr) == (2, True), done.stderr
 
 
-def test_a_word_like_no_command_gets_no_suggestion() -> None:
+def test_unknown_word_gets_no_suggestion() -> None:
     done = CliRunner().invoke(main, ["zzzz"])
     assert (done.exit_code, "Did you mean" in done.stderr) == (2, False)

@@ -1,4 +1,4 @@
-"""What the commands that reach into sessions decide before they do."""
+"""Commands that connect to sessions: parsing, host keys, SSH keys and errors."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from bai_services.cli.apps.ssh import index_of_host
 from bai_services.cli.apps.ssh_client import SshFiles, proxy_command
-from bai_services.cli.sessions.watch import added
+from bai_services.cli.sessions.watch import new_text
 from tests.cli.conftest import Bai
 
 
 @pytest.mark.parametrize(
-    ("words", "place"),
+    ("words", "index"),
     [
         (["lab"], 0),
         (["-l", "work", "lab", "rsync", "--server"], 2),
@@ -24,11 +24,11 @@ from tests.cli.conftest import Bai
         (["-p22", "lab"], 1),
     ],
 )
-def test_the_session_is_the_first_word_that_is_no_option(words: list[str], place: int) -> None:
-    assert index_of_host(tuple(words)) == place
+def test_session_is_the_first_argument_after_the_options(words: list[str], index: int) -> None:
+    assert index_of_host(tuple(words)) == index
 
 
-def test_options_alone_name_no_session() -> None:
+def test_ssh_without_a_session_is_an_error() -> None:
     with pytest.raises(click.UsageError):
         index_of_host(("-v", "-l", "work"))
 
@@ -43,13 +43,11 @@ def test_options_alone_name_no_session() -> None:
         ("a\n", "something else\n", "something else\n"),
     ],
 )
-def test_a_log_that_lost_its_beginning_goes_on_where_it_was(
-    before: str, now: str, more: str
-) -> None:
-    assert added(before, now) == more
+def test_new_text_of_a_log_whose_start_may_be_cut_off(before: str, now: str, more: str) -> None:
+    assert new_text(before, now) == more
 
 
-def test_a_pinned_key_takes_the_place_of_the_one_before(
+def test_pinned_key_replaces_the_previous_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
@@ -59,11 +57,11 @@ def test_a_pinned_key_takes_the_place_of_the_one_before(
     assert files.known_hosts.read_text() == "b.bai k\nlab.bai ssh-ed25519 B\n"
 
 
-def test_openssh_puts_the_name_that_was_asked_for_into_the_command() -> None:
+def test_proxy_command_passes_the_host_name() -> None:
     assert proxy_command().endswith(" ssh-proxy %n")
 
 
-async def test_keys_are_added_listed_and_removed(bai: Bai, tmp_path: Path) -> None:
+async def test_ssh_keys_are_generated_listed_and_deleted(bai: Bai, tmp_path: Path) -> None:
     made = (await bai("ssh-key", "generate", "laptop", "--json", by="user")).document
     assert "PRIVATE KEY" in made["private_key"]
     file = tmp_path / "key"
@@ -79,7 +77,7 @@ async def test_keys_are_added_listed_and_removed(bai: Bai, tmp_path: Path) -> No
     assert (await bai("ssh-key", "rm", "laptop", by="user")).code == 4
 
 
-async def test_what_is_not_there_or_does_not_run_is_said_to_a_keypair(bai: Bai) -> None:
+async def test_app_of_missing_or_pending_session_is_an_error(bai: Bai) -> None:
     done = await bai("app", "some", "vscode", "--json", by="user")
     assert done.code == 4
     assert (await bai("session", "create", "waits", by="user")).code == 0

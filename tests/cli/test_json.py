@@ -1,4 +1,4 @@
-"""`--json` on every command: one document, of an answer or of a failure."""
+"""`--json` of every command: exactly one document, for a result or for an error."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bai_services.cli.main import main
 from tests.cli.conftest import Bai
 from tests.testbed.ports import free_port
 
-# These hand the terminal over to somebody else's program, or print what a shell reads.
+# Commands without --json: they hand over the terminal, or print a shell script.
 WITHOUT = {"ssh", "scp", "ssh-proxy", "session attach", "completion"}
 
 
 def commands(
     command: click.Command = main, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command that is no group, with its words."""
+    """Yield every command that is not a group, with its path such as ``session ls``."""
     if not isinstance(command, click.Group):
         yield " ".join(path), command
         return
@@ -33,19 +33,19 @@ def commands(
 
 
 ALL = dict(commands())
-TAKING = {words: command for words, command in ALL.items() if words not in WITHOUT}
+WITH_JSON = {words: command for words, command in ALL.items() if words not in WITHOUT}
 
 
 def takes_json(command: click.Command) -> bool:
     return any("--json" in parameter.opts for parameter in command.params)
 
 
-def test_every_command_takes_it_but_those_that_hand_the_terminal_over() -> None:
+def test_every_other_command_has_the_option() -> None:
     assert {words for words, command in ALL.items() if not takes_json(command)} == WITHOUT
 
 
-def made_up(parameter: click.Parameter, file: Path) -> list[str]:
-    """Return words for what a command must be told."""
+def required_words(parameter: click.Parameter, file: Path) -> list[str]:
+    """Return valid command line words for a required parameter."""
     kind = parameter.type
     if isinstance(kind, click.Choice):
         value = str(next(iter(kind.choices)))
@@ -57,25 +57,23 @@ def made_up(parameter: click.Parameter, file: Path) -> list[str]:
     return [*option, value]
 
 
-@pytest.mark.parametrize("words", sorted(TAKING))
-def test_a_failure_is_one_document(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("words", sorted(WITH_JSON))
+def test_error_is_one_document(words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAI_CONFIG_DIR", str(tmp_path))
     monkeypatch.setenv("BAI_TOKEN", "some")
-    # Nothing listens there.
+    # Nothing listens on this port.
     monkeypatch.setenv("BAI_URL", f"http://127.0.0.1:{free_port()}")
     file = tmp_path / "file.yaml"
     file.write_text("projects: {}\n")
     arguments = words.split()
     if words == "login":
         arguments += ["--user", "ann", "--password-stdin"]
-    needed = [p for p in TAKING[words].params if p.required]
-    for parameter in sorted(needed, key=lambda p: isinstance(p, click.Argument)):
-        arguments += made_up(parameter, file)
+    required = [p for p in WITH_JSON[words].params if p.required]
+    for parameter in sorted(required, key=lambda p: isinstance(p, click.Argument)):
+        arguments += required_words(parameter, file)
     done = CliRunner().invoke(main, [*arguments, "--json"], input="secret\n")
     if words == "logout":
-        # Whose credential is of the environment has nothing to forget.
+        # logout succeeds: the credential is in the environment, and none is saved.
         assert json.loads(done.stdout or done.stderr)
         return
     assert done.exit_code != 0 and done.stdout == "", (arguments, done)
@@ -84,13 +82,13 @@ def test_a_failure_is_one_document(
 
 LISTS = sorted(
     words
-    for words, command in TAKING.items()
+    for words, command in WITH_JSON.items()
     if words.rpartition(" ")[2] in ("ls", "list", "whoami", "top", "shares", "invitations", "hosts")
     and not any(parameter.required for parameter in command.params)
 )
 
 
-async def test_what_is_listed_is_one_document(bai: Bai) -> None:
+async def test_list_is_one_document(bai: Bai) -> None:
     for words in LISTS:
         done = await bai(*words.split(), "--json")
         assert isinstance(done.document, dict), words

@@ -1,4 +1,4 @@
-"""The command as a program: help, usage errors, exit codes, what reaches the terminal."""
+"""The root command: help, usage errors, exit codes and parsing of shared arguments."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def not_signed_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_every_error_has_its_exit_code() -> None:
-    codes = {code: failures.exit_code(cls("told so")) for code, cls in errors.by_code().items()}
+    codes = {code: failures.exit_code(cls("message")) for code, cls in errors.by_code().items()}
     assert codes == EXPECTED_CODES
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_a_deferred_command_is_there(name: str) -> None:
+def test_deferred_command_can_be_imported(name: str) -> None:
     deferred = COMMANDS[name]
     module = importlib.import_module(f"bai_services.cli.{deferred.module}")
     assert isinstance(getattr(module, deferred.name), click.Command)
 
 
-def test_help_loads_no_command() -> None:
+def test_help_imports_no_slow_modules() -> None:
     code = (
         "import sys; from bai_services.cli.main import main\n"
         "try: main(['--help'])\n"
@@ -101,7 +101,7 @@ def test_help_loads_no_command() -> None:
     ],
     ids=" ".join,
 )
-def test_wrong_use_ends_with_2_before_anything_is_asked(arguments: list[str]) -> None:
+def test_usage_error_has_exit_code_2_without_a_request(arguments: list[str]) -> None:
     plain = CliRunner().invoke(main, arguments)
     assert (plain.exit_code, plain.stdout) == (2, "")
     assert plain.stderr.splitlines()[-1].startswith("error: ")
@@ -112,20 +112,20 @@ def test_wrong_use_ends_with_2_before_anything_is_asked(arguments: list[str]) ->
     assert document["error"] == "invalid-request"
 
 
-def test_who_is_not_signed_in_is_told_how() -> None:
+def test_error_without_sign_in_has_a_hint() -> None:
     result = CliRunner().invoke(main, ["session", "ls"])
     assert (result.exit_code, result.stdout) == (5, "")
-    assert result.stderr == "error: not signed in at any hub\nsign in with: bai login URL\n"
+    assert result.stderr == "error: not signed in to any hub\nsign in with: bai login URL\n"
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_invalid_utf8_is_rejected() -> None:
     command = [sys.executable, "-m", "bai_services.cli.main", "session", "info", b"\xff"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "is not UTF-8" in done.stderr
+    assert "is not valid UTF-8" in done.stderr
 
 
-def test_a_closed_pipe_is_quiet() -> None:
+def test_closed_pipe_prints_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "bai_services.cli.main", "session", "create", "--help"]
@@ -145,16 +145,16 @@ def test_a_closed_pipe_is_quiet() -> None:
         (".hidden", ".hidden"),
     ],
 )
-def test_a_name_is_one_segment_of_a_path(name: str, expected: str) -> None:
+def test_name_is_encoded_as_one_path_segment(name: str, expected: str) -> None:
     assert segment(name) == expected
 
 
-def test_an_empty_name_is_refused() -> None:
+def test_empty_name_is_rejected() -> None:
     with pytest.raises(errors.InvalidRequest):
         segment("")
 
 
-def test_pairs_may_hold_further_equals_signs() -> None:
+def test_value_of_a_pair_may_contain_equals_signs() -> None:
     assert pairs(("A=b=c", "D="), "-e", "") == {"A": "b=c", "D": ""}
 
 
@@ -173,22 +173,22 @@ def test_pairs_may_hold_further_equals_signs() -> None:
         ("data/", {"vfolder": "data"}),
     ],
 )
-def test_a_mount_is_read(text: str, expected: dict[str, str]) -> None:
+def test_mount_is_parsed(text: str, expected: dict[str, str]) -> None:
     assert read_mount(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":/a", "a:b:c:d", "data:/a:x", "/raw", "/raw:/in"])
-def test_what_is_no_mount_is_refused(text: str) -> None:
+def test_invalid_mount_is_rejected(text: str) -> None:
     with pytest.raises(errors.InvalidRequest, match="is not FOLDER"):
         read_mount(text)
 
 
-def test_what_others_wrote_cannot_steer_the_terminal() -> None:
+def test_printable_replaces_control_characters() -> None:
     assert printable("a\x1b[2Jb\u202ec\nd\te") == "a\ufffd[2Jb\ufffdc\nd\te"
 
 
 @pytest.mark.parametrize("words", [[], ["session"], ["admin", "domain"]])
-def test_a_group_alone_shows_its_help_once(words: list[str]) -> None:
+def test_group_without_command_prints_its_help_once(words: list[str]) -> None:
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 2
     assert (done.stderr.count("Usage:"), "error:" in done.stderr) == (1, False)

@@ -1,4 +1,4 @@
-"""Which hub and whose credential: the file and the environment."""
+"""Address and credential from the file and from environment variables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
         (" http://[::1]:8000 ", "http://[::1]:8000"),
     ],
 )
-def test_an_address_is_understood(given: str, expected: str) -> None:
+def test_base_url_of_any_hub_url(given: str, expected: str) -> None:
     assert hub_url(given) == expected
 
 
@@ -42,19 +42,19 @@ def test_an_address_is_understood(given: str, expected: str) -> None:
     "given",
     ["hub.example", "ftp://hub.example", "http://", "http://ann:pw@hub.example", "http://a:b", ""],
 )
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_invalid_url_is_rejected(given: str) -> None:
     with pytest.raises(InvalidRequest):
         hub_url(given)
 
 
 @pytest.mark.parametrize("credential", [Token("a-token"), Keypair("AK", "a-secret")])
-def test_what_is_saved_is_loaded(environ: dict[str, str], credential: Token | Keypair) -> None:
+def test_saved_profile_is_loaded(environ: dict[str, str], credential: Token | Keypair) -> None:
     saved = Profile(URL, credential, "ann")
     profile.save(saved, environ)
     assert profile.load(environ) == saved
 
 
-def test_only_its_owner_may_read_the_file(environ: dict[str, str]) -> None:
+def test_file_is_readable_by_its_owner_only(environ: dict[str, str]) -> None:
     file = profile.save(SIGNED_IN, environ)
     profile.save(SIGNED_IN, environ)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -62,7 +62,7 @@ def test_only_its_owner_may_read_the_file(environ: dict[str, str]) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["config.json"]
 
 
-def test_signing_out_removes_it(environ: dict[str, str]) -> None:
+def test_forget_deletes_the_profile(environ: dict[str, str]) -> None:
     profile.save(SIGNED_IN, environ)
     assert (profile.forget(environ), profile.forget(environ)) == (True, False)
     with pytest.raises(NotSignedIn):
@@ -80,31 +80,31 @@ def test_signing_out_removes_it(environ: dict[str, str]) -> None:
         ),
         ({"BAI_URL": URL + "/hub/home"}, SIGNED_IN),
     ],
-    ids=["a token", "a keypair", "another hub with a token", "the same hub"],
+    ids=["token", "keypair", "another hub with a token", "same hub"],
 )
-def test_the_environment_overrides_the_file(
+def test_environment_overrides_the_file(
     environ: dict[str, str], variables: dict[str, str], expected: Profile
 ) -> None:
     profile.save(SIGNED_IN, environ)
     assert profile.load(environ | variables) == expected
 
 
-def test_a_saved_credential_goes_to_no_other_hub(environ: dict[str, str]) -> None:
+def test_saved_credential_is_not_sent_to_another_hub(environ: dict[str, str]) -> None:
     profile.save(SIGNED_IN, environ)
     with pytest.raises(NotSignedIn, match="other.example"):
         profile.load(environ | {"BAI_URL": "http://other.example"})
 
 
-def test_half_a_keypair_is_refused(environ: dict[str, str]) -> None:
-    with pytest.raises(InvalidRequest, match="belong together"):
+def test_access_key_without_secret_key_is_rejected(environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest, match="only one of them is set"):
         profile.load(environ | {"BAI_URL": URL, "BAI_ACCESS_KEY": "a"})
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"url": 1}', "\x00"])
-def test_a_damaged_file_is_named(environ: dict[str, str], content: str) -> None:
+def test_error_names_an_invalid_file(environ: dict[str, str], content: str) -> None:
     file = profile.save(SIGNED_IN, environ)
     file.write_text(content)
-    with pytest.raises(InvalidRequest, match=r"config\.json is damaged"):
+    with pytest.raises(InvalidRequest, match=r"config\.json is invalid"):
         profile.load(environ)
 
 
@@ -117,5 +117,5 @@ def test_a_damaged_file_is_named(environ: dict[str, str], content: str) -> None:
         ({}, Path.home() / ".config/bai"),
     ],
 )
-def test_where_the_file_lies(environ: dict[str, str], expected: Path) -> None:
+def test_configuration_folder(environ: dict[str, str], expected: Path) -> None:
     assert folder(environ) == expected

@@ -1,4 +1,4 @@
-"""Progress bars of the real command on a pseudo-terminal."""
+"""Progress bars of `bai vfolder upload` and `download` on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def environ(api: Api, tmp_path: Path) -> dict[str, str]:
     return environment(api, tmp_path, user="user")
 
 
-async def test_bars_are_drawn_and_taken_away(
+async def test_progress_bar_is_drawn_and_erased(
     api: Api, environ: dict[str, str], tmp_path: Path
 ) -> None:
     big = tmp_path / "big.bin"
@@ -44,12 +44,12 @@ async def test_bars_are_drawn_and_taken_away(
         plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
         amounts = [float(found) for found in re.findall(r"big\.bin .*?([\d.]+)/25\.2 MB", plain)]
         assert amounts == sorted(amounts) and amounts, plain
-        # Taken away in the end: the line is erased, the cursor is there again.
+        # At the end, the bar is erased and the cursor is visible again.
         assert drawn.rfind("\x1b[?25h") > drawn.rfind("\x1b[?25l")
         assert drawn.rfind("\x1b[2K") > drawn.rfind("big.bin")
 
 
-async def test_a_name_cannot_write_to_the_terminal(
+async def test_control_characters_in_a_file_name_are_not_printed(
     api: Api, environ: dict[str, str], tmp_path: Path
 ) -> None:
     odd = tmp_path / "a\x1b]0;owned\x07b.bin"

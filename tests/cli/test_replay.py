@@ -1,4 +1,4 @@
-"""`bai admin replay`: files in, a table, JSON and plots out; and the hub's own history."""
+"""`bai admin replay`: input files, table, JSON and plots, and the history of a hub."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def run(files: Path, *arguments: object) -> Result:
-    """Run the command in the folder of the files; no hub is asked."""
+    """Run the command with paths relative to ``files``, without a hub."""
     texts = [str(files / a) if isinstance(a, Path) else str(a) for a in arguments]
     return CliRunner().invoke(main, ["admin", "replay", *texts])
 
@@ -58,17 +58,17 @@ def error_of(result: Result) -> str:
     return message
 
 
-def test_policies_are_compared_in_a_table(files: Path) -> None:
+def test_table_compares_policies(files: Path) -> None:
     result = run(files, *openb("--policy", Path("off.json")))
     assert result.exit_code == 0, result.output
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == ["MEASURE", "MINE", "OFF"]
     assert ["started", "3", "3"] in lines
-    assert ["longest", "wait,", "s", "90", "90"] in lines
-    assert ["cuda", "in", "use,", "%", "100", "100"] in lines
+    assert ["maximum", "wait,", "s", "90", "90"] in lines
+    assert ["cuda", "utilization,", "%", "100", "100"] in lines
 
 
-def test_one_document_tells_everything(files: Path) -> None:
+def test_json_document_has_all_measures(files: Path) -> None:
     result = run(files, *openb("--json"))
     document = json.loads(result.stdout)
     found = document["policies"]["mine"]
@@ -85,14 +85,14 @@ def test_plots_are_written(files: Path) -> None:
         assert "<svg" in (files / "plots" / name).read_text()
 
 
-def test_swf_brings_its_machine_with_it(files: Path) -> None:
+def test_swf_workload_contains_its_machine(files: Path) -> None:
     result = run(files, "--workload", Path("jobs.swf"), "--policy", Path("mine.yaml"), "--json")
     found = json.loads(result.stdout)["policies"]["mine"]
     assert found["wait_seconds"]["max"] == 118
     assert found["utilisation_percent"] == {"cpu": 100.0}
 
 
-def test_broken_rows_are_refused_and_left_out_only_if_asked(files: Path) -> None:
+def test_skip_broken_skips_invalid_rows(files: Path) -> None:
     (files / "pods.csv").write_text(PODS + "p4,lots,1,0,0,,LS,Running,0,9,0\n")
     message = error_of(run(files, *openb("--json")))
     assert "pods.csv, row 5, column cpu_milli: 'lots' is not a whole number" in message
@@ -110,48 +110,46 @@ def test_broken_rows_are_refused_and_left_out_only_if_asked(files: Path) -> None
         ("mine.yaml", "{", "is neither YAML nor JSON"),
         ("mine.yaml", "- a\n", "write a map"),
         ("pods.csv", "a,b\n1,2\n", "has no column name"),
-        ("pods.csv", PODS.splitlines()[0] + "\n", "there is nothing to replay"),
+        ("pods.csv", PODS.splitlines()[0] + "\n", "nothing to replay"),
         ("pods.csv", '{"sessions": 3}', "is not a history of a hub"),
-        ("pods.csv", "{", "is not JSON"),
+        ("pods.csv", "{", "is not valid JSON"),
     ],
 )
-def test_files_that_cannot_be_used_are_refused(
-    files: Path, name: str, text: str, message: str
-) -> None:
+def test_invalid_input_file_is_rejected(files: Path, name: str, text: str, message: str) -> None:
     (files / name).write_text(text)
     assert message in error_of(run(files, *openb("--json")))
 
 
-def test_what_is_missing_is_said(files: Path) -> None:
+def test_error_names_missing_or_conflicting_input(files: Path) -> None:
     policy = ("--policy", Path("mine.yaml"), "--json")
     message = error_of(run(files, "--workload", Path("pods.csv"), *policy))
-    assert "say which with --nodes CSV" in message
+    assert "lists no machines; pass --nodes CSV" in message
     message = error_of(run(files, "--workload", Path("gone.csv"), *policy))
     assert "No such file" in message
     (files / "x.txt").write_text("hello")
     message = error_of(run(files, "--workload", Path("x.txt"), *policy))
-    assert "is in no known format" in message
+    assert "has an unknown format" in message
     message = error_of(run(files, *openb("--json", "--resource-group", "gpu")))
-    assert "--resource-group belongs to a hub's history" in message
+    assert "--resource-group applies only to a hub's session history" in message
     (files / "more").mkdir()
     (files / "more" / "mine.yaml").write_text("{}")
     message = error_of(run(files, *openb("--json", "--policy", Path("more/mine.yaml"))))
     assert "two policy files are named mine" in message
 
 
-def test_a_missing_extra_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_names_the_missing_extra(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "bai_services.cli.admin.replay_plots", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     message = error_of(run(files, *openb("--json", "--plots", Path("plots"))))
     assert "needs matplotlib; install it with: pip install 'bai-hub[replay]'" in message
 
 
-async def test_a_hub_replays_its_own_history(
+async def test_replay_of_the_history_of_a_hub(
     bai: Bai, api: Api, agent: FakeAgent, files: Path
 ) -> None:
     arguments = ("admin", "replay", "--workload", "hub", "--policy", files / "mine.yaml", "--json")
     nothing = await bai(*arguments)
-    assert "there is nothing to replay" in nothing.error["message"]
+    assert "nothing to replay" in nothing.error["message"]
     created = await bai(
         "session",
         "create",
@@ -176,4 +174,4 @@ async def test_a_hub_replays_its_own_history(
             files, "--workload", Path("history.json"), "--policy", Path("mine.yaml"), "--json"
         )
     )  # fmt: skip
-    assert "say which with --nodes CSV" in message
+    assert "lists no machines; pass --nodes CSV" in message

@@ -1,4 +1,4 @@
-"""`bai session` and `bai template` for batch sessions, many at once and templates."""
+"""`bai session` and `bai template`: batch, bulk creation, callbacks, keep-alive, templates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .conftest import Bai
 from .test_sessions import run_it
 
 
-async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_wait_for_a_failed_batch_session_and_read_its_log(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
     made = await bai(
         "session", "create", "train", "--command", "exit 3", "--batch-timeout", "2h",
         "--enqueue-only", "--json", by="user",
@@ -42,7 +44,7 @@ async def test_a_batch_session_and_its_end(bai: Bai, api: Api, agent: FakeAgent)
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
 
 
-async def test_a_callback_and_what_it_is_signed_with(bai: Bai, api: Api) -> None:
+async def test_callback_url_and_secret(bai: Bai, api: Api) -> None:
     keys = api.world.keys["user"]
     url = "https://hooks.example.org/sessions"
     made = await bai("session", "create", "lab1", "--callback-url", url, "--json", by="user")
@@ -60,13 +62,13 @@ async def test_a_callback_and_what_it_is_signed_with(bai: Bai, api: Api) -> None
     assert (refused.code, "that address is not public" in refused.stderr) == (2, True)
 
 
-async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
     assert (early.code, "only a running one" in early.stderr) == (1, True)
     await run_it(api, agent, "lab1")
     free = await bai("session", "keep-alive", "lab1", by="user")
-    assert free.stdout == "lab1 is not stopped for being unused\n"
+    assert free.stdout == "lab1 has no idle timeout\n"
     update = ("admin", "keypair-policy", "update", "default", "--idle-timeout-seconds", "600")
     assert (await bai(*update, by="admin")).code == 0
     kept = (await bai("session", "keep-alive", "lab1", "--json", by="user")).document
@@ -77,7 +79,7 @@ async def test_a_session_is_kept_alive(bai: Bai, api: Api, agent: FakeAgent) -> 
     assert "idle_ends_at" in every.stdout
 
 
-async def test_many_from_a_file(bai: Bai, tmp_path: Path) -> None:
+async def test_bulk_create_from_file(bai: Bai, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
         "- {name: load, type: batch, startup_command: 'true', starts_at: 1h}\n"
@@ -87,17 +89,20 @@ async def test_many_from_a_file(bai: Bai, tmp_path: Path) -> None:
     assert [s["name"] for s in created] == ["load", "train"]
     graph = await bai("session", "graph", "load", by="user")
     assert graph.stdout.splitlines()[-1].split() == ["train", "PENDING", "undefined", "load"]
+    await bai("session", "create", "single", by="user")
+    empty = await bai("session", "graph", "single", by="user")
+    assert empty.stdout.splitlines()[-1].split()[0] == "single"
     changed = await bai("session", "set-priority", "load", "50", by="user")
     assert changed.stdout.startswith("load has priority 50")
     jobs.write_text("name: load\n")
     assert (await bai("session", "bulk", str(jobs), by="user")).code == 2
 
 
-async def test_templates(bai: Bai, tmp_path: Path) -> None:
+async def test_template_is_created_replaced_used_and_deleted(bai: Bai, tmp_path: Path) -> None:
     request = tmp_path / "train.yaml"
     request.write_text("{type: batch, startup_command: python train.py, environ: {SEED: '1'}}")
     kept = await bai("template", "create", "train", str(request), by="user")
-    assert kept.stdout == "train is kept for the owner\n"
+    assert kept.stdout == "template train saved for its owner\n"
     request.write_text("{type: batch, startup_command: python test.py, environ: {SEED: '1'}}")
     await bai("template", "create", "train", str(request), "--replace", by="user")
     made = await bai(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bai_services.cli.sessions.waiting import interrupted, wait_for_status
+from bai_services.cli.sessions.waiting import interruption_message, wait_for_status
 from bai_services.core.sessions.lifecycle import Status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -18,7 +18,7 @@ QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
 async def run_it(api: Api, agent: FakeAgent, name: str) -> None:
-    """Bring a session to RUNNING, as agent and spawner do."""
+    """Bring a pending session to RUNNING, as agent and spawner do."""
     user = await api.client("user")
     item = await agent.prepare()
     session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -33,7 +33,7 @@ async def end_it(api: Api, session_id: str, log: str = "") -> None:
     await api.hub.post(f"/sessions/{session_id}/exited", end)
 
 
-async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_create_info_open_rm_and_logs(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("vfolder", "create", "data", by="user")
     creating = asyncio.create_task(
         bai(
@@ -64,7 +64,7 @@ async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: FakeAgent)
     assert (stopping["id"], stopping["status"]) == (session["id"], "TERMINATING")
     await end_it(api, session["id"], log="bye\x1b[0m\n")
     logs = await bai("session", "logs", "my.lab", by="user")
-    # Colours are for terminals.
+    # Escape sequences are only printed on a terminal.
     assert logs.stdout == "bye\n"
     as_json = (await bai("session", "logs", session["id"], "--json", by="user")).document
     assert as_json["log"] == "bye\x1b[0m\n"
@@ -76,7 +76,7 @@ async def test_a_session_from_create_to_rm(bai: Bai, api: Api, agent: FakeAgent)
     assert (await bai("session", "rm", "my.lab", by="user")).code == 4
 
 
-async def test_the_least_that_can_be_said(bai: Bai, agent: FakeAgent) -> None:
+async def test_create_is_idempotent_and_has_defaults(bai: Bai, agent: FakeAgent) -> None:
     made = (await bai("session", "create", "lab1", "--json", by="user")).document
     assert (made["project"], made["image"]) == ("default", "local/session:latest")
     again = (await bai("session", "create", "lab1", "--json", by="user")).document
@@ -85,7 +85,7 @@ async def test_the_least_that_can_be_said(bai: Bai, agent: FakeAgent) -> None:
     assert (other.code, other.error["error"]) == (1, "already-exists")
 
 
-async def test_a_project_must_be_said_where_several_could_be_meant(bai: Bai, api: Api) -> None:
+async def test_create_needs_a_project_if_there_are_several(bai: Bai, api: Api) -> None:
     for name in ("vision", "speech"):
         await bai("admin", "project", "create", name, by="domain-admin")
         await bai("admin", "project", "members", "add", name, "user", by="domain-admin")
@@ -95,7 +95,7 @@ async def test_a_project_must_be_said_where_several_could_be_meant(bai: Bai, api
     await bai("admin", "project", "members", "rm", "speech", "user", by="domain-admin")
     await bai("admin", "project", "members", "rm", "vision", "user", by="domain-admin")
     done = await bai("session", "create", "lab1", by="user")
-    assert (done.code, "you are in no project" in done.stderr) == (2, True)
+    assert (done.code, "you are not a member of any project" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ async def test_a_project_must_be_said_where_several_could_be_meant(bai: Bai, api
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-async def test_a_refused_session_has_its_exit_code(
+async def test_exit_codes_of_create(
     bai: Bai, agent: FakeAgent, arguments: list[str], code: int, error: str
 ) -> None:
     done = await bai("session", "create", "lab1", *arguments, "--json", by="user")
@@ -119,13 +119,13 @@ async def test_a_refused_session_has_its_exit_code(
     assert (await bai("session", "ls", "--all", "--json", by="user")).document["total"] == 0
 
 
-async def test_a_cap_is_exit_code_3(bai: Bai, agent: FakeAgent) -> None:
+async def test_exceeded_cap_has_exit_code_3(bai: Bai, agent: FakeAgent) -> None:
     await bai("admin", "domain", "update", "default", "--total-resource-slots", "cuda.shares=0.1")
     done = await bai("session", "create", "lab1", *QUARTER, "--json", by="user")
     assert (done.code, done.error["error"]) == (3, "quota-exceeded")
 
 
-async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_wait_fails_if_the_session_fails(bai: Bai, api: Api, agent: FakeAgent) -> None:
     creating = asyncio.create_task(
         bai("session", "create", "lab1", *QUARTER, "--wait", "--json", by="user")
     )
@@ -137,7 +137,7 @@ async def test_waiting_ends_with_the_session(bai: Bai, api: Api, agent: FakeAgen
     assert "the image is not there" in done.error["message"]
 
 
-async def test_waiting_ends_with_its_time(bai: Bai, agent: FakeAgent) -> None:
+async def test_wait_fails_after_its_timeout(bai: Bai, agent: FakeAgent) -> None:
     arguments = ("session", "create", "lab1", *QUARTER, "--wait", "--timeout", 0.5, "--json")
     done = await bai(*arguments, by="user")
     assert (done.code, done.error["details"]["session"]["name"]) == (1, "lab1")
@@ -145,10 +145,10 @@ async def test_waiting_ends_with_its_time(bai: Bai, agent: FakeAgent) -> None:
     assert len((await bai("session", "ls", "--json", by="user")).document["items"]) == 1
 
 
-async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", *QUARTER, by="user")
     await run_it(api, agent, "lab1")
-    # Nobody prepares this one: to stop it is to cancel it.
+    # No agent prepares lab2: stopping a session that has not started cancels it.
     made = (await bai("session", "create", "lab2", *QUARTER, "--json", by="user")).document
     user = await api.client("user")
     first = await user.get("/sessions/lab1")
@@ -164,7 +164,7 @@ async def test_rm_can_wait_for_the_end_of_several(bai: Bai, api: Api, agent: Fak
     ]
 
 
-async def test_someone_elses_session_is_not_there(bai: Bai, agent: FakeAgent) -> None:
+async def test_session_of_another_user_is_not_found(bai: Bai, agent: FakeAgent) -> None:
     made = (await bai("session", "create", "lab1", "--json", by="user")).document
     for key in ("lab1", made["id"]):
         for command in ("info", "logs", "rm", "open"):
@@ -179,26 +179,26 @@ async def wait_for_work(agent: FakeAgent) -> list[dict[str, object]]:
     return found
 
 
-async def test_why_tells_what_a_session_waits_for(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
 
-    async def told() -> str | None:
+    async def explanation() -> str | None:
         done = await bai("session", "why", "big2", by="user")
         return done.stdout if "sooner:" in done.stdout else None
 
-    text = await wait_until_async(told, 10, "the queue to know it")
-    assert "big2: number 1 in resource group default, priority 10" in text
+    text = await wait_until_async(explanation, 10, "suggestions for big2")
+    assert "big2: position 1 in resource group default, priority 10" in text
     assert "  ok    resource-group: resource group default is active" in text
     assert "  FAIL  resources: resource group default: cpu=6 requested, but at most 2" in text
     assert "  - it would start now with cpu=2" in text
     document = (await bai("session", "why", "big2", "--json", by="user")).document
     assert (document["position"], document["is_complete"]) == (1, True)
     running = await bai("session", "why", "big1", by="user")
-    assert "session big1 does not wait" in running.stdout
+    assert "session big1 is not pending" in running.stdout
 
 
-async def test_an_interrupted_wait_says_that_the_session_remains_queued(
+async def test_interrupted_wait_prints_that_the_session_remains_pending(
     api: Api, capsys: pytest.CaptureFixture[str]
 ) -> None:
     user = await api.client("user")
@@ -208,41 +208,37 @@ async def test_an_interrupted_wait_says_that_the_session_remains_queued(
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    said = "session lab1 remains queued; cancel it with: bai session rm lab1\n"
-    assert capsys.readouterr().err == said
+    message = "session lab1 remains pending; stop it with: bai session rm lab1\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(
-    "status, goal, part",
+    "status, awaited, part",
     [
-        ("PREPARING", Status.RUNNING, "is PREPARING and continues to start; cancel it with"),
-        ("RUNNING", Status.TERMINATED, "is RUNNING, which continues; cancel it with"),
-        ("TERMINATING", Status.TERMINATED, "continues: bai session info lab1"),
+        ("PREPARING", Status.RUNNING, "is PREPARING and continues to start; stop it with"),
+        ("RUNNING", Status.TERMINATED, "is still RUNNING; stop it with"),
+        ("TERMINATING", Status.TERMINATED, "is still stopping; check it with: bai session info"),
     ],
 )
-def test_an_interrupted_wait_says_what_becomes_of_it(status: str, goal: Status, part: str) -> None:
-    assert part in interrupted({"name": "lab1", "status": status}, goal)
+def test_interruption_message(status: str, awaited: Status, part: str) -> None:
+    assert part in interruption_message({"name": "lab1", "status": status}, awaited)
 
 
-async def test_two_hyphens_before_a_command_are_no_part_of_it(bai: Bai, agent: FakeAgent) -> None:
+async def test_exec_removes_two_hyphens_before_the_command(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("session", "create", "lab1", by="user")).code == 0
     done = await bai("session", "exec", "lab1", "--", "--json", by="user")
-    assert "no command" not in done.stderr
+    assert "the command is missing" not in done.stderr
     done = await bai("session", "exec", "lab1", "--", by="user")
-    assert (done.code, "no command: write bai session exec NAME -- COMMAND" in done.stderr) == (
-        2,
-        True,
-    )
+    message = "the command is missing: bai session exec NAME -- COMMAND"
+    assert (done.code, message in done.stderr) == (2, True)
 
 
-async def test_a_bad_name_is_refused_with_a_good_one(bai: Bai, api: Api) -> None:
+async def test_error_for_an_invalid_name_suggests_a_valid_one(bai: Bai, api: Api) -> None:
     done = await bai("session", "create", "bad name!", "--json", by="user")
     assert (done.code, done.error["details"]["suggestion"]) == (2, "bad-name")
 
 
-async def test_a_secret_variable_comes_from_the_environment_of_bai(
-    bai: Bai, agent: FakeAgent
-) -> None:
+async def test_secret_env_reads_the_environment_of_bai(bai: Bai, agent: FakeAgent) -> None:
     create = ("session", "create", "hidden", "--secret-env", "HF_KEY", "--enqueue-only")
     done = await bai(*create, "-e", "SEED=1", "--json", by="user", HF_KEY="s3cret-value")
     session = done.document
@@ -252,13 +248,13 @@ async def test_a_secret_variable_comes_from_the_environment_of_bai(
 
     missing = await bai(*create, by="user")
     assert missing.code == 2
-    assert "the environment of bai has no such variable" in missing.stderr
-    twice = await bai(*create, "-e", "HF_KEY=1", by="user", HF_KEY="s3cret-value")
-    assert twice.code == 2
-    assert "s3cret-value" not in twice.stderr
+    assert "environment variable HF_KEY is not set" in missing.stderr
+    duplicate = await bai(*create, "-e", "HF_KEY=1", by="user", HF_KEY="s3cret-value")
+    assert duplicate.code == 2
+    assert "s3cret-value" not in duplicate.stderr
 
 
-async def test_an_empty_name_is_refused(bai: Bai, api: Api) -> None:
+async def test_create_with_empty_name_is_rejected(bai: Bai, api: Api) -> None:
     done = await bai("session", "create", "", "--json", by="user")
     assert (done.code, "the name of a session cannot be empty" in done.error["message"]) == (
         2,
@@ -268,7 +264,7 @@ async def test_an_empty_name_is_refused(bai: Bai, api: Api) -> None:
     assert (await user.post("/sessions", {}))["name"].startswith("session-")
 
 
-async def test_a_wait_without_a_terminal_says_what_it_waits_for(
+async def test_wait_without_a_terminal_prints_the_reason_once(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     for name in ("big1", "big2"):
@@ -276,7 +272,7 @@ async def test_a_wait_without_a_terminal_says_what_it_waits_for(
     wait = ("session", "wait", "big2", "--timeout", "2")
     done = await bai(*wait, by="user")
     assert done.code == 1
-    said = [line for line in done.stderr.splitlines() if "session big2 waits: " in line]
-    assert len(said) == 1
-    assert "needs cpu=6, most free on one agent: 2" in said[0]
-    assert "waits" not in (await bai(*wait, "--json", by="user")).stderr
+    lines = [line for line in done.stderr.splitlines() if "session big2 is pending: " in line]
+    assert len(lines) == 1
+    assert "needs cpu=6, at most 2 free on one agent" in lines[0]
+    assert "is pending" not in (await bai(*wait, "--json", by="user")).stderr

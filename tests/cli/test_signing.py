@@ -1,4 +1,4 @@
-"""Signing in: keypair, password, browser."""
+"""Sign-in with keypair, password and browser; sign-out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.testbed.wait import wait_until_async
 from .conftest import Bai
 
 
-async def test_a_keypair_is_remembered_and_forgotten(
+async def test_login_with_keypair_and_logout(
     bai: Bai, api: Api, hub_url: str, tmp_path: Path
 ) -> None:
     keys = api.world.keys["user"]
@@ -39,11 +39,10 @@ async def test_a_keypair_is_remembered_and_forgotten(
     assert (await bai("whoami", by=None)).code == 5
 
 
-@pytest.mark.parametrize("damaged", [False, True])
-async def test_signing_out_forgets_also_when_the_hub_is_away(
+@pytest.mark.parametrize("damaged", [False, True], ids=["hub unreachable", "invalid file"])
+async def test_logout_deletes_the_credential_without_the_hub(
     bai: Bai, tmp_path: Path, damaged: bool
 ) -> None:
-    """Nobody answers there; or nobody can say which hub it was."""
     file = tmp_path / "config/config.json"
     away = profile.Profile("http://127.0.0.1:9", Token("x"), "user")
     profile.save(away, {"BAI_CONFIG_DIR": str(file.parent)})
@@ -51,14 +50,14 @@ async def test_signing_out_forgets_also_when_the_hub_is_away(
         file.write_text("{")
     done = await bai("logout", by=None)
     assert (done.code, done.stdout, file.exists()) == (0, "signed out\n", False)
-    assert ("could not be withdrawn" in done.stderr) is not damaged
+    assert ("could not be revoked" in done.stderr) is not damaged
     assert ("http://127.0.0.1:9/hub/token" in done.stderr) is not damaged
     again = await bai("logout", "--json", by=None)
     assert again.document == {"signed_out": False, "token_withdrawn": None}
 
 
 @pytest.mark.parametrize("stdin", ["wrong\n", "wrong"])
-async def test_a_wrong_password_saves_nothing(
+async def test_wrong_password_saves_no_profile(
     bai: Bai, hub_url: str, tmp_path: Path, stdin: str
 ) -> None:
     arguments = ("login", hub_url, "--user", "user", "--password-stdin", "--json")
@@ -67,7 +66,7 @@ async def test_a_wrong_password_saves_nothing(
     assert not (tmp_path / "config").exists()
 
 
-async def test_too_many_failures_are_not_allowed_either(bai: Bai, hub_url: str) -> None:
+async def test_login_is_blocked_after_ten_failures(bai: Bai, hub_url: str) -> None:
     arguments = ("login", hub_url, "--user", "user", "--password-stdin", "--json")
     for _ in range(10):
         done = await bai(*arguments, by=None, stdin="wrong\n")
@@ -75,12 +74,12 @@ async def test_too_many_failures_are_not_allowed_either(bai: Bai, hub_url: str) 
     assert (done.code, done.error["error"]) == (5, "sign-in-blocked")
 
 
-async def test_nothing_on_standard_input_is_wrong_use(bai: Bai, hub_url: str) -> None:
+async def test_empty_password_is_a_usage_error(bai: Bai, hub_url: str) -> None:
     done = await bai("login", hub_url, "--user", "user", "--password-stdin", by=None)
     assert (done.code, "the password is empty" in done.stderr) == (2, True)
 
 
-async def test_a_password_is_changed(bai: Bai, api: Api, hub_url: str) -> None:
+async def test_change_password(bai: Bai, api: Api, hub_url: str) -> None:
     await api.world.set_password("user")
     change = ("password", "--user", "user", "--url", hub_url, "--password-stdin", "--json")
     refused = await bai(*change, by=None, stdin=f"{PASSWORD}\nshort\n")
@@ -91,51 +90,59 @@ async def test_a_password_is_changed(bai: Bai, api: Api, hub_url: str) -> None:
     assert again.code == 5
 
 
-async def test_whose_password_where_must_be_known(bai: Bai) -> None:
+async def test_change_password_needs_user_and_url(bai: Bai) -> None:
     done = await bai("password", "--password-stdin", by=None)
     assert (done.code, "--url URL and --user NAME" in done.stderr) == (2, True)
 
 
-class Page:
-    """Stands in for the person's browser: is told an address, answers where it is told to."""
+class FakeBrowser:
+    """A fake for the user's browser; it records the URLs to open."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: list[str] = []
         monkeypatch.setattr(browser.webbrowser, "open", self.addresses.append)
 
-    async def asked(self) -> dict[str, str]:
-        await wait_until_async(lambda: self.addresses, 10, "an address to open")
+    async def query(self) -> dict[str, str]:
+        """Return the query of the sign-in page, once it is opened."""
+        await wait_until_async(lambda: self.addresses, 10, "a URL to open")
         parts = urlsplit(self.addresses[0])
         assert parts.path == "/services/bai/cli-login"
         return {name: values[0] for name, values in parse_qs(parts.query).items()}
 
 
-async def test_the_browser_brings_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Page(monkeypatch)
-    asking = asyncio.create_task(browser.ask("http://hub.example/services/bai", opens=True))
-    asked = await page.asked()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{asked['port']}") as http:
-        for query in ({}, {"code": "c"}, {"code": "evil", "state": "guessed"}):
-            assert (await http.get("/", params=query)).status_code == 404
-        posted = await http.post("/", params={"code": "evil", "state": asked["state"]})
-        assert posted.status_code == 404
-        right = await http.get("/", params={"code": "the-code", "state": asked["state"]})
-    assert (right.status_code, "Signed in" in right.text) == (200, True)
-    code, verifier = await asking
-    digest = hashlib.sha256(verifier.encode()).digest()
-    assert code == "the-code"
-    assert asked["challenge"] == base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+def request_code() -> asyncio.Task[tuple[str, str]]:
+    url = "http://hub.example/services/bai"
+    return asyncio.create_task(browser.request_code(url, opens_browser=True))
 
 
-async def test_a_browser_that_says_nothing_does_not_block_another(
+async def test_code_comes_only_from_the_redirect_with_our_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    page = Page(monkeypatch)
-    asking = asyncio.create_task(browser.ask("http://hub.example/services/bai", opens=True))
-    asked = await page.asked()
-    _, silent = await asyncio.open_connection("127.0.0.1", int(asked["port"]))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{asked['port']}") as http:
-        await http.get("/", params={"code": "the-code", "state": asked["state"]})
-    assert (await asking)[0] == "the-code"
-    silent.close()
-    await silent.wait_closed()
+    fake = FakeBrowser(monkeypatch)
+    request = request_code()
+    page = await fake.query()
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{page['port']}") as http:
+        for query in ({}, {"code": "c"}, {"code": "evil", "state": "guessed"}):
+            assert (await http.get("/", params=query)).status_code == 404
+        posted = await http.post("/", params={"code": "evil", "state": page["state"]})
+        assert posted.status_code == 404
+        redirect = await http.get("/", params={"code": "the-code", "state": page["state"]})
+    assert (redirect.status_code, "Signed in" in redirect.text) == (200, True)
+    code, verifier = await request
+    digest = hashlib.sha256(verifier.encode()).digest()
+    assert code == "the-code"
+    assert page["challenge"] == base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+async def test_idle_connection_does_not_block_the_redirect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeBrowser(monkeypatch)
+    request = request_code()
+    page = await fake.query()
+    _, idle = await asyncio.open_connection("127.0.0.1", int(page["port"]))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{page['port']}") as http:
+        await http.get("/", params={"code": "the-code", "state": page["state"]})
+    assert (await request)[0] == "the-code"
+    idle.close()
+    await idle.wait_closed()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bai_services.cli.folders import transfer
-from bai_services.cli.folders.local_files import Landing
+from bai_services.cli.folders.local_files import PartialFile
 from bai_services.core.errors import Unavailable
 from tests.testbed.manager import Api
 
@@ -26,7 +26,7 @@ async def storage(api: Api) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A directory with files of several sizes, a link that leads out of it, a named pipe."""
+    """A directory with files of several sizes, a link that leads out of it, and a named pipe."""
     folder = tmp_path / "mine"
     (folder / "deep/er").mkdir(parents=True)
     (folder / "small.txt").write_text("small")
@@ -45,7 +45,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-async def test_a_directory_goes_up_and_comes_down(bai: Bai, files: Path, tmp_path: Path) -> None:
+async def test_directory_is_uploaded_and_downloaded(bai: Bai, files: Path, tmp_path: Path) -> None:
     made = (await bai("vfolder", "create", "data", "--json", by="user")).document
     assert (made["name"], made["owner"], made["status"]) == ("data", "user", "ready")
     up = (await bai("vfolder", "upload", "data", files, "--json", by="user")).document
@@ -63,7 +63,9 @@ async def test_a_directory_goes_up_and_comes_down(bai: Bai, files: Path, tmp_pat
     assert content(tmp_path / "down/mine") == content(files)
 
 
-async def test_one_file_goes_where_it_is_sent(bai: Bai, files: Path, tmp_path: Path) -> None:
+async def test_file_is_transferred_to_the_target_directory(
+    bai: Bai, files: Path, tmp_path: Path
+) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", "--to", "/a/b/", by="user")
     down = (
@@ -77,9 +79,7 @@ async def test_one_file_goes_where_it_is_sent(bai: Bai, files: Path, tmp_path: P
     assert target.read_text() == "small"
 
 
-async def test_what_is_there_is_replaced_only_when_told(
-    bai: Bai, files: Path, tmp_path: Path
-) -> None:
+async def test_download_overwrites_only_with_force(bai: Bai, files: Path, tmp_path: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")
     target = tmp_path / "small.txt"
@@ -93,7 +93,7 @@ async def test_what_is_there_is_replaced_only_when_told(
     assert not [name for name in os.listdir(tmp_path) if name.startswith(".bai-")]
 
 
-async def test_a_folder_is_shared_and_no_longer(bai: Bai, files: Path) -> None:
+async def test_folder_is_shared_and_unshared(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     assert (await bai("vfolder", "files", "data", by="user2")).code == 4
     shared = (await bai("vfolder", "share", "data", "user2", "--json", by="user")).document
@@ -112,16 +112,16 @@ async def test_a_folder_is_shared_and_no_longer(bai: Bai, files: Path) -> None:
     assert (await bai("vfolder", "files", "data", by="user2")).code == 4
 
 
-async def test_who_it_is_shared_with_can_look_at_it(bai: Bai) -> None:
+async def test_grantee_can_read_folder_info(bai: Bai) -> None:
     await bai("vfolder", "create", "data", by="user")
-    said = (await bai("vfolder", "share", "data", "user2", by="user")).stdout
-    invitation = re.search(r"bai vfolder accept ([\w-]+)", said)
+    text = (await bai("vfolder", "share", "data", "user2", by="user")).stdout
+    invitation = re.search(r"bai vfolder accept ([\w-]+)", text)
     assert invitation is not None
     await bai("vfolder", "accept", invitation[1], by="user2")
     assert (await bai("vfolder", "info", "data", "--json", by="user2")).document["name"] == "data"
 
 
-async def test_from_the_trash_and_for_good(bai: Bai, files: Path) -> None:
+async def test_restore_and_purge(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")
     renamed = (await bai("vfolder", "rename", "data", "kept", "--json", by="user")).document
@@ -155,21 +155,19 @@ async def test_from_the_trash_and_for_good(bai: Bai, files: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-async def test_a_refusal_has_its_exit_code(
-    bai: Bai, arguments: list[str], code: int, error: str
-) -> None:
+async def test_exit_codes_of_errors(bai: Bai, arguments: list[str], code: int, error: str) -> None:
     await bai("vfolder", "create", "data", by="user")
     done = await bai("vfolder", *arguments, "--json", by="user")
     assert (done.code, done.error["error"]) == (code, error)
 
 
-async def test_a_pipe_is_no_file(bai: Bai, files: Path) -> None:
+async def test_named_pipe_cannot_be_uploaded(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     done = await bai("vfolder", "upload", "data", files / "pipe", "--json", by="user")
     assert (done.code, "not a regular file" in done.error["message"]) == (2, True)
 
 
-async def test_two_files_of_one_name_are_refused(bai: Bai, files: Path) -> None:
+async def test_two_files_with_the_same_target_are_rejected(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     (files / "deep/small.txt").write_text("other")
     done = await bai(
@@ -178,7 +176,9 @@ async def test_two_files_of_one_name_are_refused(bai: Bai, files: Path) -> None:
     assert (done.code, "would both become small.txt" in done.stderr) == (2, True)
 
 
-async def test_many_small_files_travel_together(bai: Bai, api: Api, tmp_path: Path) -> None:
+async def test_many_small_files_are_uploaded_in_one_request(
+    bai: Bai, api: Api, tmp_path: Path
+) -> None:
     tree = tmp_path / "tree"
     for number in range(60):
         (tree / f"d{number % 3}").mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ async def test_many_small_files_travel_together(bai: Bai, api: Api, tmp_path: Pa
     assert content(tmp_path / "down/tree") == content(tree)
 
 
-async def test_patterns_choose_what_goes_up_and_down(bai: Bai, tmp_path: Path) -> None:
+async def test_include_and_exclude_patterns(bai: Bai, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("a.csv", "b.txt", ".git/config", "sub/c.csv", "sub/skip/d.csv"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -206,11 +206,11 @@ async def test_patterns_choose_what_goes_up_and_down(bai: Bai, tmp_path: Path) -
     assert [item["path"] for item in down["items"]] == ["tree/a.csv", "tree/sub/c.csv"]
 
 
-async def test_a_big_file_goes_on_where_it_ended(
+async def test_interrupted_transfer_resumes(
     bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "PIECE_BYTES", 2 * MIB)
-    monkeypatch.setattr(transfer, "TRIES", 1)
+    monkeypatch.setattr(transfer, "CHUNK_BYTES", 2 * MIB)
+    monkeypatch.setattr(transfer, "MAX_ATTEMPTS", 1)
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(9 * MIB))
     await bai("vfolder", "create", "data", by="user")
@@ -232,17 +232,17 @@ async def test_a_big_file_goes_on_where_it_ended(
     assert all(has_checksum for _, has_checksum in seen)
     await bai("vfolder", "download", "data", "big.bin", "--to", tmp_path / "down", by="user")
     assert content(tmp_path / "down")["big.bin"] == big.read_bytes()
-    # A download that was cut off goes on too.
+    # An interrupted download resumes, too.
     (tmp_path / "down/big.bin").unlink()
     client = await api.client("user")
     (entry,) = (await client.get("/vfolders/data/files"))["items"]
-    part = Landing(tmp_path / "down/big.bin", entry["etag"], replaces=False).part
+    part = PartialFile(tmp_path / "down/big.bin", entry["etag"], replaces=False).part
     part.write_bytes(big.read_bytes()[: 5 * MIB])
     await bai("vfolder", "download", "data", "big.bin", "--to", tmp_path / "down", by="user")
     assert content(tmp_path / "down") == {"big.bin": big.read_bytes()}
 
 
-async def test_files_are_moved_about_inside(bai: Bai, files: Path) -> None:
+async def test_mkdir_cp_mv_usage_and_rm(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")
     for words in (
@@ -259,7 +259,7 @@ async def test_files_are_moved_about_inside(bai: Bai, files: Path) -> None:
     assert (await bai("vfolder", "rm", "data", "a", "-r", by="user")).code == 0
 
 
-async def test_an_invitation_by_command(bai: Bai) -> None:
+async def test_invitation_is_accepted_left_and_declined(bai: Bai) -> None:
     await bai("vfolder", "create", "data", "--cloneable", by="user")
     made = (await bai("vfolder", "invite", "data", "user2", "--json", by="user")).document
     listed = (await bai("vfolder", "invitations", "--json", by="user2")).document
@@ -273,7 +273,7 @@ async def test_an_invitation_by_command(bai: Bai) -> None:
     assert (await bai("vfolder", "withdraw", again["id"], by="user")).code == 1
 
 
-async def test_hosts_and_quotas_by_command(bai: Bai, api: Api) -> None:
+async def test_hosts_quota_and_change_owner(bai: Bai, api: Api) -> None:
     made = (await bai("vfolder", "create", "data", "--json", by="user")).document
     shown = await bai("vfolder", "hosts", by="user")
     assert "local" in shown.stdout and "ready" in shown.stdout
@@ -291,20 +291,19 @@ async def test_hosts_and_quotas_by_command(bai: Bai, api: Api) -> None:
 
 
 @pytest.mark.parametrize("size", [128 * MIB, 1000 * MIB + 1, 7 * 2**30 - 3, 2**40 + 5])
-def test_parts_begin_where_file_systems_share_blocks(size: int) -> None:
-    parts = transfer.Parts(transfer.Sending(Path("f"), "f", size), (size, 0), None)
+def test_parts_are_block_aligned(size: int) -> None:
+    parts = transfer.MultipartUpload(transfer.Upload(Path("f"), "f", size), (size, 0), None)
     assert 2 <= len(parts.starts) <= transfer.MAX_PARTS
     assert not any(start % MIB for start in parts.starts)
     assert sum(min(parts.starts.step, size - start) for start in parts.starts) == size
 
 
-async def test_a_big_file_goes_in_parts_side_by_side(
+async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cut off in the middle and sent again: the parts that have arrived are not sent twice."""
     monkeypatch.setattr(transfer, "PART_BYTES", 3 * MIB)
-    monkeypatch.setattr(transfer, "PIECE_BYTES", MIB)
-    monkeypatch.setattr(transfer, "TRIES", 1)
+    monkeypatch.setattr(transfer, "CHUNK_BYTES", MIB)
+    monkeypatch.setattr(transfer, "MAX_ATTEMPTS", 1)
     big = tmp_path / "big.bin"
     big.write_bytes(os.urandom(10 * MIB + 1))
     await bai("vfolder", "create", "data", by="user")
@@ -325,19 +324,19 @@ async def test_a_big_file_goes_in_parts_side_by_side(
     before, failed = len(seen) - 1, seen[5]
     assert (await bai(*words, 2, by="user")).code == 0
     assert len({upload for upload, _, _ in seen}) == 4
-    # 11 pieces in all; beside the refused one, only those cut off with it may come twice.
+    # 11 chunks in total. Besides the refused one, only the two in flight with it may be sent again.
     assert 11 <= len(seen) - 1 <= 11 + 2 and before < 11
     assert failed in seen[6:]
     assert all(has_checksum for _, _, has_checksum in seen)
     await bai("vfolder", "download", "data", "deep/big.bin", "--to", tmp_path / "down", by="user")
     assert content(tmp_path / "down") == {"big.bin": big.read_bytes()}
-    # Nothing of the parts is kept, only the word that the whole has landed.
+    # The parts are deleted; only the completion record remains.
     root = api.world.manager.settings.storage_root
     assert [path.suffix for path in root.glob("user/*/.staging/*")] == [".json"]
     assert not list((tmp_path / "config/uploads").iterdir())
 
 
-async def test_a_file_that_changes_while_it_is_sent_is_refused(
+async def test_upload_fails_if_the_file_changes_meanwhile(
     bai: Bai, api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transfer, "PART_BYTES", MIB)
@@ -353,4 +352,4 @@ async def test_a_file_that_changes_while_it_is_sent_is_refused(
 
     monkeypatch.setattr(uploads, "piece", meanwhile)
     done = await bai("vfolder", "upload", "data", big, "--parallel", 2, "--json", by="user")
-    assert (done.code, "has changed while" in done.error["message"]) == (1, True)
+    assert (done.code, "changed during the upload" in done.error["message"]) == (1, True)

@@ -1,4 +1,4 @@
-"""Sign-in through the browser: a code that only this process can redeem."""
+"""Browser sign-in: obtain a one-time code that only this process can redeem (PKCE)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>bai
 </style></head><body><h1>{title}</h1><p>{text}</p></body></html>"""
 
 
-async def ask(service_url: str, *, opens: bool) -> tuple[str, str]:
+async def request_code(service_url: str, *, opens_browser: bool) -> tuple[str, str]:
     """Return a one-time code from the sign-in page, and the verifier that redeems it.
 
-    The page sends the browser to a port of 127.0.0.1 that this process listens
-    on. Whoever else sees the code cannot use it: the verifier never leaves here
-    before it is redeemed (PKCE, S256).
+    The sign-in page redirects the browser to a port of 127.0.0.1 on which this process
+    listens. A code that leaks is useless without the verifier, which stays in this process
+    until the code is redeemed (PKCE, S256).
 
     Raises
     ------
     NotSignedIn
-        If nobody signs in within ``TIMEOUT_SECONDS``.
+        If the user does not sign in within ``TIMEOUT_SECONDS``.
     """
     verifier = secrets.token_urlsafe(48)
     digest = hashlib.sha256(verifier.encode()).digest()
@@ -40,12 +40,12 @@ async def ask(service_url: str, *, opens: bool) -> tuple[str, str]:
     state = secrets.token_urlsafe(24)
     codes: asyncio.Queue[str] = asyncio.Queue(1)
 
-    answering: set[asyncio.Task[None] | None] = set()
+    handlers: set[asyncio.Task[None] | None] = set()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answering.add(asyncio.current_task())
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handlers.add(asyncio.current_task())
         try:
-            code = await _code_of(reader, state)
+            code = await _read_code(reader, state)
             writer.write(_response(code))
             await writer.drain()
         finally:
@@ -53,32 +53,32 @@ async def ask(service_url: str, *, opens: bool) -> tuple[str, str]:
         if code and codes.empty():
             codes.put_nowait(code)
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, limit=_MAX_REQUEST_BYTES)
     async with server:
         port = server.sockets[0].getsockname()[1]
         query = urlencode({"port": port, "challenge": challenge, "state": state})
         address = f"{service_url}/cli-login?{query}"
         output.note(f"sign in at {address}")
-        if opens:
-            # A browser of the terminal would block; the listener must go on answering.
+        if opens_browser:
+            # A text-mode browser blocks; the listener must keep responding.
             await asyncio.to_thread(webbrowser.open, address)
         try:
             code = await asyncio.wait_for(codes.get(), TIMEOUT_SECONDS)
         except TimeoutError:
             raise NotSignedIn(
-                f"nobody signed in within {TIMEOUT_SECONDS // 60} minutes; run bai login again"
+                f"no sign-in within {TIMEOUT_SECONDS // 60} minutes; run bai login again"
             ) from None
         finally:
-            # A connection that says nothing must not outlive the question.
-            tasks = [task for task in answering if task is not None]
+            # Idle connections must not delay the exit.
+            tasks = [task for task in handlers if task is not None]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
     return code, verifier
 
 
-async def _code_of(reader: asyncio.StreamReader, state: str) -> str | None:
-    """Return the code that a request brings, or None if it is not the answer to our question."""
+async def _read_code(reader: asyncio.StreamReader, state: str) -> str | None:
+    """Return the code in a request; None unless it is the redirect with our ``state``."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=10)
     except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
@@ -96,7 +96,7 @@ def _response(code: str | None) -> bytes:
     page = (
         _PAGE.format(title="Signed in", text="You can close this page.")
         if code
-        else _PAGE.format(title="Not this address", text="Start again with: bai login")
+        else _PAGE.format(title="Invalid link", text="Start again with: bai login")
     )
     body = page.encode()
     head = (

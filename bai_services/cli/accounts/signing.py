@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""`bai login`, `bai logout` and `bai password`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .. import output, profile
 from ..command import example, json_option
 from . import browser
 
-# How long signing out waits for a hub that does not answer.
-WITHDRAW_SECONDS = 10
+# Timeout of the request that revokes the token at sign-out.
+REVOKE_TIMEOUT_SECONDS = 10
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -28,11 +28,15 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     )
 )
 @click.argument("url")
-@click.option("--user", metavar="NAME", help="User name or e-mail; signs in with a password.")
+@click.option(
+    "--user", metavar="NAME", help="Sign in with a password as this user (name or e-mail address)."
+)
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
-@click.option("--access-key", metavar="KEY", help="Sign in with a keypair instead.")
+@click.option("--access-key", metavar="KEY", help="Sign in with this keypair.")
 @click.option("--secret-key-stdin", is_flag=True, help="Read the secret key from standard input.")
-@click.option("--no-browser", is_flag=True, help="Only print the address of the sign-in page.")
+@click.option(
+    "--no-browser", is_flag=True, help="Print the URL of the sign-in page; open no browser."
+)
 @json_option
 def login(
     url: str,
@@ -44,12 +48,12 @@ def login(
     no_browser: bool,
     as_json: bool,
 ) -> None:
-    """Sign in at the hub at URL and remember it for later commands.
+    """Sign in to the hub at URL and save the credential for later commands.
 
-    Without --user and --access-key the browser's sign-in is used.
+    Without --user and --access-key, sign in with the browser.
     """
     if user and access_key:
-        raise click.UsageError("--user and --access-key exclude each other")
+        raise click.UsageError("--user and --access-key are mutually exclusive")
     if password_stdin and not user:
         raise click.UsageError("--password-stdin needs --user NAME")
     if secret_key_stdin and not access_key:
@@ -62,15 +66,15 @@ def login(
         found = asyncio.run(_by_password(address, user, password))
     elif access_key:
         secret = _secret("secret key", is_piped=secret_key_stdin, option="--secret-key-stdin")
-        found = asyncio.run(_known(address, Keypair(access_key, secret)))
+        found = asyncio.run(_verified(address, Keypair(access_key, secret)))
     else:
-        found = asyncio.run(_by_browser(address, opens=not no_browser))
+        found = asyncio.run(_by_browser(address, opens_browser=not no_browser))
     current, me = found
     profile.save(current)
     if me.get("need_password_change"):
-        output.note("the password must be changed before anything else: bai password")
+        output.note("you must change your password first: bai password")
     output.print_done(
-        f"signed in at {current.url} as {me['username']} ({me['role']})",
+        f"signed in to {current.url} as {me['username']} ({me['role']})",
         {"url": current.url, "username": me["username"], "role": me["role"]},
         as_json=as_json,
     )
@@ -79,20 +83,20 @@ def login(
 @click.command(epilog=example("bai logout"))
 @json_option
 def logout(*, as_json: bool) -> None:
-    """Withdraw the token at the hub, and forget hub and credential.
+    """Revoke the token at the hub and delete the saved credential.
 
-    A keypair stays as it is. When the hub is away everything is forgotten all the same.
+    A keypair is not revoked. If the hub is unreachable, the credential is deleted anyway.
     """
-    current, problem = profile.saved(), ""
+    current, problem = profile.load_saved(), ""
     has_token = current is not None and isinstance(current.credential, Token)
     try:
         if current is not None and has_token:
-            problem = asyncio.run(_withdraw(current))
+            problem = asyncio.run(_revoke(current))
     finally:
         was_signed_in = profile.forget()
     if current is not None and problem and not as_json:
-        output.note(f"the token could not be withdrawn: {problem}")
-        output.note(f"it holds until it ends by itself, or is revoked at {current.url}/hub/token")
+        output.note(f"the token could not be revoked: {problem}")
+        output.note(f"it stays valid until it expires; revoke it at {current.url}/hub/token")
     output.print_done(
         "signed out" if was_signed_in else "was not signed in",
         {"signed_out": was_signed_in, "token_withdrawn": not problem if has_token else None},
@@ -101,13 +105,19 @@ def logout(*, as_json: bool) -> None:
 
 
 @click.command(epilog=example("bai password"))
-@click.option("--user", metavar="NAME", help="Whose password; default: who is signed in.")
+@click.option("--user", metavar="NAME", help="Your user name. Default: the signed-in user.")
 @click.option(
-    "--password-stdin", is_flag=True, help="Read the old and the new password, a line each."
+    "--password-stdin",
+    is_flag=True,
+    help="Read the old and the new password from standard input, one per line.",
 )
-@click.option("--url", metavar="URL", help="The hub's address; default: where one is signed in.")
 @click.option(
-    "--revoke-tokens", is_flag=True, help="Revoke all API tokens too, that of bai as well."
+    "--url", metavar="URL", help="URL of the hub. Default: the hub that you are signed in to."
+)
+@click.option(
+    "--revoke-tokens",
+    is_flag=True,
+    help="Also revoke all your API tokens, including the token of bai itself.",
 )
 @json_option
 def password(
@@ -118,23 +128,23 @@ def password(
     revoke_tokens: bool,
     as_json: bool,
 ) -> None:
-    """Change one's own password, also one that must be changed before signing in.
+    """Change your password. With --user and --url this works without a sign-in.
 
-    All browsers that are signed in to the account are signed out.
+    All browser sessions of the account are signed out.
     """
     address, name = profile.hub_url(url) if url else "", user or ""
     if not (address and name):
         try:
             current = profile.load()
         except NotSignedIn:
-            raise click.UsageError("not signed in: say --url URL and --user NAME") from None
+            raise click.UsageError("not signed in; pass --url URL and --user NAME") from None
         address, name = address or current.url, name or current.username
     if not name:
-        raise click.UsageError("say whose password: --user NAME")
+        raise click.UsageError("the user name is unknown; pass --user NAME")
     old = _secret("old password", is_piped=password_stdin, option="--password-stdin")
     new = _secret("new password", is_piped=password_stdin, option="--password-stdin")
-    if not password_stdin and getpass.getpass("new password again: ") != new:
-        raise click.UsageError("the new passwords differ")
+    if not password_stdin and getpass.getpass("repeat the new password: ") != new:
+        raise click.UsageError("the new passwords do not match")
     body: dict[str, Any] = {"name": name, "old_password": old, "new_password": new}
     if revoke_tokens:
         body["revoke_tokens"] = True
@@ -142,31 +152,33 @@ def password(
     output.print_done("password changed", {"username": name}, as_json=as_json)
 
 
-async def _withdraw(current: profile.Profile) -> str:
-    """Have the hub forget the token; return why it cannot be, empty when it is done."""
+async def _revoke(current: profile.Profile) -> str:
+    """Revoke the token at the hub; return an error message, empty on success."""
     try:
-        async with Client(current.service_url, current.credential, WITHDRAW_SECONDS) as client:
+        async with Client(
+            current.service_url, current.credential, REVOKE_TIMEOUT_SECONDS
+        ) as client:
             await client.delete("/auth/token")
     except NotSignedIn:
-        return ""  # it does not hold any more
+        return ""  # the token is already invalid
     except BaiError as error:
         return error.message
     return ""
 
 
 async def _by_password(url: str, name: str, password: str) -> tuple[profile.Profile, Any]:
-    answer = await _post(url, "/auth/token", {"name": name, "password": password})
-    return await _known(url, Token(answer["token"]))
+    response = await _post(url, "/auth/token", {"name": name, "password": password})
+    return await _verified(url, Token(response["token"]))
 
 
-async def _by_browser(url: str, *, opens: bool) -> tuple[profile.Profile, Any]:
-    code, verifier = await browser.ask(url + profile.SERVICE, opens=opens)
-    answer = await _post(url, "/auth/code/redeem", {"code": code, "verifier": verifier})
-    return await _known(url, Token(answer["token"]))
+async def _by_browser(url: str, *, opens_browser: bool) -> tuple[profile.Profile, Any]:
+    code, verifier = await browser.request_code(url + profile.SERVICE, opens_browser=opens_browser)
+    response = await _post(url, "/auth/code/redeem", {"code": code, "verifier": verifier})
+    return await _verified(url, Token(response["token"]))
 
 
-async def _known(url: str, credential: Token | Keypair) -> tuple[profile.Profile, Any]:
-    """Return the profile of a credential that the hub has accepted."""
+async def _verified(url: str, credential: Token | Keypair) -> tuple[profile.Profile, Any]:
+    """Check a credential at the hub; return its profile and the response of ``/me``."""
     async with Client(url + profile.SERVICE, credential) as client:
         me = await client.get("/me")
     return profile.Profile(url, credential, me["username"]), me
@@ -178,13 +190,14 @@ async def _post(url: str, path: str, body: dict[str, Any]) -> Any:
 
 
 def _secret(what: str, *, is_piped: bool, option: str) -> str:
+    """Read a secret from standard input or, on a terminal, from a prompt."""
     if is_piped:
-        # Only the line's end is taken off: a password may begin or end with a blank.
+        # Strip only the newline: a password may begin or end with a space.
         secret = sys.stdin.readline().rstrip("\r\n")
     elif sys.stdin.isatty():
         secret = getpass.getpass(f"{what}: ")
     else:
-        raise click.UsageError(f"there is no terminal to ask for the {what}; use {option}")
+        raise click.UsageError(f"standard input is not a terminal; pass the {what} with {option}")
     if not secret:
         raise click.UsageError(f"the {what} is empty")
     return secret
@@ -193,4 +206,4 @@ def _secret(what: str, *, is_piped: bool, option: str) -> str:
 def _warn_of_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
-        output.note(f"warning: {url} is not encrypted; others can read the password on its way")
+        output.note(f"warning: {url} is not encrypted; others can read your password in transit")

@@ -1,4 +1,4 @@
-"""`bai ssh-key`: the public keys with which one may sign in to one's sessions."""
+"""`bai ssh-key`: manage the public SSH keys that your sessions accept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from bai_services.core.errors import AlreadyExists, InvalidRequest
 
 from .. import output
-from ..apps.ssh_client import make_pair
+from ..apps.ssh_client import generate_key_pair
 from ..command import Connection, connected, example, json_option, segment
 
 COLUMNS = ("name", "fingerprint", "created_at")
@@ -18,14 +18,14 @@ COLUMNS = ("name", "fingerprint", "created_at")
 
 @click.group("ssh-key")
 def ssh_key() -> None:
-    """Keep the public keys with which you sign in to your sessions."""
+    """Manage the public SSH keys that your sessions accept."""
 
 
 @ssh_key.command("ls", epilog=example("bai ssh-key ls"))
 @json_option
 @connected
 async def list_(connection: Connection, *, as_json: bool) -> None:
-    """List your keys."""
+    """List your public SSH keys."""
     found = await connection.client.get("/me/ssh-keys")
     if as_json:
         output.print_json(found)
@@ -40,10 +40,10 @@ async def list_(connection: Connection, *, as_json: bool) -> None:
 @json_option
 @connected
 async def add(connection: Connection, name: str, file: str, *, as_json: bool) -> None:
-    """Add the public key of FILE (something.pub; - or nothing reads standard input)."""
-    text = _read(file)
-    made = await connection.client.post("/me/ssh-keys", {"name": name, "public_key": text.strip()})
-    output.print_done(f"added {name}, {made['fingerprint']}", made, as_json=as_json)
+    """Add the public key in FILE, for example id_ed25519.pub. Default: standard input (-)."""
+    body = {"name": name, "public_key": _read(file).strip()}
+    key = await connection.client.post("/me/ssh-keys", body)
+    output.print_done(f"added key {name}, {key['fingerprint']}", key, as_json=as_json)
 
 
 @ssh_key.command(epilog=example("bai ssh-key generate laptop ~/.ssh/bai_key"))
@@ -52,25 +52,26 @@ async def add(connection: Connection, name: str, file: str, *, as_json: bool) ->
 @json_option
 @connected
 async def generate(connection: Connection, name: str, file: Path | None, *, as_json: bool) -> None:
-    """Make a key pair: into FILE and FILE.pub here, or without FILE shown once.
+    """Generate a key pair in FILE and FILE.pub, and add the public key.
 
-    The private key is kept by nobody but you.
+    Without FILE, the hub generates the pair and the command prints the private key. The
+    hub does not store private keys.
     """
     if file is None:
-        made = await connection.client.post("/me/ssh-keys", {"name": name})
-        output.print_done(made["private_key"].rstrip(), made, as_json=as_json)
+        key = await connection.client.post("/me/ssh-keys", {"name": name})
+        output.print_done(key["private_key"].rstrip(), key, as_json=as_json)
         if not as_json:
-            output.note("this private key is shown only now: save it in a file of mode 0600")
+            output.note("this private key is shown only once: save it in a file of mode 0600")
         return
     public = file.with_name(file.name + ".pub")
     for one in (file, public):
         if one.exists():
-            raise AlreadyExists(f"{one} is there already; name another file")
-    make_pair(file, name)
+            raise AlreadyExists(f"{one} already exists; choose another file")
+    generate_key_pair(file, name)
     text = public.read_text(encoding="utf-8").strip()
-    made = await connection.client.post("/me/ssh-keys", {"name": name, "public_key": text})
-    made |= {"file": str(file)}
-    output.print_done(f"added {name}; its private key is in {file}", made, as_json=as_json)
+    key = await connection.client.post("/me/ssh-keys", {"name": name, "public_key": text})
+    key |= {"file": str(file)}
+    output.print_done(f"added key {name}; its private key is in {file}", key, as_json=as_json)
 
 
 @ssh_key.command(epilog=example("bai ssh-key rm laptop"))
@@ -78,9 +79,9 @@ async def generate(connection: Connection, name: str, file: Path | None, *, as_j
 @json_option
 @connected
 async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Remove a key: new connections with it are refused from now on."""
+    """Delete a key; sessions reject new connections with it."""
     await connection.client.delete(f"/me/ssh-keys/{segment(name)}")
-    output.print_done(f"removed {name}", {"name": name}, as_json=as_json)
+    output.print_done(f"deleted key {name}", {"name": name}, as_json=as_json)
 
 
 def _read(file: str) -> str:

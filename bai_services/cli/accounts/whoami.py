@@ -1,4 +1,4 @@
-"""`bai whoami`: who is signed in, with limits and usage, on one screen."""
+"""`bai whoami`: the signed-in account, its limits and usage on one screen."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LABELS = {SESSIONS: "Sessions", CPU: "CPU", MEM: "Memory"}
 @json_option
 @connected
 async def whoami(connection: Connection, *, verbose: bool, as_json: bool) -> None:
-    """Show who is signed in, with limits and usage."""
+    """Show your account, limits and usage."""
     me = {"url": connection.profile.url, **await connection.client.get("/me")}
     if as_json:
         output.print_json(me)
         return
     if verbose:
         projects = [project["name"] for project in me["projects"]]
-        output.print_thing({**me, "projects": projects}, as_json=False)
+        output.print_fields({**me, "projects": projects}, as_json=False)
         return
-    screen_of(me).print(output.console())
+    account_screen(me).print(output.console())
 
 
-def screen_of(me: Mapping[str, Any]) -> Screen:
-    """Return the screen of an account: who it is, and how much of each limit is in use."""
+def account_screen(me: Mapping[str, Any]) -> Screen:
+    """Return the screen of an account: user, projects, and usage of each limit."""
     title = Text(printable(me["username"]), style="bold")
     name = f"  {me['full_name']}" if me["full_name"] else ""
     title.append(printable(name), style="not bold")
@@ -48,7 +48,7 @@ def screen_of(me: Mapping[str, Any]) -> Screen:
     screen.add("Projects", ", ".join(one["name"] for one in me["projects"]) or "none")
     screen.add("Keypairs", ", ".join(me["keypairs"]))
     if me["need_password_change"]:
-        screen.add("Note", "change the password before anything else: bai password")
+        screen.add("Note", "you must change your password first: bai password")
     limits, usage = me["limits"], me["usage"]
     others = sorted((limits.keys() | usage.keys()) - _LABELS.keys())
     values = [(_LABELS.get(slot, slot), _usage(slot, me)) for slot in (*_LABELS, *others)]
@@ -58,7 +58,7 @@ def screen_of(me: Mapping[str, Any]) -> Screen:
 
 
 def _usage(slot: str, me: Mapping[str, Any]) -> str:
-    """Return how much of a slot is in use, and its limit: ``1 of 30``."""
+    """Format the usage and the limit of a slot: ``1 of 30``."""
     used, limit = me["usage"].get(slot), me["limits"].get(slot)
     if slot == MEM:
         used, limit = (None if text is None else units.memory(text) for text in (used, limit))

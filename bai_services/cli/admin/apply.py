@@ -1,4 +1,4 @@
-"""`bai apply`: bring the hub to what a YAML file describes."""
+"""`bai apply`: create and update the objects that a YAML file declares."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.text import Text
 
 from bai_services.client import Client
 from bai_services.core.accounts.passwords import broken_rules
@@ -18,7 +19,7 @@ from .. import output
 from ..command import Connection, connected, example, json_option, segment
 from ..text import printable
 from . import difference
-from .declaration import GENERATED, SECTIONS, Item, read
+from .declaration import SECTIONS, Item, PasswordSource, load_declaration
 from .difference import Change
 from .entities import IMAGE, IMAGE_ALIAS, PROJECT, RESOURCE_GROUP, USER, Entity
 from .weight_names import with_names
@@ -28,14 +29,14 @@ _MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "
 
 @dataclass(slots=True)
 class Outcome:
-    """What was (or would be) changed, and the passwords that were made for it."""
+    """The changes that were made (or, in a dry run, would be), and generated passwords."""
 
     is_applied: bool
     changes: list[Change] = field(default_factory=list)
     passwords: dict[str, str] = field(default_factory=dict, repr=False)
 
     def document(self) -> dict[str, Any]:
-        """Return it as ``--json`` shows it."""
+        """Return the JSON document that ``--json`` prints."""
         return {
             "applied": self.is_applied,
             "changes": [change.document() for change in self.changes],
@@ -51,33 +52,35 @@ class Outcome:
     metavar="FILE",
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML with domains, projects, users, policies and so on.",
+    help="YAML file with domains, projects, users, policies and so on.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the difference and change nothing.")
-@click.option("--prune", is_flag=True, help="Delete what the file's sections do not name.")
+@click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
+@click.option(
+    "--prune", is_flag=True, help="Delete objects that the sections of the file do not declare."
+)
 @json_option
 @connected
 async def apply(
     connection: Connection, path: Path, *, dry_run: bool, prune: bool, as_json: bool
 ) -> None:
-    """Create and update what FILE describes; a second time there is nothing to change.
+    """Create and update the objects that a YAML file declares.
 
-    Nothing is deleted without --prune. The file is checked whole before the
-    first change. When a change is refused, those before it stay: mend the file
-    and apply it again.
+    The command is idempotent: a second run changes nothing. Nothing is deleted without
+    --prune. The whole file is validated before the first change. If the hub rejects a
+    change, earlier changes remain: correct the file and apply it again.
     """
-    declared = read(path)
+    declared = load_declaration(path)
     me = await connection.client.get("/me")
     outcome = Outcome(is_applied=not dry_run)
     try:
         async for change in changes_of(connection.client, declared, me["username"], prunes=prune):
             if not dry_run:
-                await _make(connection.client, change, outcome)
+                await _apply_change(connection.client, change, outcome)
             outcome.changes.append(change)
             if not as_json:
                 _print_change(change)
     except BaiError as error:
-        # What was done stays done, and a password that was made is shown now or never.
+        # Earlier changes remain, so print the passwords that were generated for them.
         if as_json:
             error.details = {**error.details, **outcome.document()}
         else:
@@ -93,10 +96,11 @@ async def apply(
 async def changes_of(
     client: Client, declared: Mapping[str, Sequence[Item]], myself: str, *, prunes: bool
 ) -> AsyncIterator[Change]:
-    """Yield every change, what others refer to first and deletions last.
+    """Yield every change in dependency order, deletions last.
 
-    A section is compared with the hub as it is after the changes that were
-    yielded before have been made: a new domain brings a project of its own.
+    The caller makes each change before it requests the next. Each section is therefore
+    compared with the current state of the hub: a new domain, for example, creates a
+    project.
     """
     rows: dict[str, Sequence[Mapping[str, Any]]] = {}
     for entity in SECTIONS:
@@ -106,27 +110,27 @@ async def changes_of(
         if entity is RESOURCE_GROUP:
             items, found = await with_names(client, items, found)
         rows[entity.section] = found
-        for change in difference.of_section(entity, items, found):
+        for change in difference.section_changes(entity, items, found):
             yield change
-    async for change in _relations(client, declared, prunes=prunes):
+    async for change in _relation_changes(client, declared, prunes=prunes):
         yield change
     for entity in reversed(SECTIONS) if prunes else ():
         if entity.section in declared:
             keep = {myself} if entity is USER else set[str]()
-            for change in difference.surplus(
+            for change in difference.deletions(
                 entity, declared[entity.section], rows[entity.section], keep
             ):
                 yield change
 
 
-async def _relations(
+async def _relation_changes(
     client: Client, declared: Mapping[str, Sequence[Item]], *, prunes: bool
 ) -> AsyncIterator[Change]:
     images = [item for item in declared.get(IMAGE.section, ()) if "aliases" in item.extras]
     if images:
         aliases = {row["alias"]: row["image"] for row in await _rows(client, IMAGE_ALIAS)}
         for item in images:
-            for change in difference.of_aliases(item, aliases, prunes=prunes):
+            for change in difference.alias_changes(item, aliases, prunes=prunes):
                 yield change
     projects = [item for item in declared.get(PROJECT.section, ()) if "members" in item.extras]
     ids = {}
@@ -136,7 +140,7 @@ async def _relations(
         project_id = ids.get((item.scope, item.key))
         path = f"{PROJECT.path}/{project_id}/members"
         members = [m["username"] async for m in client.items(path)] if project_id else []
-        for change in difference.of_members(item, project_id, members, prunes=prunes):
+        for change in difference.member_changes(item, project_id, members, prunes=prunes):
             yield change
     groups = [item for item in declared.get(RESOURCE_GROUP.section, ()) if "links" in item.extras]
     known = {row["name"] for row in await _rows(client, RESOURCE_GROUP)} if groups else set()
@@ -144,7 +148,7 @@ async def _relations(
         path = f"{RESOURCE_GROUP.path}/{segment(item.key)}/links"
         links = [row async for row in client.items(path)] if item.key in known else []
         current = [f"{row['kind']}/{segment(row['name'])}" for row in links]
-        for change in difference.of_links(item, current, prunes=prunes):
+        for change in difference.link_changes(item, current, prunes=prunes):
             yield change
 
 
@@ -152,30 +156,32 @@ async def _rows(client: Client, entity: Entity) -> Sequence[Mapping[str, Any]]:
     return [row async for row in client.items(entity.path, sort=entity.key)]
 
 
-async def _make(client: Client, change: Change, outcome: Outcome) -> None:
+async def _apply_change(client: Client, change: Change, outcome: Outcome) -> None:
     body = change.body
     if change.password is not None:
-        password = change.password
-        if password is GENERATED:
+        password: str = change.password
+        if change.password is PasswordSource.GENERATED:
             password = _new_password(body["username"], body["email"])
         body = {**body, "password": password}
     await client.call(change.method, change.path, body=body)
-    if change.password is GENERATED:
+    if change.password is PasswordSource.GENERATED:
         outcome.passwords[change.name] = body["password"]
 
 
 def _print_change(change: Change) -> None:
     mark, colour = _MARKS[change.action]
-    click.secho(f"{mark} {change.kind} {printable(change.name)}", fg=colour)
+    lines = [f"{mark} {change.kind} {printable(change.name)}"]
     for name, (before, after) in change.fields.items():
         values = [output.cell(value) for value in (before, after)]
         text = values[1] if change.action == "create" else " → ".join(values)
-        click.secho(f"    {name}: {text}", fg=colour)
+        lines.append(f"    {name}: {text}")
+    # rich, unlike click, honours NO_COLOR.
+    output.console().print(Text("\n".join(lines), style=colour), soft_wrap=True)
 
 
 def _print_passwords(outcome: Outcome) -> None:
     for name, password in outcome.passwords.items():
-        print(f"password of {printable(name)}: {password}")
+        print(f"initial password of {printable(name)}: {password}")
 
 
 def _summary(outcome: Outcome) -> str:
@@ -189,7 +195,7 @@ def _summary(outcome: Outcome) -> str:
 
 
 def _new_password(username: str, email: str) -> str:
-    """Return a random password of about 120 bits that the rule for passwords accepts."""
+    """Return a random password of about 120 bits that satisfies the password rules."""
     while True:
         password = "-".join(secrets.token_urlsafe(5) for _ in range(3))
         if not broken_rules(password, username, email):

@@ -1,4 +1,4 @@
-"""YAML with limits on depth, size and numbers, so that no file can exhaust time or memory."""
+"""YAML loader with limits on depth, size and numbers: no file can exhaust time or memory."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """A ``SafeLoader`` that reports a file over a limit as a ``MarkedYAMLError``."""
+    """A ``SafeLoader`` that raises ``MarkedYAMLError`` for a file that exceeds a limit."""
 
     def __init__(self, stream: str | IO[str]) -> None:
         super().__init__(stream)
         self._depth = self._count = 0
-        self._sizes: dict[int, int] = {}  # expanded size of a node that is complete, by id()
+        self._sizes: dict[int, int] = {}  # expanded size of each complete node, by id()
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             node: yaml.Node | None = super().compose_node(parent, index)
             if id(node) not in self._sizes:
-                raise _error("an alias inside of the value that it stands for", event.start_mark)
+                raise _error("an alias inside its own anchor", event.start_mark)
             self._count += self._sizes[id(node)]
         else:
             before = self._count
@@ -48,7 +48,7 @@ class BoundedLoader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError) as error:
-            # For instance 2026-13-01, which has the form of a date.
+            # For example 2026-13-01, which looks like a date.
             raise _error(f"{node.value[:40]!r} cannot be read: {error}", node) from None
 
 
@@ -58,12 +58,12 @@ def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
 
 
 def load_yaml(stream: str | IO[str]) -> Any:
-    """Return the one document of a YAML or JSON text.
+    """Load the single document of a YAML or JSON text.
 
     Raises
     ------
     yaml.YAMLError
-        If it is not valid YAML, or exceeds a limit of this module.
+        If the text is not valid YAML, or exceeds a limit of this module.
     """
-    # A subclass of SafeLoader: it makes plain values only.
+    # Safe: BoundedLoader is a SafeLoader and constructs only plain values.
     return yaml.load(stream, Loader=BoundedLoader)

@@ -1,4 +1,4 @@
-"""`bai admin`: create, list, show, update and delete for every entity of the table."""
+"""`bai admin`: create, list, show, update and delete commands for every entity, and others."""
 
 from __future__ import annotations
 
@@ -10,9 +10,19 @@ from typing import Any
 import click
 
 from .. import output
-from ..cluster.agents import with_free
-from ..command import Choice, Connection, connected, example, json_option, pairs, segment
-from .entities import AGENT, ENTITIES, USER, Entity, Field, FieldKind, checked
+from ..cluster.agents import with_formatted_capacity
+from ..command import (
+    Choice,
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    pairs,
+    segment,
+)
+from .entities import AGENT, ENTITIES, USER, Entity
+from .fields import Field, FieldKind, validate_value
 from .replay import replay
 
 NONE = "none"
@@ -28,7 +38,7 @@ _EMPTY: Mapping[FieldKind, Any] = {
 
 @click.group()
 def admin() -> None:
-    """Manage domains, people, policies and machines."""
+    """Manage domains, users, policies and agents."""
 
 
 class _Number(click.ParamType[Any]):
@@ -59,10 +69,10 @@ class _Map(click.ParamType[Any]):
 
 
 def option_of(field: Field, *, is_required: bool = False) -> click.Option:
-    """Return the click option of a field; what is not given stays None or empty."""
+    """Return the click option of a field; its value is None or empty if it is not given."""
     name, text = f"--{field.option}", field.help
     if field.is_nullable:
-        text += f" {NONE} = no value."
+        text += f" '{NONE}' clears the value."
     settings: dict[str, Any] = {"metavar": "TEXT"}
     match field.kind:
         case FieldKind.FLAG:
@@ -81,7 +91,7 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
 
 
 def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of the body that the given options mean."""
+    """Return the request body for the given options."""
     body: dict[str, Any] = {}
     for field in entity.fields:
         value = given.get(field.name)
@@ -91,34 +101,36 @@ def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
             value = None if field.is_nullable else _EMPTY.get(field.kind, value)
         elif field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
             value = pairs(value, f"--{field.option}", f"--{field.option} cpu=4")
-        body[field.name] = checked(field, value)
+        body[field.name] = validate_value(field, value)
     return body
 
 
-Work = Callable[..., Awaitable[None]]
+Handler = Callable[..., Awaitable[None]]
 
 
 def _command(
     entity: Entity,
     name: str,
-    work: Work,
+    handler: Handler,
     text: str,
     parameters: Iterable[click.Parameter],
-    *words: str,
+    *example_words: str,
 ) -> click.Command:
-    """Return a command; ``words`` follow it in the example of its help."""
-    as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
-    shown = " ".join(("bai admin", entity.command, name, *filter(None, words)))
+    """Return a command; ``example_words`` are its arguments in the example of its help."""
+    as_json = click.Option(
+        ["--json", "as_json"], is_flag=True, help="Print exactly one JSON document."
+    )
+    words = ("bai admin", entity.command, name, *filter(None, example_words))
     return click.Command(
         name,
-        callback=connected(work),
+        callback=connected(handler),
         help=text,
         params=[*parameters, as_json],
-        epilog=example(shown),
+        epilog=example(" ".join(words)),
     )
 
 
-def _key(entity: Entity) -> click.Argument:
+def _key_argument(entity: Entity) -> click.Argument:
     return click.Argument(["key"], metavar=entity.key.upper())
 
 
@@ -139,24 +151,24 @@ def _body(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
 def _create(entity: Entity) -> click.Command:
     async def create(connection: Connection, *, as_json: bool, **given: Any) -> None:
         body = _body(entity, given)
-        if not entity.key_is_made:
+        if not entity.has_generated_key:
             body[entity.key] = given["key"]
-        made = await connection.client.post(entity.path, body)
-        output.print_thing(made, as_json=as_json)
+        created = await connection.client.post(entity.path, body)
+        output.print_fields(created, as_json=as_json)
 
     options = [
         option_of(field, is_required=field.is_required)
         for field in entity.fields
-        if not field.is_late
+        if not field.is_update_only
     ]
-    keys = [] if entity.key_is_made else [_key(entity)]
+    keys = [] if entity.has_generated_key else [_key_argument(entity)]
     return _command(
         entity,
         "create",
         create,
-        "Create one.",
+        f"Create {_with_article(entity.noun)}.",
         [*keys, *options, *_password_option(entity)],
-        *([] if entity.key_is_made else [entity.example_key]),
+        *([] if entity.has_generated_key else [entity.example_key]),
         entity.example_create,
     )
 
@@ -165,62 +177,62 @@ def _list(entity: Entity) -> click.Command:
     async def list_(
         connection: Connection, *, filters: tuple[str, ...], as_json: bool, **query: Any
     ) -> None:
-        asked = {key: value for key, value in query.items() if value is not None}
-        asked |= pairs(filters, "--filter", "--filter name__contains=lab")
-        page = await connection.client.get(entity.path, **asked)
+        query = {key: value for key, value in query.items() if value is not None}
+        query |= pairs(filters, "--filter", "--filter name__contains=lab")
+        page = await connection.client.get(entity.path, **query)
         if entity is AGENT and not as_json:
-            page["items"] = [with_free(agent) for agent in page["items"]]
-        empty = f"no {entity.command} matches" if filters else _how_to_create(entity)
+            page["items"] = [with_formatted_capacity(agent) for agent in page["items"]]
+        empty = f"no {entity.noun} matches" if filters else _creation_hint(entity)
         output.print_page(page, entity.columns, as_json=as_json, empty=empty)
 
-    return _command(
-        entity,
-        "list",
-        list_,
-        "List them.",
-        [
-            click.Option(
-                ["--filter", "filters"], multiple=True, metavar="FIELD=VALUE",
-                help="Only those; FIELD__contains, __in, __gte and so on too. May be repeated.",
-            ),
-            click.Option(["--sort"], metavar="FIELD[,…]", help="With - in front: descending."),
-            click.Option(["--limit"], type=click.IntRange(1, 500), default=100, help="Entries."),
-            click.Option(["--offset"], type=click.IntRange(min=0), default=0, help="First entry."),
-        ],
-        "--limit 20",
-    )  # fmt: skip
+    filter_option = click.Option(
+        ["--filter", "filters"],
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="List only objects with this value; also FIELD__contains, __in, __gte, __lte, __gt, "
+        "__lt and __ne. May be repeated.",
+    )
+    command = _command(
+        entity, "list", list_, f"List {entity.plural}.", [filter_option], "--limit 20"
+    )
+    return page_options(command)
 
 
-def _how_to_create(entity: Entity) -> str:
-    """Return what to do when a list of entities is empty."""
+def _creation_hint(entity: Entity) -> str:
+    """Return the hint for an empty list of entities."""
     if not entity.can_create:
-        return f"no {entity.command}; one appears here when its machine has connected"
-    return f"no {entity.command} yet; see: bai admin {entity.command} create --help"
+        return f"no {entity.plural} yet; an agent appears here when it connects to the manager"
+    return f"no {entity.plural} yet; see: bai admin {entity.command} create --help"
+
+
+def _with_article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aei" else f"a {noun}"
 
 
 def _show(entity: Entity) -> click.Command:
     async def show(connection: Connection, key: str, *, as_json: bool) -> None:
         found = await connection.client.get(f"{entity.path}/{segment(key)}")
-        output.print_thing(found, as_json=as_json)
+        output.print_fields(found, as_json=as_json)
 
-    return _command(entity, "show", show, "Show one.", [_key(entity)], entity.example_key)
+    text = f"Show {_with_article(entity.noun)}."
+    return _command(entity, "show", show, text, [_key_argument(entity)], entity.example_key)
 
 
 def _update(entity: Entity) -> click.Command:
     async def update(connection: Connection, key: str, *, as_json: bool, **given: Any) -> None:
         body = _body(entity, given)
         if not body:
-            raise click.UsageError("say what to change; --help lists the options")
+            raise click.UsageError("no field to change; --help lists the options")
         changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
-        output.print_thing(changed, as_json=as_json)
+        output.print_fields(changed, as_json=as_json)
 
-    options = [option_of(field) for field in entity.fields if not field.is_fixed]
+    options = [option_of(field) for field in entity.fields if not field.is_immutable]
     return _command(
         entity,
         "update",
         update,
-        "Change fields of one; what is not named stays.",
-        [_key(entity), *options, *_password_option(entity)],
+        f"Change the given fields of {_with_article(entity.noun)}.",
+        [_key_argument(entity), *options, *_password_option(entity)],
         entity.example_key,
         entity.example_update,
     )
@@ -230,25 +242,26 @@ def _delete(entity: Entity) -> click.Command:
     async def delete(connection: Connection, key: str, *, as_json: bool) -> None:
         await connection.client.delete(f"{entity.path}/{segment(key)}")
         done = {"deleted": key}
-        output.print_done(f"{entity.command} {key} deleted", done, as_json=as_json)
+        output.print_done(f"{entity.noun} {key} deleted", done, as_json=as_json)
 
-    return _command(entity, "delete", delete, "Delete one.", [_key(entity)], entity.example_key)
+    text = f"Delete {_with_article(entity.noun)}."
+    return _command(entity, "delete", delete, text, [_key_argument(entity)], entity.example_key)
 
 
 def _group_of(entity: Entity) -> click.Group:
     group = click.Group(entity.command, help=entity.summary)
-    makers = (_create, _list, _show, _update, _delete)
-    for make in makers if entity.can_create else makers[1:]:
-        group.add_command(make(entity))
+    factories = (_create, _list, _show, _update, _delete)
+    for command_of in factories if entity.can_create else factories[1:]:
+        group.add_command(command_of(entity))
     return group
 
 
 admin.add_command(replay)
 for _entity in ENTITIES:
-    _made = _group_of(_entity)
-    admin.add_command(_made)
+    _group = _group_of(_entity)
+    admin.add_command(_group)
     if _entity.alias:
-        admin.add_command(_made, _entity.alias)
+        admin.add_command(_group, _entity.alias)
 
 
 _project, _groups, _users, _agents = (
@@ -262,10 +275,10 @@ assert isinstance(_agents, click.Group)
 
 @_project.group("members")
 def members() -> None:
-    """Who belongs to the project."""
+    """List, add and remove the members of a project."""
 
 
-_PEOPLE = click.argument("users", metavar="USER…", nargs=-1, required=True)
+_USERS = click.argument("users", metavar="USER…", nargs=-1, required=True)
 
 
 @members.command("list", epilog=example("bai admin project members list vision"))
@@ -273,7 +286,7 @@ _PEOPLE = click.argument("users", metavar="USER…", nargs=-1, required=True)
 @json_option
 @connected
 async def list_members(connection: Connection, project: str, *, as_json: bool) -> None:
-    """List them."""
+    """List the members of a project."""
     page = await connection.client.get(f"/projects/{segment(project)}/members", limit=500)
     empty = f"no members; add one: bai admin project members add {project} USER"
     output.print_page(page, ("username", "email", "full_name"), as_json=as_json, empty=empty)
@@ -281,30 +294,30 @@ async def list_members(connection: Connection, project: str, *, as_json: bool) -
 
 @members.command("add", epilog=example("bai admin project members add vision ann bob"))
 @click.argument("project")
-@_PEOPLE
+@_USERS
 @json_option
 @connected
 async def add_members(
     connection: Connection, project: str, users: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Take people into the project."""
+    """Add users to a project."""
     await _change_members(connection, "PUT", project, users)
     done = {"project": project, "added": list(users)}
-    output.print_done(f"{', '.join(users)} now in {project}", done, as_json=as_json)
+    output.print_done(f"added {', '.join(users)} to {project}", done, as_json=as_json)
 
 
 @members.command("rm", epilog=example("bai admin project members rm vision bob"))
 @click.argument("project")
-@_PEOPLE
+@_USERS
 @json_option
 @connected
 async def remove_members(
     connection: Connection, project: str, users: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Take people out of the project."""
+    """Remove users from a project."""
     await _change_members(connection, "DELETE", project, users)
     done = {"project": project, "removed": list(users)}
-    output.print_done(f"{', '.join(users)} no longer in {project}", done, as_json=as_json)
+    output.print_done(f"removed {', '.join(users)} from {project}", done, as_json=as_json)
 
 
 async def _change_members(
@@ -324,9 +337,9 @@ _KIND = click.argument("kind", type=Choice(["domain", "project", "user", "keypai
 @json_option
 @connected
 async def links(connection: Connection, group: str, *, as_json: bool) -> None:
-    """List who may use the resource group."""
+    """List the domains, projects, users and keypairs that may use a resource group."""
     page = await connection.client.get(f"/resource-groups/{segment(group)}/links", limit=500)
-    empty = f"no links; let a domain use it: bai admin group link {group} domain NAME"
+    empty = f"no links; allow a domain with: bai admin group link {group} domain NAME"
     output.print_page(page, ("kind", "target"), as_json=as_json, empty=empty)
 
 
@@ -339,7 +352,7 @@ async def links(connection: Connection, group: str, *, as_json: bool) -> None:
 async def link(
     connection: Connection, group: str, kind: str, target: str, *, as_json: bool
 ) -> None:
-    """Let a domain, project, user or keypair use the resource group."""
+    """Allow a domain, project, user or keypair to use a resource group."""
     await connection.client.put(_link_path(group, kind, target))
     done = {"resource_group": group, "kind": kind, "target": target}
     output.print_done(f"{kind} {target} may use {group}", done, as_json=as_json)
@@ -354,7 +367,7 @@ async def link(
 async def unlink(
     connection: Connection, group: str, kind: str, target: str, *, as_json: bool
 ) -> None:
-    """Take that back."""
+    """Revoke the access of a domain, project, user or keypair to a resource group."""
     await connection.client.delete(_link_path(group, kind, target))
     done = {"resource_group": group, "kind": kind, "target": target}
     output.print_done(f"{kind} {target} may no longer use {group}", done, as_json=as_json)
@@ -364,10 +377,10 @@ async def unlink(
 @json_option
 @connected
 async def audit_counters(connection: Connection, *, as_json: bool) -> None:
-    """Compare all counters with what is allocated; exit with 1 where they differ."""
+    """Compare all usage counters with the allocations; exit with 1 if they differ."""
     found = await connection.client.get("/counter-audit")
     differences = found["differences"]
-    text = "\n".join(differences) or "all counters agree with what is allocated"
+    text = "\n".join(differences) or "all counters match the allocations"
     output.print_done(text, found, as_json=as_json)
     if differences:
         sys.exit(1)
@@ -378,7 +391,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
 @json_option
 @connected
 async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
-    """End all of a person's tokens and servers."""
+    """Revoke all tokens of a user and stop all their servers."""
     await connection.client.post(f"/users/{segment(user)}/sign-out")
     output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
 
@@ -388,9 +401,9 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
-    """Forget a user's failed sign-ins: the password is accepted again from every address."""
+    """Clear the failed sign-ins of a user, which unblocks sign-in from all addresses."""
     await connection.client.post(f"/users/{segment(user)}/unlock")
-    output.print_done(f"{user} may sign in again", {"username": user}, as_json=as_json)
+    output.print_done(f"{user} can sign in again", {"username": user}, as_json=as_json)
 
 
 def _link_path(group: str, kind: str, target: str) -> str:
@@ -402,9 +415,10 @@ def _link_path(group: str, kind: str, target: str) -> str:
 @json_option
 @connected
 async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
-    """Place nothing new there; what runs goes on to its end."""
+    """Place no new sessions on an agent; running sessions continue."""
     found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": False})
-    output.print_done(f"{agent} takes no new sessions; what runs goes on", found, as_json=as_json)
+    text = f"{agent} accepts no new sessions; running sessions continue"
+    output.print_done(text, found, as_json=as_json)
 
 
 @_agents.command("undrain", epilog=example("bai admin agent undrain gpu-node-1"))
@@ -412,6 +426,6 @@ async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def undrain(connection: Connection, agent: str, *, as_json: bool) -> None:
-    """Let new sessions go there again."""
+    """Place new sessions on an agent again."""
     found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": True})
-    output.print_done(f"{agent} takes new sessions", found, as_json=as_json)
+    output.print_done(f"{agent} accepts new sessions", found, as_json=as_json)

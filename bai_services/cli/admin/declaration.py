@@ -1,10 +1,11 @@
-"""The YAML of `bai apply`: read, checked, with the line of everything that is wrong."""
+"""Parse and validate the YAML file of `bai apply`; errors carry file and line."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,10 @@ from .entities import (
     USER,
     USER_POLICY,
     Entity,
-    Field,
-    FieldKind,
-    checked,
 )
+from .fields import Field, FieldKind, validate_value
 
-# What refers to others comes after them.
+# Dependency order: a section comes after the sections that it refers to.
 SECTIONS = (
     KEYPAIR_POLICY,
     USER_POLICY,
@@ -45,73 +44,86 @@ SECTIONS = (
 )
 
 LINK_KINDS = ("domain", "project", "user", "keypair")
-# Fields of the file that are no fields of the thing itself.
-EXTRAS: Mapping[str, tuple[Field, ...]] = {
+# Fields of the file that are not fields of the API object.
+FILE_ONLY_FIELDS: Mapping[str, tuple[Field, ...]] = {
     PROJECT.section: (Field("members", "User names.", FieldKind.LIST),),
     IMAGE.section: (Field("aliases", "Short names.", FieldKind.LIST),),
     RESOURCE_GROUP.section: (Field("links", "Who may use it, by kind.", FieldKind.MAP),),
     USER.section: (
-        Field("password_file", "File with the first password."),
-        Field("password_env", "Environment variable with the first password."),
-        Field("generate_password", "Make a first password and show it once.", FieldKind.FLAG),
+        Field("password_file", "File with the initial password."),
+        Field("password_env", "Environment variable with the initial password."),
+        Field(
+            "generate_password", "Generate an initial password and print it once.", FieldKind.FLAG
+        ),
     ),
 }
-# A file means the same whoever applies it: it names the domain.
-REQUIRED: Mapping[str, tuple[str, ...]] = {PROJECT.section: ("domain",), USER.section: ("domain",)}
-# What tells two things of a section apart, beside the key.
-SCOPES: Mapping[str, str] = {
+# The domain is required, so that the result does not depend on who applies the file.
+EXTRA_REQUIRED_FIELDS: Mapping[str, tuple[str, ...]] = {
+    PROJECT.section: ("domain",),
+    USER.section: ("domain",),
+}
+# The field that, together with the key, identifies an object of the section.
+SCOPE_FIELD: Mapping[str, str] = {
     PROJECT.section: "domain",
     PRESET.section: "resource_group",
     IMAGE.section: "architecture",
 }
-GENERATED = object()
+
+
+class PasswordSource(Enum):
+    """An initial password that is not in the file or the environment."""
+
+    GENERATED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing as the file describes it; ``password`` is kept out of sight."""
+    """One declared object; ``password`` is excluded from the repr.
+
+    ``extras`` are the values of ``FILE_ONLY_FIELDS``, ``location`` is ``FILE:LINE``.
+    """
 
     key: str
     scope: str
     values: Mapping[str, Any]
     extras: Mapping[str, Any]
-    place: str
-    password: Any = field(default=None, repr=False)
+    location: str
+    password: str | PasswordSource | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
         return f"{self.scope}/{self.key}" if self.scope else self.key
 
 
-def read(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, list[Item]]:
-    """Return the things that the file describes, by section.
+def load_declaration(path: Path, environ: Mapping[str, str] = os.environ) -> dict[str, list[Item]]:
+    """Return the declared objects by section.
 
     Raises
     ------
     InvalidRequest
-        With file and line, if it is no YAML, if it has a key that nobody knows
-        or a value of the wrong kind, or if something is described twice.
+        With file and line, for invalid YAML, an unknown key, a value of the wrong type, or
+        a duplicate declaration.
     """
     try:
         loader = BoundedLoader(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise _wrong(f"{path}:1", f"this cannot be read as YAML text: {error}") from None
+        raise _error_at(f"{path}:1", f"not a YAML text file: {error}") from None
     try:
         root = loader.get_single_node()
         if root is None:
             return {}
         found: dict[str, list[Item]] = {}
-        for name, place, node in _entries(loader, root, str(path)):
+        for name, location, node in _entries(loader, root, str(path)):
             entity = next((e for e in SECTIONS if e.section == name), None)
             if entity is None:
                 known = ", ".join(e.section for e in SECTIONS)
-                raise _wrong(place, f"there is no section {name!r}; sections are {known}")
+                raise _error_at(location, f"unknown section {name!r}; sections are {known}")
             found[name] = _items(loader, entity, node, path, environ)
         return found
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        raise _wrong(f"{path}:{line}", f"this is no YAML: {error.problem}") from None
+        raise _error_at(f"{path}:{line}", f"invalid YAML: {error.problem}") from None
     finally:
         loader.dispose()
 
@@ -124,14 +136,14 @@ def _items(
     environ: Mapping[str, str],
 ) -> list[Item]:
     if not isinstance(node, yaml.SequenceNode):
-        raise _wrong(_place(path, node), f"{entity.section} is not a list")
+        raise _error_at(_location(path, node), f"{entity.section} must be a list")
     found: dict[tuple[str, str], Item] = {}
     for child in node.value:
         item = _item(loader, entity, child, path, environ)
         other = found.setdefault((item.scope, item.key), item)
         if other is not item:
-            text = f"{entity.command} {item.name} is described at {other.place} already"
-            raise _wrong(item.place, text)
+            text = f"duplicate {entity.noun} {item.name}; the first is at {other.location}"
+            raise _error_at(item.location, text)
     return list(found.values())
 
 
@@ -142,101 +154,105 @@ def _item(
     path: Path,
     environ: Mapping[str, str],
 ) -> Item:
-    place = _place(path, node)
-    extras = EXTRAS.get(entity.section, ())
-    allowed = {f.name: f for f in (Field(entity.key, ""), *entity.fields, *extras)}
+    location = _location(path, node)
+    file_only = FILE_ONLY_FIELDS.get(entity.section, ())
+    allowed = {f.name: f for f in (Field(entity.key, ""), *entity.fields, *file_only)}
     values: dict[str, Any] = {}
-    for name, where, value in _entries(loader, node, str(path)):
+    for name, entry_location, value in _entries(loader, node, str(path)):
         if name not in allowed:
-            text = f"a {entity.command} has no {name!r}; it has {', '.join(allowed)}"
-            raise _wrong(where, text)
+            text = f"unknown field {name!r} of a {entity.noun}; fields are {', '.join(allowed)}"
+            raise _error_at(entry_location, text)
         try:
-            values[name] = checked(allowed[name], loader.construct_object(value, deep=True))
+            values[name] = validate_value(allowed[name], loader.construct_object(value, deep=True))
             if name == "allowed_client_ip" and values[name]:
                 values[name] = check_networks(values[name])
         except InvalidRequest as error:
-            raise _wrong(where, error.message) from None
-    scope = SCOPES.get(entity.section)
-    needed = [entity.key, *(f.name for f in entity.fields if f.is_required)]
-    needed += REQUIRED.get(entity.section, ())
-    for name in needed:
+            raise _error_at(entry_location, error.message) from None
+    scope = SCOPE_FIELD.get(entity.section)
+    required = [entity.key, *(f.name for f in entity.fields if f.is_required)]
+    required += EXTRA_REQUIRED_FIELDS.get(entity.section, ())
+    for name in required:
         if not values.get(name):
-            raise _wrong(place, f"this {entity.command} lacks {name!r}")
+            raise _error_at(location, f"required field {name!r} of this {entity.noun} is missing")
     if entity is USER:
-        # Names and addresses are kept in lower case.
+        # The hub stores names and e-mail addresses in lower case.
         values |= {name: values[name].lower() for name in ("username", "email")}
     if entity is IMAGE:
         try:
             values["name"] = canonical_image(values["name"])
         except InvalidRequest as error:
-            raise _wrong(place, error.message) from None
+            raise _error_at(location, error.message) from None
     if entity is RESOURCE_GROUP:
-        _check_links(values.get("links", {}), place)
-    beside = {f.name: values.pop(f.name) for f in extras if f.name in values}
+        _check_links(values.get("links", {}), location)
+    extras = {f.name: values.pop(f.name) for f in file_only if f.name in values}
     return Item(
         key=values.pop(entity.key),
         scope=values.get(scope, "") if scope else "",
-        extras=beside,
+        extras=extras,
         values=values,
-        place=place,
-        password=_password(beside, place, path, environ) if entity is USER else None,
+        location=location,
+        password=_initial_password(extras, location, path, environ) if entity is USER else None,
     )
 
 
 def _entries(
     loader: BoundedLoader, node: yaml.Node, path: str
 ) -> Iterator[tuple[str, str, yaml.Node]]:
-    """Yield name, place and node of each entry of a map; a name twice is an error."""
+    """Yield name, location and node of each entry of a mapping; a duplicate key is an error."""
     if not isinstance(node, yaml.MappingNode):
-        raise _wrong(f"{path}:{node.start_mark.line + 1}", "this is not a map of names to values")
+        raise _error_at(f"{path}:{node.start_mark.line + 1}", "expected a mapping")
     loader.flatten_mapping(node)
     seen: set[str] = set()
     for key, value in node.value:
-        place = f"{path}:{key.start_mark.line + 1}"
+        location = f"{path}:{key.start_mark.line + 1}"
         name = str(loader.construct_object(key, deep=True))
         if name in seen:
-            raise _wrong(place, f"{name!r} stands here twice")
+            raise _error_at(location, f"duplicate key {name!r}")
         seen.add(name)
-        yield name, place, value
+        yield name, location, value
 
 
-def _check_links(links: Mapping[str, Any], place: str) -> None:
+def _check_links(links: Mapping[str, Any], location: str) -> None:
     for kind, targets in links.items():
         if kind not in LINK_KINDS or not isinstance(targets, list):
-            raise _wrong(place, f"links are lists under {', '.join(LINK_KINDS)}")
+            raise _error_at(
+                location, "links must map domain, project, user or keypair to a list each"
+            )
         if kind == "project" and not all("/" in str(target) for target in targets):
-            raise _wrong(place, "a project is linked as DOMAIN/NAME")
+            raise _error_at(location, "write a linked project as DOMAIN/NAME")
 
 
-def _password(beside: Mapping[str, Any], place: str, path: Path, environ: Mapping[str, str]) -> Any:
-    """Return the first password that is referred to, ``GENERATED``, or None."""
-    ways = [name for name, value in beside.items() if value]
-    if len(ways) > 1:
-        raise _wrong(place, f"{' and '.join(ways)} exclude each other")
-    if not ways:
+def _initial_password(
+    extras: Mapping[str, Any], location: str, path: Path, environ: Mapping[str, str]
+) -> str | PasswordSource | None:
+    """Return the declared initial password, ``GENERATED``, or None."""
+    sources = [name for name, value in extras.items() if value]
+    if len(sources) > 1:
+        raise _error_at(location, f"{' and '.join(sources)} are mutually exclusive")
+    if not sources:
         return None
-    if ways == ["generate_password"]:
-        return GENERATED
-    if ways == ["password_env"]:
-        password = environ.get(beside["password_env"], "")
-        source = f"the environment variable {beside['password_env']}"
+    if sources == ["generate_password"]:
+        return PasswordSource.GENERATED
+    if sources == ["password_env"]:
+        password = environ.get(extras["password_env"], "")
+        source = f"environment variable {extras['password_env']}"
     else:
-        # Beside the description, wherever the command is called from.
-        file = path.parent / beside["password_file"]
+        # Relative to the YAML file, not to the working directory.
+        file = path.parent / extras["password_file"]
         source = str(file)
         try:
             password = file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
-            raise _wrong(place, f"{source}: {error.strerror}") from None
+            raise _error_at(location, f"{source}: {error.strerror}") from None
     if not password:
-        raise _wrong(place, f"{source} holds no password")
+        raise _error_at(location, f"{source} contains no password")
     return password
 
 
-def _place(path: Path, node: yaml.Node) -> str:
+def _location(path: Path, node: yaml.Node) -> str:
     return f"{path}:{node.start_mark.line + 1}"
 
 
-def _wrong(place: str, text: str) -> InvalidRequest:
-    file, _, line = place.rpartition(":")
-    return InvalidRequest(f"{place}: {text}", file=file, line=int(line))
+def _error_at(location: str, text: str) -> InvalidRequest:
+    file, _, line = location.rpartition(":")
+    return InvalidRequest(f"{location}: {text}", file=file, line=int(line))

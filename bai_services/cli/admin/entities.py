@@ -1,233 +1,93 @@
-"""What an administrator manages: one table of entities and their fields.
+"""Table of the entities that administrators manage, with their fields.
 
-`bai admin` makes its commands from it and `bai apply` its sections.
+`bai admin` generates its commands from this table, `bai apply` its sections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Any
 
-from bai_services.core.errors import InvalidRequest
-from bai_services.core.folders.storage_hosts import check_hosts
-from bai_services.core.resources import Caps, ResourceSlots, parse_amount
-
-from .group_options import spelled
-
-
-class FieldKind(Enum):
-    """How a value is written on the command line and in YAML, and when two are the same."""
-
-    TEXT = auto()
-    NUMBER = auto()
-    FLAG = auto()
-    SLOTS = auto()  # map of slot to amount; 0 is the same as absent
-    CAPS = auto()  # map of slot to limit; 0 forbids the slot, "unlimited" or -1 lifts the limit
-    MEMORY = auto()  # amount of memory as text: 64m
-    LIST = auto()  # list of texts
-    HOSTS = auto()  # map of storage host to list of permissions
-    MAP = auto()  # any JSON object
-    OPTIONS = auto()  # options of a resource group
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of the REST API. ``none`` clears one that may be empty."""
-
-    name: str
-    help: str
-    kind: FieldKind = FieldKind.TEXT
-    is_nullable: bool = False
-    is_fixed: bool = False  # set when it is created, never changed
-    is_late: bool = False  # only changed, never given when it is created
-    is_required: bool = False
-
-    @property
-    def option(self) -> str:
-        """The option's name: ``is_active`` is ``active``."""
-        return self.name.removeprefix("is_").replace("_", "-")
+from .fields import Field, FieldKind
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A kind of thing: where the REST API has it and what its ``key`` field is called."""
+    """A kind of object: path in the REST API, ``key`` field, fields, and texts for the help."""
 
     command: str
+    noun: str
     path: str
     key: str
     summary: str
     fields: tuple[Field, ...]
     columns: tuple[str, ...]
-    # The key and the options of `create` and of `update` in the examples of the help.
+    # Example key, and example options of `create` and `update`, for the help texts.
     example_key: str
     example_create: str = ""
     example_update: str = ""
     can_create: bool = True
-    # The manager makes the key; the command's create takes no name.
-    key_is_made: bool = False
-    # The field by which a thing is addressed in the path.
+    # The manager generates the key; `create` takes no name.
+    has_generated_key: bool = False
+    # The field that identifies an object in the path.
     id: str = "id"
+    # Another name of the command group.
     alias: str = ""
 
     @property
+    def plural(self) -> str:
+        """The plural of the noun, for help texts."""
+        if self.noun.endswith("y"):
+            return f"{self.noun.removesuffix('y')}ies"
+        return f"{self.noun}es" if self.noun.endswith("s") else f"{self.noun}s"
+
+    @property
     def section(self) -> str:
-        """Its name in the YAML of `bai apply`: ``keypair_policies``."""
+        """The name of the section in the YAML of `bai apply`: ``keypair_policies``."""
         return self.path.strip("/").replace("-", "_")
 
     def field(self, name: str) -> Field | None:
         return next((field for field in self.fields if field.name == name), None)
 
 
-def checked(field: Field, value: Any) -> Any:
-    """Return ``value`` as the REST API takes it.
-
-    Raises
-    ------
-    InvalidRequest
-        If it is of another kind than the field.
-    """
-    if value is None and field.is_nullable:
-        return None
-    try:
-        return _READERS[field.kind](value)
-    except (TypeError, ValueError):
-        raise InvalidRequest(
-            f"{field.name}: {value!r} is not {_NOUNS[field.kind]}", field=field.name
-        ) from None
-
-
-def comparable(field: Field, value: Any) -> Any:
-    """Return ``value`` in a form that is equal for equal meanings: ``1g`` is ``1024m``."""
-    if value is None:
-        return None
-    if field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
-        return (Caps if field.kind is FieldKind.CAPS else ResourceSlots).parse(value)
-    if field.kind is FieldKind.MEMORY:
-        return parse_amount("mem", value)
-    if field.kind is FieldKind.LIST:
-        return sorted(value)
-    if field.kind is FieldKind.HOSTS:
-        return check_hosts(value)
-    return value
-
-
-def _number(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (bool, Mapping, list)) or value is None:
-        raise TypeError
-    return str(value)
-
-
-def _slots(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise TypeError
-    texts = {_text(slot): _text(amount) for slot, amount in value.items()}
-    for slot, amount in texts.items():
-        parse_amount(slot, amount)
-    return texts
-
-
-def _caps_texts(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping):
-        raise TypeError
-    texts = {_text(slot): _text(cap) for slot, cap in value.items()}
-    Caps.parse(texts)
-    return texts
-
-
-def _memory(value: Any) -> str:
-    text = _text(value)
-    parse_amount("mem", text)
-    return text
-
-
-def _list(value: Any) -> list[str]:
-    if not isinstance(value, (list, tuple)):
-        raise TypeError
-    return [_text(item) for item in value]
-
-
-def _hosts(value: Any) -> dict[str, list[str]]:
-    return check_hosts({_text(host): _list(names) for host, names in _map(value).items()})
-
-
-def _map(value: Any) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError
-    return dict(value)
-
-
-def _options(value: Any) -> dict[str, Any]:
-    return spelled(_map(value))
-
-
-_READERS = {
-    FieldKind.TEXT: _text,
-    FieldKind.NUMBER: _number,
-    FieldKind.FLAG: _flag,
-    FieldKind.SLOTS: _slots,
-    FieldKind.CAPS: _caps_texts,
-    FieldKind.MEMORY: _memory,
-    FieldKind.LIST: _list,
-    FieldKind.HOSTS: _hosts,
-    FieldKind.MAP: _map,
-    FieldKind.OPTIONS: _options,
-}
-_NOUNS = {
-    FieldKind.TEXT: "a text",
-    FieldKind.NUMBER: "a whole number",
-    FieldKind.FLAG: "true or false",
-    FieldKind.SLOTS: "a map of slot to amount",
-    FieldKind.CAPS: "a map of slot to limit",
-    FieldKind.MEMORY: "an amount of memory",
-    FieldKind.LIST: "a list of texts",
-    FieldKind.HOSTS: "a map of storage host to permissions",
-    FieldKind.MAP: "a map",
-    FieldKind.OPTIONS: "a map",
-}
-
-
-_CAPS_HELP = "Most that {of} may hold at once; 0 forbids a slot, unlimited or -1 lifts its limit."
-
-
-def _caps(of: str) -> tuple[Field, ...]:
+def _caps(scope: str) -> tuple[Field, ...]:
+    """Return the fields that limit concurrent resource use and sessions of ``scope``."""
     return (
-        Field("total_resource_slots", _CAPS_HELP.format(of=of), FieldKind.CAPS),
         Field(
-            "max_concurrent_sessions", "Most sessions at once.", FieldKind.NUMBER, is_nullable=True
+            "total_resource_slots",
+            f"Maximum resources allocated to {scope} at a time; 0 forbids a slot, 'unlimited' or "
+            "-1 removes its limit.",
+            FieldKind.CAPS,
+        ),
+        Field(
+            "max_concurrent_sessions",
+            f"Maximum number of concurrent sessions of {scope}.",
+            FieldKind.NUMBER,
+            is_nullable=True,
         ),
     )
 
 
-_DESCRIPTION = Field("description", "What it is for.")
-_IS_ACTIVE = Field("is_active", "Whether it may be used.", FieldKind.FLAG)
+_DESCRIPTION = Field("description", "Description.")
+_IS_ACTIVE = Field("is_active", "Enable or disable it.", FieldKind.FLAG)
 _HOSTS = Field(
-    "allowed_vfolder_hosts", "Storage hosts and what may be done there.", FieldKind.HOSTS
+    "allowed_vfolder_hosts", "Storage hosts with the permissions there.", FieldKind.HOSTS
 )
 _FOLDER_CAPS = (
-    Field("max_vfolder_count", "Most folders; 0 = no limit.", FieldKind.NUMBER),
-    Field("max_quota_scope_bytes", "Most bytes in folders; -1 = no limit.", FieldKind.NUMBER),
+    Field("max_vfolder_count", "Maximum number of folders; 0 = no limit.", FieldKind.NUMBER),
+    Field(
+        "max_quota_scope_bytes",
+        "Maximum total size of folders in bytes; -1 = no limit.",
+        FieldKind.NUMBER,
+    ),
 )
 
 DOMAIN = Entity(
     command="domain",
+    noun="domain",
     path="/domains",
     key="name",
     id="name",
-    summary="Tenants: people and projects that see nothing of other domains.",
+    summary="Manage domains: tenants whose users and projects are isolated from each other.",
     fields=(_DESCRIPTION, _IS_ACTIVE, *_caps("the domain"), _HOSTS),
     columns=("name", "description", "is_active", "total_resource_slots", "max_concurrent_sessions"),
     example_key="research",
@@ -236,18 +96,19 @@ DOMAIN = Entity(
 )
 PROJECT = Entity(
     command="project",
+    noun="project",
     path="/projects",
     key="name",
-    summary="Groups of people in a domain that share limits.",
+    summary="Manage projects: groups of users in a domain that share limits.",
     fields=(
-        Field("domain", "Domain that it belongs to; default: your own.", is_fixed=True),
+        Field("domain", "Domain of the project. Default: your own.", is_immutable=True),
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("type", "general or model-store.", is_fixed=True),
+        Field("type", "Type: general (the default) or model-store.", is_immutable=True),
         *_caps("the project"),
         _HOSTS,
-        Field("resource_policy", "Project policy."),
-        Field("default_image", "Image of sessions that name none.", is_nullable=True),
+        Field("resource_policy", "Project policy. Default: 'default'."),
+        Field("default_image", "Default image of sessions.", is_nullable=True),
     ),
     columns=("name", "domain", "description", "is_active", "resource_policy", "default_image"),
     example_key="vision",
@@ -256,23 +117,32 @@ PROJECT = Entity(
 )
 USER = Entity(
     command="user",
+    noun="user",
     path="/users",
     key="username",
-    summary="People and their roles.",
+    summary="Manage user accounts and their roles.",
     fields=(
-        Field("email", "E-mail address; unique.", is_required=True),
-        Field("domain", "Domain that they belong to; default: your own."),
-        Field("full_name", "Name to show."),
+        Field("email", "E-mail address; must be unique.", is_required=True),
+        Field("domain", "Domain of the user. Default: your own."),
+        Field("full_name", "Display name."),
         _DESCRIPTION,
-        Field("role", "superadmin, admin (of the domain), user or monitor."),
-        Field("status", "active, inactive or before-verification."),
-        Field("status_info", "Why it has that status."),
-        Field("resource_policy", "User policy."),
-        Field("keypair_policy", "Policy of their first keypair.", is_fixed=True),
-        Field("need_password_change", "Ask for a new password at sign-in.", FieldKind.FLAG),
+        Field("role", "Role: superadmin, admin (of the domain), user (the default) or monitor."),
+        Field("status", "Status: active, inactive or before-verification."),
+        Field("status_info", "Reason for the status."),
+        Field("resource_policy", "User policy. Default: 'default'."),
+        Field(
+            "keypair_policy",
+            "Keypair policy of the first keypair. Default: 'default'.",
+            is_immutable=True,
+        ),
+        Field(
+            "need_password_change",
+            "Require a new password at the next sign-in.",
+            FieldKind.FLAG,
+        ),
         Field(
             "allowed_client_ip",
-            "Networks that they may sign in from.",
+            "Address or network from which the user may sign in.",
             FieldKind.LIST,
             is_nullable=True,
         ),
@@ -286,24 +156,27 @@ USER = Entity(
 )
 KEYPAIR = Entity(
     command="keypair",
+    noun="keypair",
     path="/keypairs",
     key="access_key",
     id="access_key",
-    key_is_made=True,
-    summary="Keys for programs: access key and secret key.",
+    has_generated_key=True,
+    summary="Manage keypairs: access key and secret key for programs.",
     fields=(
-        Field("user", "Whose it is; default: your own.", is_fixed=True),
+        Field("user", "Owner of the keypair. Default: yourself.", is_immutable=True),
         _IS_ACTIVE,
-        Field("resource_policy", "Keypair policy."),
-        Field("rate_limit", "Most requests in 15 minutes.", FieldKind.NUMBER),
+        Field("resource_policy", "Keypair policy. Default: 'default'."),
+        Field("rate_limit", "Maximum number of requests per 15 minutes.", FieldKind.NUMBER),
         Field(
-            "is_main", "Make it the one that sessions from the browser count in.", FieldKind.FLAG
+            "is_main",
+            "Make it the main keypair: sessions started in the browser count towards its limits.",
+            FieldKind.FLAG,
         ),
         Field(
             "new_secret",
-            "Make a new secret key; the old one is void.",
+            "Replace the secret key; the old one becomes invalid.",
             FieldKind.FLAG,
-            is_late=True,
+            is_update_only=True,
         ),
     ),
     columns=("access_key", "user", "is_active", "resource_policy", "last_used"),
@@ -313,27 +186,56 @@ KEYPAIR = Entity(
 )
 KEYPAIR_POLICY = Entity(
     command="keypair-policy",
+    noun="keypair policy",
     path="/keypair-policies",
     key="name",
     id="name",
     alias="policy",
-    summary="Limits of sessions, given to keypairs.",
+    summary="Manage keypair policies: limits of sessions, assigned to keypairs.",
     fields=(
-        Field("default_for_unspecified", "LIMITED or UNLIMITED: what a slot not named means."),
-        *_caps("one keypair"),
-        Field("max_session_lifetime_seconds", "0 = no limit.", FieldKind.NUMBER),
         Field(
-            "max_lifetime_extension_seconds",
-            "Most that an owner may add to a session's lifetime.",
+            "default_for_unspecified",
+            "Whether slots without a limit are forbidden (LIMITED) or unlimited (UNLIMITED).",
+        ),
+        *_caps("a keypair"),
+        Field(
+            "max_session_lifetime_seconds",
+            "Maximum lifetime of a session in seconds; 0 = no limit.",
             FieldKind.NUMBER,
         ),
         Field(
-            "max_pending_sessions", "Most that wait at once.", FieldKind.NUMBER, is_nullable=True
+            "max_lifetime_extension_seconds",
+            "Maximum time in seconds by which an owner may extend a session.",
+            FieldKind.NUMBER,
         ),
-        Field("max_pending_slots", "Most that waiting ones ask.", FieldKind.CAPS, is_nullable=True),
-        Field("max_priority", "Highest priority to ask for.", FieldKind.NUMBER, is_nullable=True),
-        Field("max_containers_per_session", "Most containers of a session.", FieldKind.NUMBER),
-        Field("idle_timeout_seconds", "0 = never stopped for being idle.", FieldKind.NUMBER),
+        Field(
+            "max_pending_sessions",
+            "Maximum number of pending sessions of a keypair.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
+        Field(
+            "max_pending_slots",
+            "Maximum resources requested by the pending sessions of a keypair.",
+            FieldKind.CAPS,
+            is_nullable=True,
+        ),
+        Field(
+            "max_priority",
+            "Maximum priority of a session, 0 to 100.",
+            FieldKind.NUMBER,
+            is_nullable=True,
+        ),
+        Field(
+            "max_containers_per_session",
+            "Maximum number of containers of a session.",
+            FieldKind.NUMBER,
+        ),
+        Field(
+            "idle_timeout_seconds",
+            "Time in seconds after which an idle session is stopped; 0 = never.",
+            FieldKind.NUMBER,
+        ),
         _HOSTS,
     ),
     columns=("name", "total_resource_slots", "default_for_unspecified", "max_concurrent_sessions"),
@@ -343,27 +245,32 @@ KEYPAIR_POLICY = Entity(
 )
 USER_POLICY = Entity(
     command="user-policy",
+    noun="user policy",
     path="/user-policies",
     key="name",
     id="name",
-    summary="Limits of a person over all keypairs, and of their folders.",
+    summary="Manage user policies: limits of a user over all keypairs, and of their folders.",
     fields=(
-        *_caps("one person"),
+        *_caps("a user"),
         Field(
             "max_pending_sessions",
-            "Most sessions of one person that wait at once (1,000).",
+            "Maximum number of pending sessions of a user. Default: 1000.",
             FieldKind.NUMBER,
             is_nullable=True,
         ),
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",
-            "Most browsers signed in at once; one more signs out the oldest.",
+            "Maximum number of signed-in browsers; one more signs out the oldest.",
             FieldKind.NUMBER,
             is_nullable=True,
         ),
-        Field("app_sharing", "Whom apps may be shared with: none, user, project or public."),
-        Field("max_app_share_seconds", "For how long; 0 = no limit.", FieldKind.NUMBER),
+        Field("app_sharing", "Widest audience of app shares: none, user, project or public."),
+        Field(
+            "max_app_share_seconds",
+            "Maximum lifetime of an app share in seconds; 0 = no limit.",
+            FieldKind.NUMBER,
+        ),
     ),
     columns=("name", "total_resource_slots", "max_concurrent_sessions", "max_vfolder_count"),
     example_key="student",
@@ -372,10 +279,11 @@ USER_POLICY = Entity(
 )
 PROJECT_POLICY = Entity(
     command="project-policy",
+    noun="project policy",
     path="/project-policies",
     key="name",
     id="name",
-    summary="Limits of a project's folders.",
+    summary="Manage project policies: limits of a project's folders.",
     fields=_FOLDER_CAPS,
     columns=("name", "max_vfolder_count", "max_quota_scope_bytes"),
     example_key="course",
@@ -384,21 +292,22 @@ PROJECT_POLICY = Entity(
 )
 RESOURCE_GROUP = Entity(
     command="group",
+    noun="resource group",
     path="/resource-groups",
     key="name",
     id="name",
-    summary="Groups of agents, with engine and scheduler.",
+    summary="Manage resource groups: sets of agents with an engine and a scheduler.",
     fields=(
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("is_default", "Taken when a session names none.", FieldKind.FLAG),
-        Field("is_public", "Shown to users.", FieldKind.FLAG),
-        Field("engine", "process or docker."),
-        Field("scheduler", "Order of its queue: fifo, lifo, drf or fair-share."),
+        Field("is_default", "Use it for sessions that request no group.", FieldKind.FLAG),
+        Field("is_public", "List it for users.", FieldKind.FLAG),
+        Field("engine", "Engine that runs sessions: process or docker."),
+        Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
         Field(
             "scheduler_opts", "Options of the scheduler; see the admin guide.", FieldKind.OPTIONS
         ),
-        Field("allowed_session_types", "Types of sessions that may run here.", FieldKind.LIST),
+        Field("allowed_session_types", "Session type that may run here.", FieldKind.LIST),
         *_caps("the group"),
     ),
     columns=("name", "engine", "scheduler", "is_active", "is_default", "is_public"),
@@ -408,18 +317,19 @@ RESOURCE_GROUP = Entity(
 )
 IMAGE = Entity(
     command="image",
+    noun="image",
     path="/images",
     key="name",
-    summary="Images that sessions run.",
+    summary="Manage the images that sessions run.",
     fields=(
-        Field("architecture", "For instance x86_64.", is_fixed=True),
+        Field("architecture", "CPU architecture. Default: x86_64.", is_immutable=True),
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("digest", "Digest of its content."),
-        Field("size_bytes", "Size.", FieldKind.NUMBER),
-        Field("labels", "Its labels.", FieldKind.MAP),
-        Field("min_slots", "Least that a session of it needs.", FieldKind.SLOTS),
-        Field("max_slots", "Most that a session of it may ask.", FieldKind.SLOTS),
+        Field("digest", "Digest of the content."),
+        Field("size_bytes", "Size in bytes.", FieldKind.NUMBER),
+        Field("labels", "Labels.", FieldKind.MAP),
+        Field("min_slots", "Minimum resources of a session.", FieldKind.SLOTS),
+        Field("max_slots", "Maximum resources of a session.", FieldKind.SLOTS),
     ),
     columns=("name", "architecture", "description", "is_active", "min_slots"),
     example_key="registry.example.org/pytorch:2.4",
@@ -428,10 +338,11 @@ IMAGE = Entity(
 )
 IMAGE_ALIAS = Entity(
     command="alias",
+    noun="image alias",
     path="/image-aliases",
     key="alias",
     id="alias",
-    summary="Short names of images.",
+    summary="Manage image aliases: short names of images.",
     fields=(Field("image", "Name or id of the image.", is_required=True),),
     columns=("alias", "image"),
     example_key="pytorch",
@@ -440,12 +351,17 @@ IMAGE_ALIAS = Entity(
 )
 PRESET = Entity(
     command="preset",
+    noun="preset",
     path="/presets",
     key="name",
-    summary="Amounts to choose by name.",
+    summary="Manage presets: named sets of resources.",
     fields=(
-        Field("resource_group", "Only in this group; default: in all.", is_fixed=True),
-        Field("resource_slots", "The amounts.", FieldKind.SLOTS, is_required=True),
+        Field(
+            "resource_group",
+            "Offer the preset only in this resource group. Default: in all.",
+            is_immutable=True,
+        ),
+        Field("resource_slots", "Resources of the preset.", FieldKind.SLOTS, is_required=True),
         Field("shared_memory", "Size of /dev/shm.", FieldKind.MEMORY, is_nullable=True),
     ),
     columns=("name", "resource_group", "resource_slots", "shared_memory"),
@@ -455,12 +371,13 @@ PRESET = Entity(
 )
 AGENT = Entity(
     command="agent",
+    noun="agent",
     path="/agents",
     key="id",
-    summary="Machines that run sessions.",
+    summary="Manage agents: the machines that run sessions.",
     fields=(
-        Field("schedulable", "Whether new sessions may go there.", FieldKind.FLAG),
-        Field("resource_group", "Group that it belongs to."),
+        Field("schedulable", "Place new sessions on the agent.", FieldKind.FLAG),
+        Field("resource_group", "Resource group of the agent."),
     ),
     columns=("id", "resource_group", "status", "schedulable", "engine", "slots", "used", "free"),
     can_create=False,

@@ -1,4 +1,4 @@
-"""Options of resource groups as files and commands write them: one spelling for each meaning."""
+"""Normalize the scheduler options of resource groups as given in files and on the command line."""
 
 from __future__ import annotations
 
@@ -10,40 +10,42 @@ from bai_services.core.durations import parse_duration
 FIELD = "scheduler_opts"
 
 
-def spelled(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as the hub keeps them: spans of time in seconds, texts as keys.
+def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as the hub stores them: durations in seconds, strings as keys.
 
     Raises
     ------
     InvalidRequest
-        If a span of time is none.
+        If a duration is invalid.
     """
-    kept = dict(options)
-    if kept.get("backfill") is False:
-        kept["backfill"] = "off"  # YAML takes the bare word for false
-    if "pending_timeout" in kept:
-        wait = kept["pending_timeout"]
-        kept["pending_timeout"] = 0 if wait is None else parse_duration(wait, FIELD)
-    return renamed(kept, lambda kind, key: str(key))
+    normalized = dict(options)
+    if normalized.get("backfill") is False:
+        normalized["backfill"] = "off"  # YAML reads the bare word off as false
+    if "pending_timeout" in normalized:
+        timeout = normalized["pending_timeout"]
+        normalized["pending_timeout"] = 0 if timeout is None else parse_duration(timeout, FIELD)
+    return rename_weight_keys(normalized, lambda kind, key: str(key))
 
 
 def weights_of(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the weights in options; nothing where they are not of the form that has any."""
+    """Return the fair-share weights in options; empty if there are none."""
     fair_share = (options or {}).get("fair_share")
     weights = fair_share.get("weights") if isinstance(fair_share, Mapping) else None
     return weights if isinstance(weights, Mapping) else {}
 
 
-def renamed(options: Mapping[str, Any], named: Callable[[str, Any], str]) -> dict[str, Any]:
-    """Return options with the keys of their weights called as ``named`` says.
+def rename_weight_keys(
+    options: Mapping[str, Any], rename: Callable[[str, Any], str]
+) -> dict[str, Any]:
+    """Return options with the key of each weight replaced by ``rename(kind, key)``.
 
-    Two keys that would be one are left: the hub refuses them.
+    If two keys would become equal, the keys of that kind are not renamed: the hub rejects them.
     """
     weights = dict(weights_of(options))
     for kind, of_kind in weights.items():
         if isinstance(of_kind, Mapping):
-            called = {named(kind, key): weight for key, weight in of_kind.items()}
-            weights[kind] = called if len(called) == len(of_kind) else of_kind
+            renamed = {rename(kind, key): weight for key, weight in of_kind.items()}
+            weights[kind] = renamed if len(renamed) == len(of_kind) else of_kind
     if not weights:
         return dict(options)
     return {**options, "fair_share": {**options["fair_share"], "weights": weights}}

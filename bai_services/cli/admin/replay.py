@@ -1,4 +1,4 @@
-"""`bai admin replay`: a recorded workload through the scheduler, to try a policy before use."""
+"""`bai admin replay`: simulate a scheduling policy with a recorded workload."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ import click
 
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
+from bai_services.core.scheduling.replay.workload import refuse_broken
 
 from .. import output, profile
 from ..command import example, json_option
 
 HUB = "hub"
-# What of the report the table shows: the row's name, and the path to it.
+# Rows of the table: label, and path of the value in the report.
 ROWS = (
     ("jobs", ("jobs",)),
     ("started", ("started",)),
     ("never started", ("never_started",)),
     ("mean wait, s", ("wait_seconds", "mean")),
     ("median wait, s", ("wait_seconds", "median")),
-    ("95 % waited at most, s", ("wait_seconds", "p95")),
-    ("longest wait, s", ("wait_seconds", "max")),
+    ("95th percentile wait, s", ("wait_seconds", "p95")),
+    ("maximum wait, s", ("wait_seconds", "max")),
     ("mean bounded slowdown", ("bounded_slowdown", "mean")),
-    ("95 % slowed down at most", ("bounded_slowdown", "p95")),
+    ("95th percentile bounded slowdown", ("bounded_slowdown", "p95")),
     ("fragmentation, %", ("fragmentation_percent", "mean")),
     ("users", ("fairness", "users")),
     ("fairness between users (1 is best)", ("fairness", "jain_index")),
-    ("slowdown of the worst-off user", ("fairness", "worst_user_slowdown")),
-    ("from first arrival to last end, s", ("makespan_seconds",)),
+    ("mean slowdown of the worst-off user", ("fairness", "worst_user_slowdown")),
+    ("makespan, s", ("makespan_seconds",)),
 )
 
 
@@ -43,22 +44,28 @@ ROWS = (
 )
 @click.option(
     "--workload", metavar="FILE", required=True,
-    help="openb CSV, SWF or a hub's sessions as JSON; 'hub': the history of the hub signed in to.",
+    help="File in openb CSV, SWF or JSON format, or 'hub' for the session history of the hub "
+    "that you are signed in to.",
 )  # fmt: skip
 @click.option(
     "--nodes", metavar="CSV", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The machines, as an openb node list; needed where the workload names none.",
+    help="List of machines (openb node list). Required if the workload lists no machines.",
 )  # fmt: skip
 @click.option(
     "--policy", "policies", metavar="FILE", required=True, multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="YAML or JSON with scheduler and scheduler_opts. May be repeated, to compare.",
+    help="YAML or JSON file with scheduler and scheduler_opts. May be repeated, to compare.",
 )  # fmt: skip
-@click.option("--resource-group", metavar="NAME", help="Of a hub's history: only this one.")
-@click.option("--skip-broken", is_flag=True, help="Leave broken rows out instead of refusing.")
+@click.option(
+    "--resource-group", metavar="NAME",
+    help="Replay only this resource group of a hub's session history.",
+)  # fmt: skip
+@click.option(
+    "--skip-broken", is_flag=True, help="Skip invalid rows of the workload instead of failing."
+)
 @click.option(
     "--plots", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
-    help="Write plots there, as SVG.",
+    help="Write plots to this directory as SVG files.",
 )  # fmt: skip
 @json_option
 def replay(
@@ -71,22 +78,23 @@ def replay(
     plots: Path | None,
     as_json: bool,
 ) -> None:
-    """Play a recorded workload through the scheduler in simulated time.
+    """Replay a recorded workload through the scheduler in simulated time.
 
-    Nothing is changed anywhere: it tells how long sessions would have waited, what
-    of the machines would have been used, and how fairly.
+    Changes nothing on the hub. Reports waiting times, utilization of the machines and
+    fairness between users.
     """
-    runs = _part("replay_runs")
-    draws = _part("replay_plots") if plots else None
-    chosen = [runs.read_policy(path) for path in policies]
+    replay_input = _import_extra(f"{__package__}.replay_input")
+    measures = _import_extra("bai_services.core.scheduling.replay.measures")
+    plotting = _import_extra(f"{__package__}.replay_plots") if plots else None
+    chosen = [replay_input.read_policy(path) for path in policies]
     _check_names(chosen)
-    history = asyncio.run(_history()) if workload == HUB else None
-    found = runs.read_workload(workload, history, nodes, resource_group)
+    source = asyncio.run(_history()) if workload == HUB else Path(workload)
+    found = replay_input.read_workload(source, workload, nodes, resource_group)
     if not skip_broken:
-        runs.refuse_broken(found.broken)
+        refuse_broken(found.broken)
     replays = {policy.name: policy.replay(found.jobs, found.agents) for policy in chosen}
-    reports = {name: runs.report(replayed) for name, replayed in replays.items()}
-    written = draws.write(replays, plots) if draws else []
+    reports = {name: measures.report(replayed) for name, replayed in replays.items()}
+    written = plotting.write(replays, plots) if plotting else []
     document = {
         "workload": workload,
         "agents": len(found.agents),
@@ -101,10 +109,10 @@ def replay(
         _print(document)
 
 
-def _part(name: str) -> Any:
-    """Return a module that needs what only the extra ``replay`` brings."""
+def _import_extra(name: str) -> Any:
+    """Import a module that depends on packages of the extra ``replay``."""
     try:
-        return importlib.import_module(f"{__package__}.{name}")
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         raise click.UsageError(
             f"bai admin replay needs {str(error.name).partition('.')[0]}; install it with: "
@@ -114,15 +122,16 @@ def _part(name: str) -> Any:
 
 def _check_names(policies: list[Any]) -> None:
     names = [policy.name for policy in policies]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    duplicates = sorted({name for name in names if names.count(name) > 1})
+    if duplicates:
         raise InvalidRequest(
-            f"two policy files are named {twice[0]}; the report goes by their names: rename one"
+            f"two policy files are named {duplicates[0]}; rename one, because the report uses "
+            "file names as column titles"
         )
 
 
 async def _history() -> dict[str, Any]:
-    """Return the history of the hub in force: its sessions and agents."""
+    """Return the sessions and agents of the hub that the user is signed in to."""
     current = profile.load()
     async with Client(current.service_url, current.credential) as client:
         return {
@@ -140,14 +149,14 @@ def _print(document: dict[str, Any]) -> None:
     used = sorted({name for found in reports.values() for name in found["utilisation_percent"]})
     for name in used:
         of_each = {p: _at(reports[p], ("utilisation_percent", name)) for p in reports}
-        rows.insert(-1, {"measure": f"{name} in use, %", **of_each})
+        rows.insert(-1, {"measure": f"{name} utilization, %", **of_each})
     output.print_table(rows, ("measure", *reports))
     for reason, count in document["left_out"].items():
-        output.note(f"{count} left out: {reason}")
+        output.note(f"{count} skipped: {reason}")
     if document["broken_rows"]:
-        output.note(f"{len(document['broken_rows'])} broken rows left out")
+        output.note(f"{len(document['broken_rows'])} invalid rows skipped")
     for path in document["plots"]:
-        output.note(f"written: {path}")
+        output.note(f"plot written to {path}")
 
 
 def _at(report: dict[str, Any], path: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Plots of replays: waits, slowdowns, what is in use and who waits over time."""
+"""Plots of replays: waiting times, slowdowns, utilization and queue length over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HOUR = 3600
 
 
 def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
-    """Write one SVG per subject, all policies in each, and return their paths."""
+    """Write one SVG per measure, with all policies in each, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
         "waits": _waits(replays),
@@ -27,25 +27,25 @@ def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
     written = []
     for name, figure in figures.items():
         path = folder / f"{name}.svg"
-        # No date in the file: equal replays make equal files.
+        # Without a date, equal replays produce identical files.
         figure.savefig(path, metadata={"Date": None})
         written.append(path)
     return written
 
 
-def _figure(title: str, across: str, up: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
+def _figure(title: str, xlabel: str, ylabel: str, rows: int = 1) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(8, 3.5 * rows), layout="constrained")
     axes = [figure.add_subplot(rows, 1, row + 1) for row in range(rows)]
     axes[0].set_title(title)
-    axes[-1].set_xlabel(across)
+    axes[-1].set_xlabel(xlabel)
     for one in axes:
-        one.set_ylabel(up)
+        one.set_ylabel(ylabel)
         one.grid(alpha=0.3)
     return figure, axes
 
 
 def _waits(replays: Mapping[str, Replay]) -> Figure:
-    figure, (axes,) = _figure("Waits", "waited at most, hours", "sessions, %")
+    figure, (axes,) = _figure("Waiting time", "hours", "sessions, %")
     for name, replayed in replays.items():
         waits = [o.waited / HOUR for o in replayed.outcomes if o.waited is not None]
         _cumulative(axes, waits, name)
@@ -54,7 +54,7 @@ def _waits(replays: Mapping[str, Replay]) -> Figure:
 
 
 def _slowdowns(replays: Mapping[str, Replay]) -> Figure:
-    figure, (axes,) = _figure("Bounded slowdown", "slowed down at most, times", "sessions, %")
+    figure, (axes,) = _figure("Bounded slowdown", "slowdown factor", "sessions, %")
     for name, replayed in replays.items():
         _cumulative(axes, [slowdown(o) for o in replayed.outcomes if o.started is not None], name)
     axes.set_xscale("log")
@@ -64,15 +64,15 @@ def _slowdowns(replays: Mapping[str, Replay]) -> Figure:
 
 def _cumulative(axes: Axes, values: list[float], name: str) -> None:
     if values:
-        parts = 100 * np.arange(1, len(values) + 1) / len(values)
-        axes.step(np.sort(values), parts, where="post", label=name)
+        percentages = 100 * np.arange(1, len(values) + 1) / len(values)
+        axes.step(np.sort(values), percentages, where="post", label=name)
 
 
 def _utilisation(replays: Mapping[str, Replay]) -> Figure:
     used = {name: use_over_time(replayed) for name, replayed in replays.items()}
     resources = sorted({resource for found in used.values() for resource in found})
     rows = max(1, len(resources))
-    figure, all_axes = _figure("In use", "hours", "%", rows)
+    figure, all_axes = _figure("Utilization", "hours", "%", rows)
     for resource, axes in zip(resources, all_axes, strict=False):
         axes.set_ylabel(f"{resource}, %")
         for name, found in used.items():
@@ -83,12 +83,12 @@ def _utilisation(replays: Mapping[str, Replay]) -> Figure:
 
 
 def _queue(replays: Mapping[str, Replay]) -> Figure:
-    figure, (above, below) = _figure("Waiting, and fragmentation", "hours", "", 2)
+    figure, (above, below) = _figure("Queue and fragmentation", "hours", "", 2)
     above.set_ylabel("pending sessions")
     below.set_ylabel("fragmentation, %")
     for name, replayed in replays.items():
         hours = [sample.seconds / HOUR for sample in replayed.samples]
-        above.step(hours, [s.pending for s in replayed.samples], where="post", label=name)
+        above.step(hours, [s.waiting for s in replayed.samples], where="post", label=name)
         fragments = [100 * s.fragmentation for s in replayed.samples]
         below.step(hours, fragments, where="post", label=name)
     above.legend()

@@ -1,1 +1,1 @@
-"""Ways into a session: apps, ports, SSH and shares."""
+"""Commands that connect to sessions: apps, ports, SSH and shares."""

@@ -1,4 +1,4 @@
-"""`bai app`: a session's apps and ports on a local port."""
+"""`bai app`: forward a local port to an app or TCP port of a session."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .. import output
 from ..command import Connection, connected, example, json_option, segment
 from ..sessions.remote import Remote, listen, read_address, running
 
-_LOOK_SECONDS = 0.5
-_START_SECONDS = 300.0
-# Served by Jupyter itself: there is nothing to start.
+_POLL_INTERVAL_SECONDS = 0.5
+_START_TIMEOUT_SECONDS = 300.0
+# Jupyter itself serves builtin apps: they need no start.
 _READY = ("builtin", "running")
 
 
@@ -27,10 +27,10 @@ _READY = ("builtin", "running")
 @click.argument("session")
 @click.argument("name", metavar="[APP]", required=False)
 @click.option("--tcp", "port", type=click.IntRange(1, 65535), metavar="PORT",
-              help="Any TCP port of the session in place of an app.")  # fmt: skip
+              help="Forward to this TCP port of the session instead of an app.")  # fmt: skip
 @click.option("-b", "--bind", metavar="[HOST:]PORT",
-              help="Where to listen here; default: a free port of 127.0.0.1.")  # fmt: skip
-@click.option("--open", "opens", is_flag=True, help="Open the app in the browser.")
+              help="Local address to listen on. Default: a free port of 127.0.0.1.")  # fmt: skip
+@click.option("--open", "opens_browser", is_flag=True, help="Open the app in the browser.")
 @json_option
 @connected
 async def app(
@@ -40,33 +40,34 @@ async def app(
     name: str | None,
     port: int | None,
     bind: str | None,
-    opens: bool,
+    opens_browser: bool,
     as_json: bool,
 ) -> None:
-    """Open a local port to an app of a session, or to any of its TCP ports, until Ctrl-C.
+    """Forward a local port to an app or TCP port of a session, until Ctrl-C.
 
-    Whoever reaches that local port uses the app as you: say another HOST with care.
+    Anyone who can connect to the local port can use the app with your permissions:
+    choose another HOST than 127.0.0.1 with care.
     """
     if (name is None) == (port is None):
-        raise click.UsageError("name an app, or a port with --tcp PORT")
-    if port is not None and opens:
+        raise click.UsageError("pass either APP or --tcp PORT")
+    if port is not None and opens_browser:
         raise click.UsageError("--open needs an app")
     host, local_port = read_address(bind)
     remote = await running(connection, session)
     if name is not None:
-        target = f"http:{await _started(remote, name, as_json=as_json)}"
+        target = f"http:{await _start_app(remote, name, as_json=as_json)}"
     else:
         target = f"tcp:{port}"
     async with remote.tunnel() as tunnel:
         server = await listen(tunnel, target, host, local_port)
         host, local_port = server.sockets[0].getsockname()[:2]
-        place = f"[{host}]:{local_port}" if ":" in host else f"{host}:{local_port}"
-        address = place if name is None else f"http://{place}/"
-        shown = {"address": address, "host": host, "port": local_port, "session": session}
-        what = name or f"port {port}"
-        output.print_done(f"{what} of {session}: {address}", shown, as_json=as_json)
+        endpoint = f"[{host}]:{local_port}" if ":" in host else f"{host}:{local_port}"
+        address = endpoint if name is None else f"http://{endpoint}/"
+        document = {"address": address, "host": host, "port": local_port, "session": session}
+        text = f"{name or f'port {port}'} of {session}: {address}"
+        output.print_done(text, document, as_json=as_json)
         sys.stdout.flush()
-        if opens:
+        if opens_browser:
             await asyncio.to_thread(webbrowser.open, address)
         try:
             await tunnel.wait_lost()
@@ -74,28 +75,30 @@ async def app(
             server.close()
 
 
-async def _started(remote: Remote, name: str, *, as_json: bool) -> str:
-    """Start an app where it does not run, wait for it, and return its path.
+async def _start_app(remote: Remote, name: str, *, as_json: bool) -> str:
+    """Start an app unless it is running, wait until it is ready, and return its path.
 
     Raises
     ------
+    InvalidRequest
+        If the session has no app of this name.
     NotFound
-        If the session has no such app.
+        If the app is not available in this session.
     BaiError
-        If it does not start.
+        If the app does not start within 300 s.
     """
     found = await _app(remote, name)
     if not found.get("is_offered", True):
-        raise NotFound(found.get("message") or f"this session does not offer {name}")
+        raise NotFound(found.get("message") or f"app {name} is not available in this session")
     if found["state"] not in _READY:
         if not as_json:
             output.note(f"starting {found['title']}")
-        await remote.ask("POST", f"bai/api/apps/{segment(name)}", {})
+        await remote.request("POST", f"bai/api/apps/{segment(name)}", {})
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _START_SECONDS
+        deadline = loop.time() + _START_TIMEOUT_SECONDS
         found = await _app(remote, name)
         while found["state"] == "starting" and loop.time() < deadline:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             found = await _app(remote, name)
         if found["state"] not in _READY:
             reason = found.get("message") or f"it is {found['state']}"
@@ -104,9 +107,11 @@ async def _started(remote: Remote, name: str, *, as_json: bool) -> str:
 
 
 async def _app(remote: Remote, name: str) -> dict[str, Any]:
-    items = (await remote.ask("GET", "bai/api/apps"))["items"]
+    items = (await remote.request("GET", "bai/api/apps"))["items"]
     for item in items:
         if item["name"] == name:
             return dict(item)
     known = ", ".join(item["name"] for item in items if item.get("is_offered", True))
-    raise InvalidRequest(f"session {remote.session['name']} has no app {name!r}; it has {known}")
+    raise InvalidRequest(
+        f"session {remote.session['name']} has no app {name!r}; available apps: {known}"
+    )

@@ -1,4 +1,4 @@
-"""`bai session share`, `shares`, `unshare`: apps of sessions that others may open."""
+"""`bai session share`, `shares` and `unshare`: let other users open an app of a session."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ def read_span(context: click.Context, parameter: click.Parameter, text: str | No
 )
 @click.argument("name")
 @click.argument("app")
-@click.option("--user", metavar="NAME", help="With this person; name or e-mail address.")
-@click.option("--project", metavar="NAME", help="With everybody of the session's project.")
-@click.option("--public", is_flag=True, help="With anybody; needs --allow.")
+@click.option("--user", metavar="NAME", help="Share with this user (name or e-mail address).")
+@click.option(
+    "--project", metavar="NAME", help="Share with all members of the session's project NAME."
+)
+@click.option("--public", is_flag=True, help="Share with anyone, without a sign-in. Needs --allow.")
 @click.option(
     "--allow", "allowed_addresses", metavar="NETWORK", multiple=True,
-    help="Only from there: 192.0.2.7 or 192.0.2.0/24; may be repeated.",
+    help="Restrict access to this address or network: 192.0.2.7 or 192.0.2.0/24. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--for", "expires_in", metavar="SPAN", callback=read_span,
-    help="Ends by itself after: 2h, 3d; default: a week, or what the policy allows.",
+    help="Lifetime of the share, for example 2h or 3d. Default: 7 days, or less if the user "
+    "policy sets a lower maximum.",
 )  # fmt: skip
 @json_option
 @connected
@@ -51,18 +54,19 @@ async def share(
     as_json: bool,
     **limits: Any,
 ) -> None:
-    """Let others open one app of a session, as far as your policy allows.
+    """Share one app of a session and print the link to it.
 
-    APP is a name such as tensorboard, or port-8501. Prints the link to hand on.
+    APP is a name such as tensorboard, or port-8501. Your user policy limits with whom
+    you can share.
     """
     audience = {Audience.USER: user, Audience.PROJECT: project, Audience.PUBLIC: public}
     if sum(map(bool, audience.values())) != 1:
-        raise click.UsageError("say with whom: --user NAME, --project NAME or --public")
-    spec = {"app": app, **{each.value: whom for each, whom in audience.items()}, **limits}
+        raise click.UsageError("pass exactly one of --user NAME, --project NAME and --public")
+    spec = {"app": app, **{key.value: value for key, value in audience.items()}, **limits}
     body = {field: value for field, value in spec.items() if value not in (None, False, ())}
-    made = await connection.client.post(f"/sessions/{segment(name)}/app-shares", body)
-    made["url"] = connection.address(made["url"])
-    output.print_done(made["url"], made, as_json=as_json)
+    created = await connection.client.post(f"/sessions/{segment(name)}/app-shares", body)
+    created["url"] = connection.address(created["url"])
+    output.print_done(created["url"], created, as_json=as_json)
 
 
 @click.command(epilog=example("bai session shares my-lab"))
@@ -70,7 +74,7 @@ async def share(
 @json_option
 @connected
 async def shares(connection: Connection, name: str | None, *, as_json: bool) -> None:
-    """List the shares of a session; without NAME all that you give or were given."""
+    """List the shares of a session; without NAME, all shares that you created or received."""
     path = "/app-shares" if name is None else f"/sessions/{segment(name)}/app-shares"
     page = await connection.client.get(path, limit=500)
     for item in page["items"]:
@@ -87,8 +91,8 @@ async def shares(connection: Connection, name: str | None, *, as_json: bool) -> 
 async def unshare(
     connection: Connection, name: str, ids: tuple[str, ...], *, as_json: bool
 ) -> None:
-    """Take shares of a session back, by the ids that `bai session shares` lists."""
+    """Revoke shares of a session, by the ids that `bai session shares` lists."""
     for key in ids:
         await connection.client.delete(f"/sessions/{segment(name)}/app-shares/{segment(key)}")
-    text = f"{len(ids)} {'share' if len(ids) == 1 else 'shares'} of {name} taken back"
+    text = f"revoked {len(ids)} {'share' if len(ids) == 1 else 'shares'} of session {name}"
     output.print_done(text, {"items": list(ids)}, as_json=as_json)

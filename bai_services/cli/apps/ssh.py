@@ -1,4 +1,4 @@
-"""`bai ssh`, `bai scp`, `bai ssh-config`, `bai ssh-proxy`: OpenSSH's own programs into sessions."""
+"""`bai ssh`, `scp`, `ssh-config` and `ssh-proxy`: connect to sessions with OpenSSH."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ import click
 from .. import output
 from ..command import Connection, connected, example, json_option
 from ..sessions.remote import running
-from .ssh_client import SshFiles, host_of, prepare, run, session_of, words_of
+from .ssh_client import SshFiles, host_of, option_words, prepare, run, session_of
 
-_PASSED = {"ignore_unknown_options": True, "allow_interspersed_args": False}
-# What scp takes for another machine's file: a colon before any slash.
-_REMOTE = re.compile(r"([^/:-][^/:]*):(.*)", re.DOTALL)
-_PIECE_BYTES = 256 * 1024
+# Options are not parsed by click, but passed to OpenSSH.
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+# A remote path, by the rule of scp: a colon before any slash.
+_REMOTE_PATH = re.compile(r"([^/:-][^/:]*):(.*)", re.DOTALL)
+_CHUNK_BYTES = 256 * 1024
 
 
 @click.command(
-    context_settings=_PASSED,
+    context_settings=_PASS_THROUGH,
     epilog=example(
         "bai ssh my-lab", "bai ssh my-lab nvidia-smi", "rsync -e 'bai ssh' data.csv my-lab:data.csv"
     ),
@@ -34,35 +35,35 @@ _PIECE_BYTES = 256 * 1024
                 type=click.UNPROCESSED)  # fmt: skip
 @connected
 async def ssh(connection: Connection, words: tuple[str, ...]) -> None:
-    """Sign in to a session with OpenSSH's ssh, or run a command there; options are ssh's own.
+    """Open a shell in a session with OpenSSH's ssh, or run a command. OPTION is any option of ssh.
 
     For rsync: rsync -e 'bai ssh' FILE SESSION:FILE
     """
-    place = index_of_host(words)
-    remote = await running(connection, session_of(words[place]))
-    found = await prepare(connection, remote)
-    options = words_of(SshFiles().options(found["user"]))
-    run("ssh", [*options, *words[:place], found["host"], *words[place + 1 :]])
+    index = index_of_host(words)
+    remote = await running(connection, session_of(words[index]))
+    server = await prepare(connection, remote)
+    options = option_words(SshFiles().options(server.user))
+    run("ssh", [*options, *words[:index], server.host, *words[index + 1 :]])
 
 
-@click.command(context_settings=_PASSED, epilog=example("bai scp data.csv my-lab:data.csv"))
+@click.command(context_settings=_PASS_THROUGH, epilog=example("bai scp data.csv my-lab:data.csv"))
 @click.argument("words", metavar="[OPTION…] FILE… FILE", nargs=-1, required=True,
                 type=click.UNPROCESSED)  # fmt: skip
 @connected
 async def scp(connection: Connection, words: tuple[str, ...]) -> None:
-    """Copy files with OpenSSH's scp; SESSION:PATH is a file of a session."""
-    passed, user = [], ""
+    """Copy files with OpenSSH's scp; write SESSION:PATH for a file in a session."""
+    arguments, user = [], ""
     for word in words:
-        match = _REMOTE.fullmatch(word)
+        match = _REMOTE_PATH.fullmatch(word)
         if match is None:
-            passed.append(word)
+            arguments.append(word)
             continue
-        found = await prepare(connection, await running(connection, session_of(match[1])))
-        user = found["user"]
-        passed.append(f"{found['host']}:{match[2]}")
+        server = await prepare(connection, await running(connection, session_of(match[1])))
+        user = server.user
+        arguments.append(f"{server.host}:{match[2]}")
     if not user:
-        raise click.UsageError("no file is of a session: write SESSION:PATH")
-    run("scp", [*words_of(SshFiles().options(user)), *passed])
+        raise click.UsageError("no argument is a file in a session; write SESSION:PATH")
+    run("scp", [*option_words(SshFiles().options(user)), *arguments])
 
 
 @click.command("ssh-config", epilog=example("bai ssh-config >> ~/.ssh/config"))
@@ -70,15 +71,15 @@ async def scp(connection: Connection, words: tuple[str, ...]) -> None:
 @json_option
 @connected
 async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_json: bool) -> None:
-    """Print what ~/.ssh/config needs so that ssh, sftp, rsync and VS Code find sessions.
+    """Print a section for ~/.ssh/config: ssh, sftp, rsync and VS Code then connect to SESSION.bai.
 
-    Without SESSION it is for every session, as SESSION.bai, signed in as work.
+    Without SESSION, the section applies to all sessions, with the user name work.
     """
     files = SshFiles()
     hosts = []
     for name in sessions:
-        found = await prepare(connection, await running(connection, name))
-        hosts.append({"Host": found["host"], **files.options(found["user"])})
+        server = await prepare(connection, await running(connection, name))
+        hosts.append({"Host": server.host, **files.options(server.user)})
     if not sessions:
         await files.ensure_key(connection)
         hosts.append({"Host": "*.bai", **files.options("work")})
@@ -96,59 +97,66 @@ async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_js
 @click.argument("host")
 @connected
 async def ssh_proxy(connection: Connection, host: str) -> None:
-    """Join standard input and output with a session's SSH server: OpenSSH's ProxyCommand."""
+    """Connect standard input and output to the SSH server of a session, as ssh's ProxyCommand."""
     remote = await running(connection, session_of(host))
-    told = await remote.ask("GET", "bai/api/ssh")
-    # Before OpenSSH hears of the server at all, so that it looks it up among the known ones.
-    SshFiles().pin(host_of(remote.session["name"]), told["host_key"])
-    ours, theirs = socket.socketpair()
+    server = await remote.request("GET", "bai/api/ssh")
+    # Pin the host key before the connection: OpenSSH reads known_hosts during the handshake.
+    SshFiles().pin(host_of(remote.session["name"]), server["host_key"])
+    tunnel_end, our_end = socket.socketpair()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    # ssh's way to say that it has ended; the session need not wait for a return then.
+    # ssh signals its end this way.
     for number in (signal.SIGHUP, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
 
     def finish() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        with contextlib.suppress(RuntimeError):  # the event loop has already stopped
             loop.call_soon_threadsafe(ended.set)
 
-    with theirs:
+    with our_end:
         async with remote.tunnel() as tunnel:
-            await tunnel.attach("ssh", ours)
-            threading.Thread(target=_from_stdin, args=(theirs,), daemon=True).start()
-            threading.Thread(target=_to_stdout, args=(theirs, finish), daemon=True).start()
+            await tunnel.attach("ssh", tunnel_end)
+            threading.Thread(target=_copy_stdin, args=(our_end,), daemon=True).start()
+            threading.Thread(target=_copy_to_stdout, args=(our_end, finish), daemon=True).start()
             lost = asyncio.ensure_future(tunnel.wait_lost())
-            waiting = asyncio.ensure_future(ended.wait())
-            await asyncio.wait((lost, waiting), return_when="FIRST_COMPLETED")
+            end = asyncio.ensure_future(ended.wait())
+            await asyncio.wait((lost, end), return_when="FIRST_COMPLETED")
             if lost.done():
                 lost.result()
             lost.cancel()
-            waiting.cancel()
+            end.cancel()
 
 
 def index_of_host(words: tuple[str, ...]) -> int:
-    """Return where among ssh's words the host stands: the first that is no option or its value."""
-    place = 0
-    while place < len(words) and words[place].startswith("-"):
-        # Of the letters in one word, the first that takes a value takes the rest, or the next word.
-        letters = words[place][1:]
+    """Return the index of the host among the arguments of ssh: the first one after its options.
+
+    Raises
+    ------
+    click.UsageError
+        If there is no host.
+    """
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        # Of several letters in one word, the first that takes a value takes the rest of the word,
+        # or the next word if it is the last letter.
+        letters = words[index][1:]
         with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]
-        place += 2 if with_value and with_value[0] == len(letters) - 1 else 1
-    if place >= len(words):
-        raise click.UsageError("name a session")
-    return place
+        index += 2 if with_value and with_value[0] == len(letters) - 1 else 1
+    if index >= len(words):
+        raise click.UsageError("the session is missing")
+    return index
 
 
-def _from_stdin(there: socket.socket) -> None:
+def _copy_stdin(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while content := os.read(0, _PIECE_BYTES):
-            there.sendall(content)
-        there.shutdown(socket.SHUT_WR)
+        while content := os.read(0, _CHUNK_BYTES):
+            connection.sendall(content)
+        connection.shutdown(socket.SHUT_WR)
 
 
-def _to_stdout(there: socket.socket, finish: Callable[[], None]) -> None:
+def _copy_to_stdout(connection: socket.socket, finish: Callable[[], None]) -> None:
     with contextlib.suppress(OSError):
-        while content := there.recv(_PIECE_BYTES):
+        while content := connection.recv(_CHUNK_BYTES):
             view = memoryview(content)
             while view:
                 view = view[os.write(1, view) :]

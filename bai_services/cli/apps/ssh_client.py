@@ -1,4 +1,4 @@
-"""This machine's side of SSH to sessions: our own key pair, pinned host keys, OpenSSH's options."""
+"""Client side of SSH to sessions: key pair, pinned host keys and options of OpenSSH."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bai_services.core.accounts.ssh_keys import parse_public_key
 from bai_services.core.errors import AlreadyExists, BaiError
@@ -21,12 +21,20 @@ from .. import output, profile
 from ..command import Connection
 from ..sessions.remote import Remote
 
-# Sessions are no hosts of any network: their names need an ending that says so.
+# Suffix of the host names of sessions in ssh_config: it keeps them apart from real hosts.
 SUFFIX = ".bai"
 
 
+@dataclass(frozen=True, slots=True)
+class SshServer:
+    """Host name and user of a session's SSH server."""
+
+    host: str
+    user: str
+
+
 class SshFiles:
-    """Key pair and known hosts in the command's own folder."""
+    """Key pair and known hosts in the configuration folder of `bai`."""
 
     def __init__(self) -> None:
         self.folder = profile.folder() / "ssh"
@@ -34,11 +42,11 @@ class SshFiles:
         self.known_hosts = self.folder / "known_hosts"
 
     async def ensure_key(self, connection: Connection) -> None:
-        """Make a pair where there is none, and have the hub know its public half."""
+        """Generate a key pair if there is none, and register its public key with the hub."""
         public = self.key.with_suffix(".pub")
         if not (self.key.exists() and public.exists()):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            make_pair(self.key, _key_name())
+            generate_key_pair(self.key, _key_name())
         text = public.read_text(encoding="utf-8").strip()
         mine = parse_public_key(text)
         known = (await connection.client.get("/me/ssh-keys"))["items"]
@@ -50,13 +58,13 @@ class SshFiles:
         try:
             await connection.client.post("/me/ssh-keys", {"name": name, "public_key": text})
         except AlreadyExists:
-            return  # another command of this machine did it meanwhile
-        output.note(f"added the SSH key {name} of this machine to your settings")
+            return  # a concurrent command on this machine registered it
+        output.note(f"registered the SSH key {name} of this machine with the hub")
 
     def pin(self, host: str, host_key: str) -> None:
-        """Let ``host`` be known by the key that the session told through the hub, and no other."""
+        """Accept only ``host_key`` for ``host``; the session sends its key through the hub."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        host = host.lower()  # as OpenSSH looks it up
+        host = host.lower()  # OpenSSH looks up names in lower case
         line = f"{host} {host_key}\n"
         try:
             lines = self.known_hosts.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -64,14 +72,14 @@ class SshFiles:
             lines = []
         if line in lines:
             return
-        kept = [one for one in lines if one.partition(" ")[0] != host]
+        others = [other for other in lines if other.partition(" ")[0] != host]
         handle, name = tempfile.mkstemp(dir=self.folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.writelines([*kept, line])
+            file.writelines([*others, line])
         os.replace(name, self.known_hosts)
 
     def options(self, user: str) -> dict[str, str]:
-        """Return what OpenSSH is told, by the names of ssh_config."""
+        """Return the options of OpenSSH for sessions, by their names in ssh_config."""
         return {
             "User": user,
             "ProxyCommand": proxy_command(),
@@ -83,14 +91,14 @@ class SshFiles:
         }
 
 
-async def prepare(connection: Connection, remote: Remote) -> dict[str, Any]:
-    """Return host and user of a session's SSH server, its key pinned and ours known there."""
+async def prepare(connection: Connection, remote: Remote) -> SshServer:
+    """Register our public key, pin the session's host key, and return its SSH server."""
     files = SshFiles()
     await files.ensure_key(connection)
-    told = await remote.ask("GET", "bai/api/ssh")
+    server = await remote.request("GET", "bai/api/ssh")
     host = host_of(remote.session["name"])
-    files.pin(host, told["host_key"])
-    return {"host": host, "user": told["user"], "host_key": told["host_key"]}
+    files.pin(host, server["host_key"])
+    return SshServer(host, server["user"])
 
 
 def host_of(name: str) -> str:
@@ -98,39 +106,40 @@ def host_of(name: str) -> str:
 
 
 def session_of(host: str) -> str:
-    """Return the session that a host name means."""
+    """Return the session name in a host name of ssh_config."""
     return host.removesuffix(SUFFIX)
 
 
 def proxy_command() -> str:
-    """Return the command that joins its standard input and output with a session's SSH server."""
+    """Return the value of ``ProxyCommand``: `bai ssh-proxy` of this Python environment."""
     words = [sys.executable, "-m", "bai_services.cli.main", "ssh-proxy"]
-    # OpenSSH replaces % words itself; the shell comes after it.
+    # OpenSSH expands % sequences before it runs the command in a shell.
     return " ".join(shlex.quote(word).replace("%", "%%") for word in words) + " %n"
 
 
-def words_of(options: dict[str, str]) -> list[str]:
+def option_words(options: dict[str, str]) -> list[str]:
+    """Return options as arguments of ssh and scp."""
     return [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
 
 
 def run(program: str, words: Sequence[str]) -> None:
-    """Become ``program``: signals, terminal and exit code are its own from here.
+    """Replace this process by ``program``, which then gets signals and terminal directly.
 
     Raises
     ------
     BaiError
-        If this machine does not have it.
+        If ``program`` is not installed.
     """
     found = shutil.which(program)
     if found is None:
-        raise BaiError(f"{program} is not on this machine; install OpenSSH's client")
+        raise BaiError(f"{program} is not installed; install the OpenSSH client")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(found, [program, *words])
 
 
-def make_pair(path: Path, comment: str) -> None:
-    """Write a key pair, the private half for this user only.
+def generate_key_pair(path: Path, comment: str) -> None:
+    """Generate an ed25519 key pair in ``path`` (mode 0600) and ``path.pub``.
 
     Raises
     ------
@@ -138,11 +147,11 @@ def make_pair(path: Path, comment: str) -> None:
         If ssh-keygen is missing or fails.
     """
     if shutil.which("ssh-keygen") is None:
-        raise BaiError("ssh-keygen is not on this machine; install OpenSSH's client")
+        raise BaiError("ssh-keygen is not installed; install the OpenSSH client")
     words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise BaiError(f"no key pair could be made: {done.stderr.strip()}")
+        raise BaiError(f"the key pair could not be generated: {done.stderr.strip()}")
 
 
 def _key_name() -> str:
@@ -151,5 +160,5 @@ def _key_name() -> str:
 
 
 def _quoted(path: str) -> str:
-    # OpenSSH takes blanks apart and replaces % words in paths.
+    # OpenSSH splits options at spaces and expands % sequences in paths.
     return '"' + path.replace("%", "%%") + '"'

@@ -1,4 +1,4 @@
-"""This machine's files, as transfers see them: chosen by patterns, read and put in their places."""
+"""Local side of transfers: select files by pattern, read them, write downloads atomically."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from bai_services.core.errors import BaiError, InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Which paths count: those that some ``include`` matches, without those of ``exclude``.
+    """Select the paths that match an ``include`` pattern and no ``exclude`` pattern.
 
-    A pattern with a ``/`` is compared with the whole path, one without with every
-    part of it. No ``include`` at all takes everything.
+    A pattern with a ``/`` is compared with the whole path, any other with each component
+    of the path. Without ``include``, all paths are included.
     """
 
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
 
-    def take(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         if any(_matches(path, pattern) for pattern in self.exclude):
             return False
         return not self.include or any(_matches(path, pattern) for pattern in self.include)
@@ -38,15 +38,16 @@ EVERYTHING = Patterns()
 def files_below(
     paths: tuple[Path, ...], patterns: Patterns = EVERYTHING
 ) -> list[tuple[Path, PurePosixPath]]:
-    """Return every file that is meant, with its path inside the folder.
+    """Return the selected files and all files below the selected directories.
 
-    A file keeps its name, a directory its name and everything below it. Links
-    inside a directory are left out: what they lead to may not be meant.
+    Each comes with its target path inside the folder: its path relative to the parent of
+    the selected file or directory. Symbolic links inside a directory are skipped: they may
+    point outside of it.
 
     Raises
     ------
     InvalidRequest
-        If two of them would get the same path.
+        If two files have the same target path.
     """
     found: dict[PurePosixPath, Path] = {}
     for path in paths:
@@ -56,7 +57,7 @@ def files_below(
             inside = sorted(p for p in base.rglob("*") if p.is_file() and not p.is_symlink())
         for file in inside:
             target = PurePosixPath(*file.relative_to(base.parent).parts)
-            if not patterns.take(str(target)):
+            if not patterns.matches(str(target)):
                 continue
             if target in found:
                 raise InvalidRequest(f"{found[target]} and {file} would both become {target}")
@@ -65,62 +66,74 @@ def files_below(
 
 
 @contextlib.contextmanager
-def regular(file: Path) -> Iterator[BinaryIO]:
-    """Open a regular file.
+def open_regular(file: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading.
 
     Raises
     ------
     InvalidRequest
-        If it is anything else.
+        If ``file`` is not a regular file.
     """
-    # Not blocking: a named pipe without a writer would hold the command for ever.
+    # O_NONBLOCK: opening a named pipe without a writer would block forever.
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise InvalidRequest(f"{file} is not a regular file")
         yield source
 
 
-class Landing:
-    """A file on its way in: kept beside its place, and gone on with, until it is whole."""
+class PartialFile:
+    """A download in progress: a ``.part`` file in the target directory that can be resumed."""
 
     def __init__(self, file: Path, etag: str | None, *, replaces: bool) -> None:
-        """``etag`` names what is fetched: what was begun of anything else is not gone on with."""
+        """``etag`` identifies the content: a partial file of another content is not resumed."""
         self._file = file
         self._replaces = replaces
-        mark = hashlib.sha256(f"{file.name} {etag}".encode()).hexdigest()[:16]
-        self.part = file.parent / f".bai-{mark}.part"
+        digest = hashlib.sha256(f"{file.name} {etag}".encode()).hexdigest()[:16]
+        self.part = file.parent / f".bai-{digest}.part"
 
     def open(self) -> BinaryIO:
-        """Open what there is of it, at its end."""
-        self._refuse_existing()
+        """Open the partial file for appending; create it if there is none.
+
+        Raises
+        ------
+        BaiError
+            If the target exists and must not be replaced.
+        """
+        self._check_target()
         self._file.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         return os.fdopen(os.open(self.part, flags, 0o600), "ab")
 
     def finish(self) -> None:
-        """Put it in its place."""
-        self._refuse_existing()
+        """Rename the complete file to its target.
+
+        Raises
+        ------
+        BaiError
+            If the target exists and must not be replaced.
+        """
+        self._check_target()
         os.chmod(self.part, 0o666 & ~_umask())
         os.replace(self.part, self._file)
 
-    def _refuse_existing(self) -> None:
+    def _check_target(self) -> None:
         file = self._file
         if file.is_dir() or (file.exists() and not self._replaces):
             remedy = "" if file.is_dir() else "; replace it with --force"
-            raise BaiError(f"{file} exists already{remedy}", file=str(file))
+            raise BaiError(f"{file} already exists{remedy}", file=str(file))
 
 
 def local_path(folder: Path, inside: str) -> Path:
-    """Return where a file of a vfolder is put below ``folder``.
+    """Return the local path below ``folder`` for the path ``inside`` a vfolder.
 
     Raises
     ------
     InvalidRequest
-        If its path would lead out of ``folder``.
+        If the path leads out of ``folder``.
     """
     parts = PurePosixPath(inside.lstrip("/")).parts
     if not parts or any(part in ("..", ".") or "\0" in part for part in parts):
-        raise InvalidRequest(f"{inside!r} is no path of a file inside the folder")
+        raise InvalidRequest(f"{inside!r} is not a valid path inside a folder")
     return folder.joinpath(*parts)
 
 

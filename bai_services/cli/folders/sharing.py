@@ -1,4 +1,4 @@
-"""`bai vfolder`: what lies inside moved about, invitations, clones, hosts and quotas."""
+"""`bai vfolder`: directories, move and copy, clones, invitations, storage hosts and quotas."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ _SCOPE = re.compile(r"(user|project):.+")
 
 
 def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Give a command a folder's NAME, a USER and the permission that they get."""
-    permission = Choice(["ro", "rw"])
+    """Add the arguments NAME (folder) and USER and the option --permission to a command."""
     command = json_option(connected(run))
     command = click.option(
         "--permission",
-        type=permission,
+        type=Choice(["ro", "rw"]),
         default="ro",
         show_default=True,
-        help="ro: read; rw: also write.",
+        help="Permission of USER: read (ro) or read and write (rw).",
     )(command)
     return click.argument("name")(click.argument("user")(command))
 
@@ -38,32 +37,32 @@ def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 @click.command(epilog=example("bai vfolder mkdir data raw/2024 --parents"))
 @click.argument("name")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
-@click.option("-p", "--parents", is_flag=True, help="Those that exist are fine.")
+@click.option("-p", "--parents", is_flag=True, help="Do not fail for existing directories.")
 @json_option
 @connected
 async def mkdir(
     connection: Connection, name: str, paths: tuple[str, ...], *, parents: bool, as_json: bool
 ) -> None:
-    """Make directories, and those on the way to them."""
+    """Create directories in a folder, and missing parent directories."""
     body = {"paths": list(paths), "exists_ok": parents}
-    made = await connection.client.post(f"/vfolders/{segment(name)}/directories", body)
-    output.print_done(f"made {', '.join(made)}", {"made": made}, as_json=as_json)
+    created = await connection.client.post(f"/vfolders/{segment(name)}/directories", body)
+    output.print_done(f"created {', '.join(created)}", {"made": created}, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder mv data raw/a.csv raw/b.csv"))
 @click.argument("name")
 @click.argument("source")
 @click.argument("target")
-@click.option("--force", is_flag=True, help="Replace a file that exists.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @json_option
 @connected
 async def mv(
     connection: Connection, name: str, source: str, target: str, *, force: bool, as_json: bool
 ) -> None:
-    """Move or rename something inside the folder."""
+    """Move or rename a file or directory inside a folder."""
     body = {"source": source, "target": target, "replace": force}
     entry = await connection.client.post(f"/vfolders/{segment(name)}/move", body)
-    output.print_done(f"{source} is now {target}", entry, as_json=as_json)
+    output.print_done(f"moved {source} to {target}", entry, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder cp data raw backup"))
@@ -73,35 +72,39 @@ async def mv(
 @json_option
 @connected
 async def cp(connection: Connection, name: str, source: str, target: str, *, as_json: bool) -> None:
-    """Copy something inside the folder; a directory with everything in it."""
+    """Copy a file or directory inside a folder; directories are copied recursively."""
     entry = await connection.client.post(
         f"/vfolders/{segment(name)}/copy",
         {"source": source, "target": target},
         timeout_seconds=transfer.STALL_SECONDS,
     )
-    output.print_done(f"{source} is copied to {target}", entry, as_json=as_json)
+    output.print_done(f"copied {source} to {target}", entry, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder usage data --fresh"))
 @click.argument("name")
-@click.option("--fresh", is_flag=True, help="Count now, however long that takes.")
+@click.option("--fresh", is_flag=True, help="Count now; this may take minutes for large folders.")
 @json_option
 @connected
 async def usage(connection: Connection, name: str, *, fresh: bool, as_json: bool) -> None:
-    """Show how many files and bytes the folder holds, and when that was counted."""
+    """Show the number of files and bytes in a folder, and when they were counted."""
     found = await connection.client.get(
         f"/vfolders/{segment(name)}/usage",
         timeout_seconds=transfer.STALL_SECONDS,
         fresh=str(fresh).lower(),
     )
-    output.print_thing(found, as_json=as_json)
+    output.print_fields(found, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder clone data data-copy --project vision"))
 @click.argument("name")
 @click.argument("new_name")
-@click.option("--host", metavar="NAME", help="Storage host; default: that of the folder.")
-@click.option("--project", metavar="NAME", help="Make it a folder of this project, not your own.")
+@click.option(
+    "--host", metavar="NAME", help="Storage host of the copy. Default: the host of the folder."
+)
+@click.option(
+    "--project", metavar="NAME", help="Create the copy for this project instead of yourself."
+)
 @json_option
 @connected
 async def clone(
@@ -113,11 +116,11 @@ async def clone(
     project: str | None,
     as_json: bool,
 ) -> None:
-    """Copy a folder that is cloneable to one of your own, in the background."""
-    asked = {"name": new_name, "host": host, "project": project}
-    body = {key: value for key, value in asked.items() if value is not None}
-    made = await connection.client.post(f"/vfolders/{segment(name)}/clone", body)
-    output.print_done(f"folder {name} is being cloned to {new_name}", made, as_json=as_json)
+    """Copy a cloneable folder to a new folder; the copy runs in the background."""
+    fields = {"name": new_name, "host": host, "project": project}
+    body = {key: value for key, value in fields.items() if value is not None}
+    clone = await connection.client.post(f"/vfolders/{segment(name)}/clone", body)
+    output.print_done(f"folder {name} is being cloned to {new_name}", clone, as_json=as_json)
 
 
 @click.command("change-owner", epilog=example("bai vfolder change-owner data ann"))
@@ -126,9 +129,9 @@ async def clone(
 @json_option
 @connected
 async def change_owner(connection: Connection, name: str, user: str, *, as_json: bool) -> None:
-    """Give the folder to USER, in the background (superadmins)."""
-    moved = await connection.client.put(f"/vfolders/{segment(name)}/owner", {"user": user})
-    output.print_done(f"folder {name} goes to {user}", moved, as_json=as_json)
+    """Transfer a folder to another owner; runs in the background (superadmins only)."""
+    task = await connection.client.put(f"/vfolders/{segment(name)}/owner", {"user": user})
+    output.print_done(f"folder {name} is being transferred to {user}", task, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder invite data ann@example.org --permission rw"))
@@ -136,19 +139,22 @@ async def change_owner(connection: Connection, name: str, user: str, *, as_json:
 async def invite(
     connection: Connection, name: str, user: str, *, permission: str, as_json: bool
 ) -> None:
-    """Invite USER, by name or e-mail address, to the folder."""
-    made = await connection.client.post(
+    """Invite USER (name or e-mail address) to a folder."""
+    invitation = await connection.client.post(
         f"/vfolders/{segment(name)}/invitations", {"user": user, "permission": permission}
     )
-    output.print_done(f"{user} is invited to folder {name} ({permission})", made, as_json=as_json)
+    text = f"invited {user} to folder {name} ({permission})"
+    output.print_done(text, invitation, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder invitations --all"))
-@click.option("--all", "shows_all", is_flag=True, help="Those that have ended too.")
+@click.option(
+    "--all", "shows_all", is_flag=True, help="Include accepted, declined and withdrawn invitations."
+)
 @json_option
 @connected
 async def invitations(connection: Connection, *, shows_all: bool, as_json: bool) -> None:
-    """List the invitations that you received or sent."""
+    """List the pending invitations that you have received or sent."""
     query: dict[str, Any] = {} if shows_all else {"status": "pending"}
     page = await connection.client.get("/vfolder-invitations", **query)
     empty = "no invitations; invite a user to a folder: bai vfolder invite NAME USER"
@@ -160,10 +166,10 @@ async def invitations(connection: Connection, *, shows_all: bool, as_json: bool)
 @json_option
 @connected
 async def accept(connection: Connection, invitation: str, *, as_json: bool) -> None:
-    """Say yes to an invitation."""
+    """Accept an invitation, by the id that `bai vfolder invitations` lists."""
     path = f"/vfolder-invitations/{segment(invitation)}/accept"
     done = await connection.client.post(path)
-    output.print_done(f"folder {done['vfolder']} is shared with you", done, as_json=as_json)
+    output.print_done(f"folder {done['vfolder']} is now shared with you", done, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder decline 6f1c2d3e-0000-4000-8000-000000000000"))
@@ -171,10 +177,11 @@ async def accept(connection: Connection, invitation: str, *, as_json: bool) -> N
 @json_option
 @connected
 async def decline(connection: Connection, invitation: str, *, as_json: bool) -> None:
-    """Say no to an invitation."""
+    """Decline an invitation, by the id that `bai vfolder invitations` lists."""
     path = f"/vfolder-invitations/{segment(invitation)}/decline"
     done = await connection.client.post(path)
-    output.print_done(f"declined folder {done['vfolder']}", done, as_json=as_json)
+    text = f"declined the invitation to folder {done['vfolder']}"
+    output.print_done(text, done, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder withdraw 6f1c2d3e-0000-4000-8000-000000000000"))
@@ -182,9 +189,9 @@ async def decline(connection: Connection, invitation: str, *, as_json: bool) -> 
 @json_option
 @connected
 async def withdraw(connection: Connection, invitation: str, *, as_json: bool) -> None:
-    """Take an invitation back."""
+    """Withdraw an invitation that you have sent."""
     await connection.client.delete(f"/vfolder-invitations/{segment(invitation)}")
-    output.print_done("the invitation is withdrawn", {"id": invitation}, as_json=as_json)
+    output.print_done("invitation withdrawn", {"id": invitation}, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder leave data"))
@@ -192,25 +199,25 @@ async def withdraw(connection: Connection, invitation: str, *, as_json: bool) ->
 @json_option
 @connected
 async def leave(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Give up a folder that somebody shared with you."""
+    """Give up your access to a folder that another user shares with you."""
     me = await connection.client.get("/me")
     path = f"/vfolders/{segment(name)}/grants/{segment(me['username'])}"
     await connection.client.delete(path)
-    output.print_done(
-        f"folder {name} is no longer yours to use", {"vfolder": name}, as_json=as_json
-    )
+    text = f"folder {name} is no longer shared with you"
+    output.print_done(text, {"vfolder": name}, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder hosts"))
 @json_option
 @connected
 async def hosts(connection: Connection, *, as_json: bool) -> None:
-    """List the storage hosts, what they can do and how they are."""
+    """List the storage hosts with status, free space and capabilities."""
     page = await connection.client.get("/storage-hosts")
     if not as_json:
         for item in page["items"]:
             item["free_bytes"] = transfer.size(item["free_bytes"])
-    output.print_page(page, HOST_COLUMNS, as_json=as_json)
+    empty = "no storage host is available; an administrator sets BAI_STORAGE_HOSTS"
+    output.print_page(page, HOST_COLUMNS, as_json=as_json, empty=empty)
 
 
 @click.command(
@@ -220,9 +227,13 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
     )
 )
 @click.argument("scope", required=False)
-@click.option("--host", metavar="NAME", help="Storage host; default: the first one.")
 @click.option(
-    "--limit", metavar="AMOUNT", help="Set it: 50g, none, or policy for what the policy says."
+    "--host", metavar="NAME", help="Storage host of the limit. Default: the default host."
+)
+@click.option(
+    "--limit",
+    metavar="AMOUNT",
+    help="New limit: an amount such as 50g, 'none', or 'policy' for the limit of the policy.",
 )
 @json_option
 @connected
@@ -234,27 +245,31 @@ async def quota(
     limit: str | None,
     as_json: bool,
 ) -> None:
-    """Show what is used of which quotas; with SCOPE (user:ID, project:ID) and --limit set one."""
+    """Show storage quotas and usage. With SCOPE and --limit, set a quota (superadmins only).
+
+    SCOPE is user:ID or project:ID.
+    """
     if limit is None:
         query: dict[str, Any] = {"scope": scope} if scope else {}
         page = await connection.client.get("/quota-scopes", **query)
         if not as_json:
             for item in page["items"]:
-                for shown in ("used", "limit"):
-                    amount = item[f"{shown}_bytes"]
-                    item[shown] = None if amount is None else transfer.size(amount)
-        output.print_page(page, QUOTA_COLUMNS, as_json=as_json)
+                for column in ("used", "limit"):
+                    amount = item[f"{column}_bytes"]
+                    item[column] = None if amount is None else transfer.size(amount)
+        empty = "no quotas yet; a quota appears with the first folder: bai vfolder create NAME"
+        output.print_page(page, QUOTA_COLUMNS, as_json=as_json, empty=empty)
         return
     if scope is None or not _SCOPE.fullmatch(scope):
-        raise InvalidRequest("say whose limit: user:ID or project:ID", field="scope")
+        raise InvalidRequest("--limit needs a scope: user:ID or project:ID", field="scope")
     known = (await connection.client.get("/storage-hosts"))["items"]
-    place = host or next(item["name"] for item in known if item["is_default"])
+    host = host or next(item["name"] for item in known if item["is_default"])
     special: dict[str, int | None] = {"none": -1, "policy": None}
-    asked = special[limit] if limit in special else parse_amount(MEM, limit)
+    limit_bytes = special[limit] if limit in special else parse_amount(MEM, limit)
     done = await connection.client.put(
-        f"/quota-scopes/{segment(place)}/{segment(scope)}", {"limit_bytes": asked}
+        f"/quota-scopes/{segment(host)}/{segment(scope)}", {"limit_bytes": limit_bytes}
     )
-    output.print_done(f"the limit of {scope} on {place} is set", done, as_json=as_json)
+    output.print_done(f"limit of {scope} on {host} set to {limit}", done, as_json=as_json)
 
 
 COMMANDS = (

@@ -1,4 +1,4 @@
-"""Bytes between this machine's files and a folder: many at a time, resumed, with a bar."""
+"""Parallel, resumable uploads and downloads of folder files, with progress bars."""
 
 from __future__ import annotations
 
@@ -29,32 +29,34 @@ from bai_services.core.errors import BaiError, ChecksumMismatch, Conflict, NotFo
 
 from .. import output
 from ..text import printable
-from .local_files import Landing, regular
-from .upload_records import Memory
+from .local_files import PartialFile, open_regular
+from .upload_records import UploadRecords
 
 T = TypeVar("T")
 
-CHUNK_BYTES = 2**20
-# What one request of a resumable upload carries: so much is sent again at most.
-PIECE_BYTES = 32 * 2**20
-# From this size on an upload can be resumed; what is smaller is sent again.
+# Buffer of reads and writes.
+BUFFER_BYTES = 2**20
+# Size of one request of a resumable upload: an interruption costs at most this much.
+CHUNK_BYTES = 32 * 2**20
+# Uploads of at least this size are resumable; smaller files are sent again.
 RESUMABLE_BYTES = 8 * 2**20
-# From this size on a file goes in parts side by side, of at least this much each.
+# Minimum size of a part. Files of at least two parts are uploaded in parallel parts.
 PART_BYTES = 64 * 2**20
+PART_ALIGNMENT = 2**20
 MAX_PARTS = 16
-# Many files that are smaller than this travel together.
+# Files smaller than this are bundled into one archive, if there are at least MIN_BUNDLED_FILES.
 SMALL_BYTES = 2**20
-BUNDLE_FILES = 2000
-BUNDLE_BYTES = 64 * 2**20
-FEWEST_BUNDLED = 8
-# Between two pieces, not for the whole file.
+MIN_BUNDLED_FILES = 8
+MAX_BUNDLE_FILES = 2000
+MAX_BUNDLE_BYTES = 64 * 2**20
+# Timeout of one request without any progress, not of the whole transfer.
 STALL_SECONDS = 300.0
-TRIES = 5
+MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
-    """A file and its path in the folder."""
+class Upload:
+    """A local file and its target path in the folder."""
 
     file: Path
     target: str
@@ -62,22 +64,26 @@ class Sending:
 
 
 @dataclass(slots=True)
-class Parts:
-    """A big file that is sent in parts side by side, and becomes one when all have arrived."""
+class MultipartUpload:
+    """A large file that is uploaded in parallel parts, which the server joins at the end."""
 
-    item: Sending
-    mark: tuple[int, int]
-    """Size and time of change when it was begun: a file that changes meanwhile is no file."""
+    item: Upload
+    # Size and modification time at the start: the upload fails if the file changes meanwhile.
+    fingerprint: tuple[int, int]
     task: Any
     keys: list[str] = field(default_factory=list)
     uploads: dict[int, str] = field(default_factory=dict)
 
     @property
     def starts(self) -> range:
-        # By its size alone, so that it goes on whatever may be sent side by side the next time. In
-        # whole MiB: at whole blocks btrfs and XFS join parts without a copy, elsewhere in seconds.
+        """The offset of each part.
+
+        It depends only on the file size, so that an upload can be resumed with another
+        ``--parallel``. Parts are whole MiB: btrfs and XFS join block-aligned parts without
+        copying them.
+        """
         step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))
-        return range(0, self.item.size, -(-step // CHUNK_BYTES) * CHUNK_BYTES)
+        return range(0, self.item.size, -(-step // PART_ALIGNMENT) * PART_ALIGNMENT)
 
     @property
     def is_complete(self) -> bool:
@@ -85,8 +91,8 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
-    """A file of the folder and where it goes; ``etag`` and size as it was listed."""
+class Download:
+    """A file of the folder, as listed, and its local target path."""
 
     source: str
     file: Path
@@ -96,7 +102,7 @@ class Fetching:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one upload carries of an open file, and the bar that shows it."""
+    """A byte range of an open file that one upload sends, and the task of its progress bar."""
 
     source: BinaryIO
     start: int
@@ -105,8 +111,8 @@ class Span:
 
 
 @contextlib.contextmanager
-def shown() -> Iterator[Progress]:
-    """Show bars on standard error while the block runs; nothing unless it is a terminal."""
+def progress_bars() -> Iterator[Progress]:
+    """Show progress bars on standard error while the block runs, only on a terminal."""
     console = output.progress_console()
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -117,18 +123,18 @@ def shown() -> Iterator[Progress]:
     )
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        yield bar
+    ) as bars:
+        yield bars
 
 
 async def in_parallel(
     work: Callable[[T], Awaitable[Any]], items: Sequence[T], parallel: int
 ) -> None:
-    """Do work on every item, so many at a time; the first error ends it."""
-    waiting = iter(items)
+    """Run ``work`` for every item, at most ``parallel`` at a time; stop at the first error."""
+    pending = iter(items)
 
     async def worker() -> None:
-        for item in waiting:
+        for item in pending:
             await work(item)
 
     tasks = [asyncio.create_task(worker()) for _ in range(min(parallel, len(items)))]
@@ -141,38 +147,43 @@ async def in_parallel(
 
 
 class Uploader:
-    """Sends files to one folder: big ones so that they can be resumed, small ones together."""
+    """Upload files to one folder: large files resumable, many small files in bundles."""
 
-    def __init__(self, client: Client, folder_path: str, bar: Progress, has_checksum: bool) -> None:
-        """``folder_path`` is the folder's address by its id: what is resumed must be the same."""
+    def __init__(
+        self, client: Client, folder_path: str, bars: Progress, *, has_checksum: bool
+    ) -> None:
+        """``folder_path`` must contain the folder's id: a name may later belong to another folder,
+        and uploads are resumed by path.
+        """
         self._client = client
         self._folder = folder_path
-        self._bar = bar
+        self._bars = bars
         self._has_checksum = has_checksum
-        self._memory = Memory(f"{client.url}{folder_path}")
+        self._records = UploadRecords(f"{client.url}{folder_path}")
 
-    async def send(self, files: Sequence[Sending], parallel: int) -> None:
+    async def send(self, files: Sequence[Upload], parallel: int) -> None:
+        """Upload the files, at most ``parallel`` requests at a time."""
         total = sum(item.size for item in files)
-        self._all = self._bar.add_task(counted(files), total=total)
+        self._total_task = self._bars.add_task(count_text(files), total=total)
         small = [item for item in files if item.size < SMALL_BYTES]
-        if len(small) < FEWEST_BUNDLED:
+        if len(small) < MIN_BUNDLED_FILES:
             small = []
         bundled = {id(item) for item in small}
-        alone = [item for item in files if id(item) not in bundled]
+        single = [item for item in files if id(item) not in bundled]
         steps: list[Callable[[], Awaitable[None]]] = [
             partial(self._send_bundle, bundle) for bundle in _bundles(small)
         ]
-        for item in alone:
+        for item in single:
             if parallel > 1 and item.size >= 2 * PART_BYTES:
-                parts = self._divided(item)
+                parts = self._start_multipart(item)
                 steps += [partial(self._send_part, parts, start) for start in parts.starts]
             else:
                 steps.append(partial(self._send_one, item))
         await in_parallel(lambda step: step(), steps, parallel)
 
-    async def _send_one(self, item: Sending) -> None:
-        task = self._bar.add_task(printable(item.target), total=item.size)
-        with regular(item.file) as source:
+    async def _send_one(self, item: Upload) -> None:
+        task = self._bars.add_task(printable(item.target), total=item.size)
+        with open_regular(item.file) as source:
             if item.size >= RESUMABLE_BYTES:
                 await self._send_resumable(item, source, task)
             else:
@@ -183,28 +194,28 @@ class Uploader:
                     content=self._read(source, item.size, task),
                     timeout_seconds=STALL_SECONDS,
                 )
-        self._bar.remove_task(task)
+        self._bars.remove_task(task)
 
-    async def _send_resumable(self, item: Sending, source: BinaryIO, task: Any) -> None:
-        facts = os.fstat(source.fileno())
-        key = f"{item.target} {facts.st_size} {facts.st_mtime_ns} {item.file}"
+    async def _send_resumable(self, item: Upload, source: BinaryIO, task: Any) -> None:
+        status = os.fstat(source.fileno())
+        key = f"{item.target} {status.st_size} {status.st_mtime_ns} {item.file}"
         span = Span(source, 0, item.size, task)
         await self._send_span(span, key, {"Upload-Metadata": _path_metadata(item)})
-        self._memory.forget(key)
+        self._records.forget(key)
 
-    def _divided(self, item: Sending) -> Parts:
-        facts = os.stat(item.file)
-        task = self._bar.add_task(printable(item.target), total=item.size)
-        return Parts(item, (facts.st_size, facts.st_mtime_ns), task)
+    def _start_multipart(self, item: Upload) -> MultipartUpload:
+        status = os.stat(item.file)
+        task = self._bars.add_task(printable(item.target), total=item.size)
+        return MultipartUpload(item, (status.st_size, status.st_mtime_ns), task)
 
-    async def _send_part(self, parts: Parts, start: int) -> None:
+    async def _send_part(self, parts: MultipartUpload, start: int) -> None:
         item = parts.item
         length = min(parts.starts.step, item.size - start)
-        key = f"{item.target} {parts.mark} {start}+{length} {item.file}"
-        with regular(item.file) as source:
-            facts = os.fstat(source.fileno())
-            if (facts.st_size, facts.st_mtime_ns) != parts.mark:
-                raise Conflict(f"{item.file} has changed while it was sent; send it again")
+        key = f"{item.target} {parts.fingerprint} {start}+{length} {item.file}"
+        with open_regular(item.file) as source:
+            status = os.fstat(source.fileno())
+            if (status.st_size, status.st_mtime_ns) != parts.fingerprint:
+                raise Conflict(f"{item.file} changed during the upload; upload it again")
             span = Span(source, start, length, parts.task)
             upload = await self._send_span(span, key, {"Upload-Concat": "partial"})
         parts.keys.append(key)
@@ -212,7 +223,7 @@ class Uploader:
         if parts.is_complete:
             await self._join(parts)
 
-    async def _join(self, parts: Parts) -> None:
+    async def _join(self, parts: MultipartUpload) -> None:
         urls = " ".join(parts.uploads[start] for start in parts.starts)
         try:
             await self._client.send(
@@ -225,57 +236,60 @@ class Uploader:
                 timeout_seconds=STALL_SECONDS,
             )
         except (NotFound, Conflict):
-            self._forget(parts)  # these parts will never become a file
+            self._forget(parts)  # these parts can never be joined
             raise
         self._forget(parts)
-        self._bar.remove_task(parts.task)
+        self._bars.remove_task(parts.task)
 
-    def _forget(self, parts: Parts) -> None:
+    def _forget(self, parts: MultipartUpload) -> None:
         for key in parts.keys:
-            self._memory.forget(key)
+            self._records.forget(key)
 
     async def _send_span(self, span: Span, key: str, headers: Mapping[str, str]) -> str:
-        """Send a span of a file as one upload, going on with one of that key; return its address.
+        """Send a span as one upload, and return the path of the upload in the REST API.
 
-        ``headers`` are those of a new one.
+        An upload recorded under ``key`` is resumed; otherwise one is created with ``headers``.
         """
-        upload, offset = await self._begun(key, span.length, headers)
-        self._bar.advance(span.task, offset)
-        self._bar.advance(self._all, offset)
+        upload, offset = await self._resume_or_create(key, span.length, headers)
+        self._bars.advance(span.task, offset)
+        self._bars.advance(self._total_task, offset)
         failures = 0
         while offset < span.length:
             try:
-                offset = await self._send_piece(upload, span, offset)
+                offset = await self._send_chunk(upload, span, offset)
                 failures = 0
             except (Unavailable, ChecksumMismatch, Conflict):
                 failures += 1
-                if failures >= TRIES:
+                if failures >= MAX_ATTEMPTS:
                     raise
                 await asyncio.sleep(2**failures / 4)
                 offset = await self._offset(upload)
         return upload
 
-    async def _begun(self, key: str, length: int, headers: Mapping[str, str]) -> tuple[str, int]:
-        """Return the upload that was begun before and how far it is, or a new one."""
-        known = self._memory.get(key)
+    async def _resume_or_create(
+        self, key: str, length: int, headers: Mapping[str, str]
+    ) -> tuple[str, int]:
+        """Return the path and the offset of the upload recorded under ``key``, or of a new one."""
+        known = self._records.get(key)
         if known is not None:
             with contextlib.suppress(NotFound):
                 return known, await self._offset(known)
-        answer = await self._client.send(
+        response = await self._client.send(
             "POST",
             f"{self._folder}/uploads",
             headers={"Upload-Length": str(length), **headers},
         )
-        upload = f"{self._folder}/uploads/{answer.headers['Location'].rpartition('/')[2]}"
-        self._memory.put(key, upload)
+        upload = f"{self._folder}/uploads/{response.headers['Location'].rpartition('/')[2]}"
+        self._records.put(key, upload)
         return upload, 0
 
     async def _offset(self, upload: str) -> int:
-        answer = await self._client.send("HEAD", upload)
-        return int(answer.headers["Upload-Offset"])
+        response = await self._client.send("HEAD", upload)
+        return int(response.headers["Upload-Offset"])
 
-    async def _send_piece(self, upload: str, span: Span, offset: int) -> int:
-        length = min(PIECE_BYTES, span.length - offset)
+    async def _send_chunk(self, upload: str, span: Span, offset: int) -> int:
+        """Send one chunk; return the offset after it."""
+        length = min(CHUNK_BYTES, span.length - offset)
         headers = {
             "Content-Type": "application/offset+octet-stream",
             "Content-Length": str(length),
@@ -286,127 +300,134 @@ class Uploader:
             digest = await asyncio.to_thread(_digest, span.source, span.start + offset, length)
             headers["Upload-Checksum"] = f"sha256 {base64.b64encode(digest).decode()}"
         span.source.seek(span.start + offset)
-        answer = await self._client.send(
+        response = await self._client.send(
             "PATCH",
             upload,
             content=self._read(span.source, length, span.task),
             headers=headers,
             timeout_seconds=STALL_SECONDS,
         )
-        return int(answer.headers["Upload-Offset"])
+        return int(response.headers["Upload-Offset"])
 
-    async def _send_bundle(self, items: Sequence[Sending]) -> None:
+    async def _send_bundle(self, items: Sequence[Upload]) -> None:
         await self._client.call(
             "PUT",
             f"{self._folder}/archive",
-            content=self._packed(items),
+            content=self._tar_stream(items),
             timeout_seconds=STALL_SECONDS,
         )
 
-    async def _packed(self, items: Sequence[Sending]) -> AsyncIterator[bytes]:
-        waiting = bytearray()
+    async def _tar_stream(self, items: Sequence[Upload]) -> AsyncIterator[bytes]:
+        buffer = bytearray()
         for item in items:
-            waiting += await asyncio.to_thread(_member, item)
-            self._bar.advance(self._all, item.size)
-            if len(waiting) >= CHUNK_BYTES:
-                yield bytes(waiting)
-                waiting.clear()
-        yield bytes(waiting) + b"\0" * tarfile.BLOCKSIZE * 2
+            buffer += await asyncio.to_thread(_tar_member, item)
+            self._bars.advance(self._total_task, item.size)
+            if len(buffer) >= BUFFER_BYTES:
+                yield bytes(buffer)
+                buffer.clear()
+        yield bytes(buffer) + b"\0" * tarfile.BLOCKSIZE * 2
 
     async def _read(self, source: BinaryIO, length: int, task: Any) -> AsyncIterator[bytes]:
+        """Yield ``length`` bytes of a file and advance the progress bars."""
         left = length
-        while left and (piece := await asyncio.to_thread(source.read, min(CHUNK_BYTES, left))):
-            yield piece
-            left -= len(piece)
-            self._bar.advance(task, len(piece))
-            self._bar.advance(self._all, len(piece))
+        while left and (data := await asyncio.to_thread(source.read, min(BUFFER_BYTES, left))):
+            yield data
+            left -= len(data)
+            self._bars.advance(task, len(data))
+            self._bars.advance(self._total_task, len(data))
 
 
 async def fetch(
-    client: Client, folder_path: str, item: Fetching, bar: Progress, *, replaces: bool
+    client: Client, folder_path: str, item: Download, bars: Progress, *, replaces: bool
 ) -> None:
-    """Fetch one file, going on where an earlier try ended.
+    """Download one file; resume an interrupted download.
 
-    It appears under its name only when it is complete.
+    The file appears under its name only when it is complete.
 
     Raises
     ------
     BaiError
-        If the file exists and ``replaces`` is False, or what arrives is not whole.
+        If the file exists and ``replaces`` is False, or if the download is incomplete.
     """
-    landing = Landing(item.file, item.etag, replaces=replaces)
-    task = bar.add_task(printable(item.source), total=item.size)
-    for attempt in range(TRIES):
+    partial_file = PartialFile(item.file, item.etag, replaces=replaces)
+    task = bars.add_task(printable(item.source), total=item.size)
+    for attempt in range(MAX_ATTEMPTS):
         try:
-            await _receive(client, f"{folder_path}/content", item, landing, bar, task)
+            await _receive(client, f"{folder_path}/content", item, partial_file, bars, task)
             break
         except Unavailable:
-            if attempt + 1 == TRIES:
+            if attempt + 1 == MAX_ATTEMPTS:
                 raise
             await asyncio.sleep(2**attempt / 4)
-    landing.finish()
-    bar.remove_task(task)
+    partial_file.finish()
+    bars.remove_task(task)
 
 
 async def _receive(
-    client: Client, path: str, item: Fetching, landing: Landing, bar: Progress, task: Any
+    client: Client,
+    path: str,
+    item: Download,
+    partial_file: PartialFile,
+    bars: Progress,
+    task: Any,
 ) -> None:
-    with landing.open() as sink:
-        have = os.fstat(sink.fileno()).st_size
-        if have and have == item.size:
+    with partial_file.open() as sink:
+        received = os.fstat(sink.fileno()).st_size
+        if received and received == item.size:
             return
         headers = {}
-        if have and item.etag:
-            headers = {"Range": f"bytes={have}-", "If-Range": f'"{item.etag}"'}
+        if received and item.etag:
+            headers = {"Range": f"bytes={received}-", "If-Range": f'"{item.etag}"'}
         async with client.stream(path, headers=headers, path=item.source) as response:
-            if have and response.status_code != 206:
+            if received and response.status_code != 206:
                 sink.truncate(0)
-                have = 0
-            bar.update(task, completed=have)
-            expected = have + int(response.headers.get("Content-Length", item.size - have))
-            async for piece in response.aiter_bytes(CHUNK_BYTES):
-                await asyncio.to_thread(sink.write, piece)
-                bar.advance(task, len(piece))
+                received = 0
+            bars.update(task, completed=received)
+            expected = received + int(response.headers.get("Content-Length", item.size - received))
+            async for data in response.aiter_bytes(BUFFER_BYTES):
+                await asyncio.to_thread(sink.write, data)
+                bars.advance(task, len(data))
         sink.flush()
-        got = os.fstat(sink.fileno()).st_size
-    if got != expected:
-        landing.part.unlink(missing_ok=True)
-        raise BaiError(f"{item.source} ended after {got} of {expected} bytes; try again")
+        received = os.fstat(sink.fileno()).st_size
+    if received != expected:
+        partial_file.part.unlink(missing_ok=True)
+        raise BaiError(f"{item.source}: received {received} instead of {expected} bytes; try again")
 
 
 def size(amount: Any) -> str:
-    """Return a number of bytes as people read it."""
+    """Format a number of bytes with a decimal unit: ``1.5 GB``."""
     return decimal(int(amount))
 
 
-def counted(files: Sequence[Any]) -> str:
+def count_text(files: Sequence[Any]) -> str:
     return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
-def _path_metadata(item: Sending) -> str:
+def _path_metadata(item: Upload) -> str:
     return f"path {base64.b64encode(item.target.encode()).decode()}"
 
 
-def _bundles(items: Sequence[Sending]) -> Iterator[list[Sending]]:
-    bundle: list[Sending] = []
-    held = 0
+def _bundles(items: Sequence[Upload]) -> Iterator[list[Upload]]:
+    bundle: list[Upload] = []
+    bundle_bytes = 0
     for item in items:
-        if bundle and (len(bundle) >= BUNDLE_FILES or held + item.size > BUNDLE_BYTES):
+        is_full = bundle_bytes + item.size > MAX_BUNDLE_BYTES or len(bundle) >= MAX_BUNDLE_FILES
+        if bundle and is_full:
             yield bundle
-            bundle, held = [], 0
+            bundle, bundle_bytes = [], 0
         bundle.append(item)
-        held += item.size
+        bundle_bytes += item.size
     if bundle:
         yield bundle
 
 
-def _member(item: Sending) -> bytes:
-    """Return a small file as it stands in a tar archive."""
-    with regular(item.file) as source:
-        facts = os.fstat(source.fileno())
+def _tar_member(item: Upload) -> bytes:
+    """Return the tar header and the padded content of a small file."""
+    with open_regular(item.file) as source:
+        status = os.fstat(source.fileno())
         content = source.read()
     info = tarfile.TarInfo(item.target)
-    info.size, info.mtime, info.mode = len(content), int(facts.st_mtime), facts.st_mode & 0o777
+    info.size, info.mtime, info.mode = len(content), int(status.st_mtime), status.st_mode & 0o777
     padding = b"\0" * (-len(content) % tarfile.BLOCKSIZE)
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape") + content + padding
 
@@ -414,7 +435,7 @@ def _member(item: Sending) -> bytes:
 def _digest(source: BinaryIO, offset: int, length: int) -> bytes:
     found = hashlib.sha256()
     source.seek(offset)
-    while length and (piece := source.read(min(CHUNK_BYTES, length))):
-        found.update(piece)
-        length -= len(piece)
+    while length and (data := source.read(min(BUFFER_BYTES, length))):
+        found.update(data)
+        length -= len(data)
     return found.digest()

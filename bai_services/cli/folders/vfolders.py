@@ -1,18 +1,29 @@
-"""Folders: keep, share and transfer files."""
+"""`bai vfolder`: create, share and delete folders, and transfer files."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
 from bai_services.core.errors import Conflict
+from bai_services.core.folders.vfolders import VfolderStatus
 
 from .. import output, units
-from ..command import Choice, Connection, connected, example, json_option, segment
+from ..command import (
+    Choice,
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 from . import sharing as vfolder_sharing
 from . import transfer
 from .info import info
@@ -20,13 +31,19 @@ from .local_files import Patterns, files_below, local_path
 
 _PARALLEL = click.option(
     "--parallel", type=click.IntRange(1, 32), default=4, show_default=True,
-    help="How many are on their way at a time.",
+    help="Number of concurrent transfers.",
 )  # fmt: skip
 _INCLUDE = click.option(
-    "--include", metavar="PATTERN", multiple=True, help="Only what matches, such as '*.csv'; again."
+    "--include",
+    metavar="PATTERN",
+    multiple=True,
+    help="Transfer only paths that match, for example '*.csv'. May be repeated.",
 )
 _EXCLUDE = click.option(
-    "--exclude", metavar="PATTERN", multiple=True, help="Not what matches, such as '.git'; again."
+    "--exclude",
+    metavar="PATTERN",
+    multiple=True,
+    help="Skip paths that match, for example '.git'. May be repeated.",
 )
 
 COLUMNS = ("name", "permission", "owner", "project", "created_at", "host", "status")
@@ -34,9 +51,19 @@ FILE_COLUMNS = ("name", "type", "size", "modified_at")
 GRANT_COLUMNS = ("user", "permission")
 
 
+@dataclass(frozen=True, slots=True)
+class _FolderFile:
+    """A file of a folder, and its path below the target directory of a download."""
+
+    path: str
+    size: int
+    etag: str | None
+    target: str
+
+
 @click.group()
 def vfolder() -> None:
-    """Keep, share and transfer files."""
+    """Store, share and transfer files."""
 
 
 @vfolder.command(
@@ -45,34 +72,41 @@ def vfolder() -> None:
     )
 )
 @click.argument("name")
-@click.option("--project", metavar="NAME", help="Make it a folder of this project, not your own.")
-@click.option("--host", metavar="NAME", help="Storage host; default: the first one allowed.")
-@click.option("--permission", type=Choice(["ro", "rw"]), help="What a mount gives at most.")
-@click.option("--usage-mode", type=Choice(["general", "model", "data"]), help="What it is for.")
-@click.option("--cloneable", is_flag=True, default=None, help="Who may read it may clone it.")
 @click.option(
-    "--unmanaged-path", metavar="PATH", help="Use a directory that is there (superadmins)."
+    "--project", metavar="NAME", help="Create the folder for this project instead of yourself."
+)
+@click.option("--host", metavar="NAME", help="Storage host. Default: the first one allowed.")
+@click.option(
+    "--permission",
+    type=Choice(["ro", "rw"]),
+    help="Maximum permission of a mount: read (ro), or read and write (rw, the default).",
+)
+@click.option(
+    "--usage-mode",
+    type=Choice(["general", "model", "data"]),
+    help="Purpose of the folder. Default: general.",
+)
+@click.option(
+    "--cloneable",
+    is_flag=True,
+    default=None,
+    help="Allow users with read permission to clone the folder.",
+)
+@click.option(
+    "--unmanaged-path", metavar="PATH", help="Use an existing directory (superadmins only)."
 )
 @json_option
 @connected
-async def create(connection: Connection, name: str, *, as_json: bool, **asked: Any) -> None:
+async def create(connection: Connection, name: str, *, as_json: bool, **fields: Any) -> None:
     """Create a folder."""
-    body = {"name": name} | {key: value for key, value in asked.items() if value is not None}
-    made = await connection.client.post("/vfolders", body)
-    output.print_done(f"folder {made['name']} created", made, as_json=as_json)
+    body = {"name": name} | {key: value for key, value in fields.items() if value is not None}
+    folder = await connection.client.post("/vfolders", body)
+    output.print_done(f"folder {folder['name']} created", folder, as_json=as_json)
 
 
 @vfolder.command("ls", epilog=example("bai vfolder ls", "bai vfolder ls --trash"))
-@click.option("--trash", is_flag=True, help="Those that were removed and can be restored.")
-@click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 500),
-    default=100,
-    show_default=True,
-    help="Number of entries.",
-)
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
+@click.option("--trash", is_flag=True, help="List the folders in the trash instead.")
+@page_options
 @json_option
 @connected
 async def list_(
@@ -85,10 +119,8 @@ async def list_(
     as_json: bool,
 ) -> None:
     """List the folders that you may use."""
-    query: dict[str, Any] = {"limit": limit, "offset": offset}
-    query["status"] = "delete-pending" if trash else "ready"
-    if sort:
-        query["sort"] = sort
+    status = VfolderStatus.DELETE_PENDING if trash else VfolderStatus.READY
+    query = page_query(sort, limit, offset) | {"status": status.value}
     page = await connection.client.get("/vfolders", **query)
     empty = "the trash is empty" if trash else "no folders yet; create one: bai vfolder create NAME"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
@@ -99,15 +131,15 @@ async def list_(
 async def share(
     connection: Connection, name: str, user: str, *, permission: str, as_json: bool
 ) -> None:
-    """Share the folder with USER, who has to accept; again with another permission changes it."""
+    """Invite USER to a folder. Repeat with another --permission to change an existing share."""
     grant = await connection.client.put(
         f"/vfolders/{segment(name)}/grants/{segment(user)}", {"permission": permission}
     )
     text = f"folder {name} is shared with {user} ({permission})"
     if grant["is_pending"]:
         text = (
-            f"{user} is invited to folder {name} ({permission}) and can use it after "
-            f"`bai vfolder accept {grant['invitation_id']}`"
+            f"invited {user} to folder {name} ({permission}); "
+            f"they accept with: bai vfolder accept {grant['invitation_id']}"
         )
     output.print_done(text, grant, as_json=as_json)
 
@@ -118,10 +150,13 @@ async def share(
 @json_option
 @connected
 async def unshare(connection: Connection, name: str, user: str, *, as_json: bool) -> None:
-    """Take USER's permission away; a running session of theirs keeps its mount until it stops."""
+    """Revoke USER's access to a folder; running sessions keep the mount until they stop."""
     await connection.client.delete(f"/vfolders/{segment(name)}/grants/{segment(user)}")
     done = {"vfolder": name, "user": user}
-    text = f"folder {name} is not shared with {user}; a session that runs keeps it until it stops"
+    text = (
+        f"folder {name} is no longer shared with {user}; "
+        "running sessions keep the mount until they stop"
+    )
     output.print_done(text, done, as_json=as_json)
 
 
@@ -131,9 +166,9 @@ async def unshare(connection: Connection, name: str, user: str, *, as_json: bool
 @json_option
 @connected
 async def rename(connection: Connection, name: str, new_name: str, *, as_json: bool) -> None:
-    """Give the folder another name."""
+    """Rename a folder."""
     changed = await connection.client.patch(f"/vfolders/{segment(name)}", {"name": new_name})
-    output.print_done(f"folder {name} is now {changed['name']}", changed, as_json=as_json)
+    output.print_done(f"folder {name} renamed to {changed['name']}", changed, as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder files data raw/2024"))
@@ -142,14 +177,14 @@ async def rename(connection: Connection, name: str, new_name: str, *, as_json: b
 @json_option
 @connected
 async def files(connection: Connection, name: str, path: str, *, as_json: bool) -> None:
-    """List what lies in the folder, or in the directory PATH of it."""
+    """List the files and directories in a folder, or in its directory PATH."""
     listed = connection.client.items(f"/vfolders/{segment(name)}/files", path=path)
     entries = [entry async for entry in listed]
     if as_json:
         output.print_json({"items": entries, "total": len(entries)})
         return
     rows = [{**entry, "size": units.size(entry["size"])} for entry in entries]
-    empty = f"nothing here yet; upload something: bai vfolder upload {name} FILE"
+    empty = f"no files; upload one: bai vfolder upload {name} FILE"
     output.print_table(rows, FILE_COLUMNS, empty=empty)
 
 
@@ -158,10 +193,20 @@ async def files(connection: Connection, name: str, path: str, *, as_json: bool) 
 )
 @click.argument("name")
 @click.argument(
-    "files", metavar="FILE…", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+    "local_paths",
+    metavar="FILE…",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
 )
-@click.option("--to", "directory", metavar="PATH", default="", help="Directory in the folder.")
-@click.option("--checksum", is_flag=True, help="Check every piece of big files with SHA-256.")
+@click.option(
+    "--to",
+    "directory",
+    metavar="PATH",
+    default="",
+    help="Target directory in the folder. Default: its top level.",
+)
+@click.option("--checksum", is_flag=True, help="Verify each chunk of large files with SHA-256.")
 @_PARALLEL
 @_INCLUDE
 @_EXCLUDE
@@ -170,7 +215,7 @@ async def files(connection: Connection, name: str, path: str, *, as_json: bool) 
 async def upload(
     connection: Connection,
     name: str,
-    files: tuple[Path, ...],
+    local_paths: tuple[Path, ...],
     *,
     directory: str,
     checksum: bool,
@@ -179,21 +224,23 @@ async def upload(
     exclude: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Copy files, or directories with everything in them, into the folder.
+    """Upload files and directories to a folder.
 
-    Big files go on where an earlier try ended.
+    Interrupted uploads of large files are resumed.
     """
-    found = files_below(files, Patterns(include, exclude))
-    sendings = [
-        transfer.Sending(file, f"{directory.strip('/')}/{target}".lstrip("/"), (await _size(file)))
+    found = files_below(local_paths, Patterns(include, exclude))
+    uploads = [
+        transfer.Upload(file, f"{directory.strip('/')}/{target}".lstrip("/"), (await _size(file)))
         for file, target in found
     ]
     folder = await connection.client.get(f"/vfolders/{segment(name)}")
-    with transfer.shown() as bar:
-        uploader = transfer.Uploader(connection.client, f"/vfolders/{folder['id']}", bar, checksum)
-        await uploader.send(sendings, parallel)
-    done = [{"path": item.target, "size": item.size} for item in sendings]
-    _print_transfer(done, f"copied to folder {name}", as_json=as_json)
+    with transfer.progress_bars() as bars:
+        uploader = transfer.Uploader(
+            connection.client, f"/vfolders/{folder['id']}", bars, has_checksum=checksum
+        )
+        await uploader.send(uploads, parallel)
+    done = [{"path": item.target, "size": item.size} for item in uploads]
+    _print_transfer(done, f"uploaded to folder {name}", as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder download data results --to ."))
@@ -201,9 +248,10 @@ async def upload(
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
 @click.option(
     "-o", "--to", "folder", metavar="DIRECTORY", default=".",
-    type=click.Path(file_okay=False, path_type=Path), help="Where to; default: here.",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Target directory. Default: the current one.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Replace files that exist.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 @_PARALLEL
 @_INCLUDE
 @_EXCLUDE
@@ -221,52 +269,52 @@ async def download(
     exclude: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Copy files, or directories with everything in them, out of the folder.
+    """Download files and directories from a folder.
 
-    Files go on where an earlier try ended.
+    Interrupted downloads are resumed.
     """
     patterns = Patterns(include, exclude)
     source = f"/vfolders/{segment(name)}"
-    items = [
-        transfer.Fetching(entry["path"], local_path(folder, target), entry["size"], entry["etag"])
+    downloads = [
+        transfer.Download(file.path, local_path(folder, file.target), file.size, file.etag)
         for path in paths
-        for entry, target in await _files_at(connection, name, path)
-        if patterns.take(target)
+        for file in await _files_at(connection, name, path)
+        if patterns.matches(file.target)
     ]
-    with transfer.shown() as bar:
+    with transfer.progress_bars() as bars:
 
-        async def fetch(item: transfer.Fetching) -> None:
-            await transfer.fetch(connection.client, source, item, bar, replaces=force)
+        async def fetch(item: transfer.Download) -> None:
+            await transfer.fetch(connection.client, source, item, bars, replaces=force)
 
-        await transfer.in_parallel(fetch, items, parallel)
-    done = [{"path": i.source, "file": str(i.file), "size": i.size} for i in items]
-    _print_transfer(done, f"copied to {folder}", as_json=as_json)
+        await transfer.in_parallel(fetch, downloads, parallel)
+    done = [{"path": i.source, "file": str(i.file), "size": i.size} for i in downloads]
+    _print_transfer(done, f"downloaded to {folder}", as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder rm data", "bai vfolder rm data raw/2023 --recursive"))
 @click.argument("name")
 @click.argument("paths", metavar="[PATH…]", nargs=-1)
-@click.option("-r", "--recursive", is_flag=True, help="Directories with everything in them too.")
+@click.option("-r", "--recursive", is_flag=True, help="Delete directories recursively.")
 @json_option
 @connected
 async def rm(
     connection: Connection, name: str, paths: tuple[str, ...], *, recursive: bool, as_json: bool
 ) -> None:
-    """Put the folder in the trash; with PATH remove these files of it for good."""
+    """Move a folder to the trash. With PATH, permanently delete those files instead."""
     path = f"/vfolders/{segment(name)}"
     if not paths:
         await connection.client.delete(path)
         output.print_done(
-            f"folder {name} is in the trash; bai vfolder restore {name} brings it back",
-            {"vfolder": name, "status": "delete-pending"},
+            f"folder {name} moved to the trash; restore it with: bai vfolder restore {name}",
+            {"vfolder": name, "status": VfolderStatus.DELETE_PENDING.value},
             as_json=as_json,
         )
         return
     for inside in paths:
-        more = {"recursive": "true"} if recursive else {}
-        await connection.client.delete(f"{path}/content", path=inside, **more)
+        query = {"recursive": "true"} if recursive else {}
+        await connection.client.delete(f"{path}/content", path=inside, **query)
     done = {"vfolder": name, "removed": list(paths)}
-    output.print_done(f"removed {', '.join(paths)} from folder {name}", done, as_json=as_json)
+    output.print_done(f"deleted {', '.join(paths)} from folder {name}", done, as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder restore data"))
@@ -274,61 +322,64 @@ async def rm(
 @json_option
 @connected
 async def restore(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Take the folder out of the trash."""
+    """Restore a folder from the trash."""
     found = await connection.client.post(f"/vfolders/{segment(name)}/restore")
-    output.print_done(f"folder {name} is back", found, as_json=as_json)
+    output.print_done(f"folder {name} restored", found, as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder purge data --yes"))
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @connected
 async def purge(connection: Connection, name: str, *, yes: bool, as_json: bool) -> None:
-    """Delete a folder of the trash for good, with every file in it."""
+    """Permanently delete a folder in the trash and all its files."""
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask; say --yes")
+        raise click.UsageError("standard input is not a terminal; pass --yes to confirm")
     if not yes:
-        click.confirm(f"Delete folder {name} and all its files for good?", abort=True, err=True)
-    going = await connection.client.post(f"/vfolders/{segment(name)}/purge")
-    output.print_done(f"folder {name} and its files are being deleted", going, as_json=as_json)
+        click.confirm(f"Permanently delete folder {name} and all its files?", abort=True, err=True)
+    folder = await connection.client.post(f"/vfolders/{segment(name)}/purge")
+    output.print_done(f"folder {name} and its files are being deleted", folder, as_json=as_json)
 
 
-async def _files_at(
-    connection: Connection, name: str, path: str
-) -> list[tuple[dict[str, Any], str]]:
-    """Return the files that ``path`` means, as they are listed, and where each goes.
+async def _files_at(connection: Connection, name: str, path: str) -> list[_FolderFile]:
+    """Return the file ``path`` of a folder, or all files below the directory ``path``.
 
-    A directory means everything below it; links in it are left out.
+    Symbolic links are skipped. The result is sorted by path.
     """
     top = path.strip("/")
-    waiting, found = [top], []
-    files = f"/vfolders/{segment(name)}/files"
-    while waiting:
-        directory = waiting.pop()
+    parent = top.rpartition("/")[0]
+    pending = [top]
+    found: list[_FolderFile] = []
+    url = f"/vfolders/{segment(name)}/files"
+
+    def add(path: str, size: int, etag: str | None) -> None:
+        found.append(_FolderFile(path, size, etag, path.removeprefix(parent).lstrip("/")))
+
+    while pending:
+        directory = pending.pop()
         try:
-            entries = [entry async for entry in connection.client.items(files, path=directory)]
+            entries = [entry async for entry in connection.client.items(url, path=directory)]
         except Conflict:
-            # No directory: a file, or nothing, which the download then says.
-            found.append(await _listed(connection, files, directory))
+            # Not a directory: a file, or a missing path, which the download reports.
+            add(directory, *await _stat_file(connection, url, directory))
             continue
         for entry in entries:
             inside = f"{directory}/{entry['name']}".lstrip("/")
             if entry["type"] == "directory":
-                waiting.append(inside)
+                pending.append(inside)
             elif entry["type"] == "file":
-                found.append({**entry, "path": inside})
-    parent = top.rpartition("/")[0]
-    found.sort(key=lambda entry: entry["path"])
-    return [(entry, entry["path"].removeprefix(parent).lstrip("/")) for entry in found]
+                add(inside, entry["size"], entry["etag"])
+    return sorted(found, key=lambda file: file.path)
 
 
-async def _listed(connection: Connection, files: str, path: str) -> dict[str, Any]:
+async def _stat_file(connection: Connection, url: str, path: str) -> tuple[int, str | None]:
+    """Return size and ETag of a file; 0 and None if it does not exist."""
     parent, _, base = path.rpartition("/")
-    async for entry in connection.client.items(files, path=parent, name__contains=base):
+    async for entry in connection.client.items(url, path=parent, name__contains=base):
         if entry["name"] == base:
-            return {**entry, "path": path}
-    return {"path": path, "size": 0, "etag": None}
+            return entry["size"], entry["etag"]
+    return 0, None
 
 
 async def _size(file: Path) -> int:
@@ -336,9 +387,9 @@ async def _size(file: Path) -> int:
 
 
 def _print_transfer(done: list[dict[str, Any]], text: str, *, as_json: bool) -> None:
-    total = sum(item["size"] for item in done)
-    many = transfer.counted(done)
-    output.print_done(f"{many}, {transfer.size(total)}, {text}", {"items": done}, as_json=as_json)
+    total = transfer.size(sum(item["size"] for item in done))
+    count = transfer.count_text(done)
+    output.print_done(f"{count}, {total}, {text}", {"items": done}, as_json=as_json)
 
 
 for _command in (info, *vfolder_sharing.COMMANDS):

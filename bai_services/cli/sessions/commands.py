@@ -1,4 +1,4 @@
-"""`bai session exec` and `cp`: commands and files of a running session, without SSH."""
+"""`bai session exec` and `cp`: run commands in a session and copy files, without SSH."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ from .. import output
 from ..command import Connection, connected, example, json_option
 from .remote import Remote, running
 
-_PIECE_BYTES = 256 * 1024
-_PLACE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
+_CHUNK_BYTES = 256 * 1024
+_REMOTE_PATH = re.compile(r"([^/:]+):(.*)", re.DOTALL)
+# Writes the standard input of a command to the given file.
 Feed = Callable[[BinaryIO], None]
 
 
@@ -46,20 +47,20 @@ Feed = Callable[[BinaryIO], None]
 async def exec_(
     connection: Connection, session: str, *, words: tuple[str, ...], as_json: bool
 ) -> None:
-    """Run a command in a session, with this terminal's input and output and its exit code.
+    """Run a command in a session with this terminal's input and output; return its exit code.
 
-    For a shell's line: bai session exec NAME sh -c 'ls *.txt'
+    For pipes and wildcards, run a shell: bai session exec NAME sh -c 'ls *.txt'
     """
-    # click leaves -- in place: it stands after an argument.
+    # click does not remove a -- that follows an argument.
     words = words[1:] if words[0] == "--" else words
     if not words:
-        raise click.UsageError("no command: write bai session exec NAME -- COMMAND")
+        raise click.UsageError("the command is missing: bai session exec NAME -- COMMAND")
     remote = await running(connection, session)
     if not as_json:
         code = await run(remote, list(words), _copy_stdin, sys.stdout.buffer, sys.stderr.buffer)
         raise click.exceptions.Exit(code)
-    out, err = _Kept(), _Kept()
-    code = await run(remote, list(words), lambda there: None, out, err)
+    out, err = _Output(), _Output()
+    code = await run(remote, list(words), lambda stdin: None, out, err)
     output.print_json({"exit_code": code, "output": out.text, "errors": err.text})
     raise click.exceptions.Exit(code)
 
@@ -72,99 +73,106 @@ async def exec_(
 @json_option
 @connected
 async def cp(connection: Connection, source: str, target: str, *, as_json: bool) -> None:
-    """Copy a file or folder into a session or out of it; SESSION:PATH is one of a session.
+    """Copy a file or directory into or out of a session. Write SESSION:PATH for the session's side.
 
-    A TARGET that ends with / or is a folder takes it under its own name.
+    If TARGET is a directory or ends with /, the copy is placed inside it.
     """
-    there, here = _PLACE.fullmatch(source), _PLACE.fullmatch(target)
-    if bool(there) == bool(here):
-        raise InvalidRequest("one of SOURCE and TARGET is of a session: write SESSION:PATH")
-    if there is not None:
-        await _download(await running(connection, there[1]), there[2] or ".", target)
+    remote_source, remote_target = _REMOTE_PATH.fullmatch(source), _REMOTE_PATH.fullmatch(target)
+    if bool(remote_source) == bool(remote_target):
+        raise InvalidRequest("exactly one of SOURCE and TARGET must be SESSION:PATH")
+    if remote_source is not None:
+        remote = await running(connection, remote_source[1])
+        await _download(remote, remote_source[2] or ".", target)
     else:
-        assert here is not None
-        await _upload(await running(connection, here[1]), Path(source), here[2] or ".")
+        assert remote_target is not None
+        remote = await running(connection, remote_target[1])
+        await _upload(remote, Path(source), remote_target[2] or ".")
     output.print_done(
         f"copied {source} to {target}", {"source": source, "target": target}, as_json=as_json
     )
 
 
 async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: BinaryIO) -> int:
-    """Run a command in a session and return its exit code; ``feed`` writes what it reads.
+    """Run a command in a session and return its exit code; ``feed`` writes its standard input.
 
     Raises
     ------
+    InvalidRequest
+        If the command is too long.
     Unavailable
         If the connection ends before the command does.
     """
     target = "exec:" + json.dumps(words)
     if len(target.encode()) > MAX_TEXT_BYTES:
         raise InvalidRequest(f"the command is longer than {MAX_TEXT_BYTES} bytes; use a script")
-    ours, theirs = socket.socketpair()
-    said: list[str] = []
-    with theirs:
-        async with remote.tunnel(said.append) as tunnel:
-            await tunnel.attach(target, ours)
-            threading.Thread(target=_send, args=(theirs, feed), daemon=True).start()
-            ending = asyncio.ensure_future(asyncio.to_thread(_receive, theirs, out, err))
+    tunnel_end, our_end = socket.socketpair()
+    messages: list[str] = []
+    with our_end:
+        async with remote.tunnel(messages.append) as tunnel:
+            await tunnel.attach(target, tunnel_end)
+            threading.Thread(target=_send, args=(our_end, feed), daemon=True).start()
+            exit_code = asyncio.ensure_future(asyncio.to_thread(_receive, our_end, out, err))
             lost = asyncio.ensure_future(tunnel.wait_lost())
-            await asyncio.wait((ending, lost), return_when="FIRST_COMPLETED")
+            await asyncio.wait((exit_code, lost), return_when="FIRST_COMPLETED")
             lost.cancel()
-            code = await ending  # it ends with the tunnel
+            code = await exit_code  # completes, because a lost tunnel closes its end
     if code is None:
-        raise Unavailable(said[-1] if said else "the connection ended before the command did")
+        raise Unavailable(
+            messages[-1] if messages else "the connection ended before the command did"
+        )
     return code
 
 
-def _send(there: socket.socket, feed: Feed) -> None:
+def _send(connection: socket.socket, feed: Feed) -> None:
     with contextlib.suppress(OSError, ValueError):
-        with there.makefile("wb") as file:
+        with connection.makefile("wb") as file:
             feed(file)
-        there.shutdown(socket.SHUT_WR)
+        connection.shutdown(socket.SHUT_WR)
 
 
-def _receive(there: socket.socket, out: BinaryIO, err: BinaryIO) -> int | None:
-    pieces = ChannelReader()
+def _receive(connection: socket.socket, out: BinaryIO, err: BinaryIO) -> int | None:
+    """Write the command's output until it exits; return None for a lost connection."""
+    reader = ChannelReader()
     with contextlib.suppress(ConnectionError, ProtocolError):
-        while content := there.recv(_PIECE_BYTES):
-            for channel, piece in pieces.feed(content):
+        while content := connection.recv(_CHUNK_BYTES):
+            for channel, chunk in reader.feed(content):
                 if channel is Channel.EXIT:
-                    return int(piece)
+                    return int(chunk)
                 if channel is not Channel.ALIVE:
                     file = out if channel is Channel.OUTPUT else err
-                    file.write(piece)
+                    file.write(chunk)
                     file.flush()
     return None
 
 
-def _copy_stdin(there: BinaryIO) -> None:
-    while content := os.read(0, _PIECE_BYTES):
-        there.write(content)
-        there.flush()
+def _copy_stdin(stdin: BinaryIO) -> None:
+    while content := os.read(0, _CHUNK_BYTES):
+        stdin.write(content)
+        stdin.flush()
 
 
 async def _upload(remote: Remote, source: Path, target: str) -> None:
     name = _name_of(source)
 
-    def feed(there: BinaryIO) -> None:
-        with tarfile.open(fileobj=there, mode="w|") as archive:
+    def feed(stdin: BinaryIO) -> None:
+        with tarfile.open(fileobj=stdin, mode="w|") as archive:
             archive.add(source, arcname=name)
 
     if not await asyncio.to_thread(source.exists):
         raise InvalidRequest(f"{source} does not exist")
-    # A folder takes it under its name, anything else becomes it.
+    # If the target is a directory, the copy goes into it; otherwise it gets the target's name.
     script = (
         'if [ -d "$2" ]; then exec tar -C "$2" -xf -; fi; '
         'case "$2" in */) mkdir -p "$2" && exec tar -C "$2" -xf -;; esac; '
         'set -e; into=$(mktemp -d -- "$(dirname -- "$2")/.bai-cp-XXXXXX"); '
         'trap \'rm -rf -- "$into"\' EXIT; tar -C "$into" -xf -; mv -T -- "$into/$1" "$2"'
     )
-    await _checked(remote, ["sh", "-c", script, "sh", name, target], feed, _Kept())
+    await _run_checked(remote, ["sh", "-c", script, "sh", name, target], feed, _Output())
 
 
 async def _download(remote: Remote, source: str, target: str) -> None:
-    place = Path(target)
-    into_folder = target.endswith("/") or await asyncio.to_thread(place.is_dir)
+    path = Path(target)
+    into_folder = target.endswith("/") or await asyncio.to_thread(path.is_dir)
     script = 'cd -- "$(dirname -- "$1")" && exec tar -cf - -- "$(basename -- "$1")"'
     reading, writing = os.pipe()
 
@@ -172,24 +180,26 @@ async def _download(remote: Remote, source: str, target: str) -> None:
         with open(reading, "rb") as file, tarfile.open(fileobj=file, mode="r|") as archive:
             for member in archive:
                 if not into_folder:
-                    # Only the topmost name changes.
+                    # Rename only the topmost entry.
                     rest = PurePosixPath(member.name).parts[1:]
-                    member = member.replace(name=str(PurePosixPath(place.name, *rest)), deep=False)
-                folder = place if into_folder else place.parent
+                    member = member.replace(name=str(PurePosixPath(path.name, *rest)), deep=False)
+                folder = path if into_folder else path.parent
                 folder.mkdir(parents=True, exist_ok=True)
                 archive.extract(member, folder, filter="data")
 
     extracting = asyncio.ensure_future(asyncio.to_thread(extract))
     words = ["sh", "-c", script, "sh", source]
     with os.fdopen(writing, "wb") as file:
-        told = await asyncio.gather(
-            _checked(remote, words, lambda there: None, file), return_exceptions=True
+        remote_errors = await asyncio.gather(
+            _run_checked(remote, words, lambda stdin: None, file), return_exceptions=True
         )
-    came = await asyncio.gather(extracting, return_exceptions=True)
-    # A full disk here says most, then why nothing came from there, then that it did not.
-    for error in (*(e for e in came if isinstance(e, OSError)), *told, *came):
+    local_errors = await asyncio.gather(extracting, return_exceptions=True)
+    # The most specific error first: a local error such as a full disk, then the error of the
+    # remote tar, then the truncated archive that follows from it.
+    os_errors = (error for error in local_errors if isinstance(error, OSError))
+    for error in (*os_errors, *remote_errors, *local_errors):
         if isinstance(error, tarfile.TarError | OSError):
-            raise BaiError(f"{source} did not come whole: {error}") from error
+            raise BaiError(f"{source} was not copied completely: {error}") from error
         if error is not None:
             raise error
 
@@ -198,15 +208,24 @@ def _name_of(source: Path) -> str:
     return source.resolve().name
 
 
-async def _checked(remote: Remote, words: list[str], feed: Feed, out: BinaryIO) -> None:
-    err = _Kept()
+async def _run_checked(remote: Remote, words: list[str], feed: Feed, out: BinaryIO) -> None:
+    """Run a command in a session.
+
+    Raises
+    ------
+    BaiError
+        If its exit code is not 0; the message is its standard error.
+    """
+    err = _Output()
     code = await run(remote, words, feed, out, err)
     if code:
-        what = err.text.strip() or f"{shlex.join(words[-2:])} failed with {code}"
-        raise BaiError(what, exit_code=code)
+        message = err.text.strip() or f"{shlex.join(words[-2:])} failed with exit code {code}"
+        raise BaiError(message, exit_code=code)
 
 
-class _Kept(io.BytesIO):
+class _Output(io.BytesIO):
+    """The collected output of a command."""
+
     @property
     def text(self) -> str:
         return self.getvalue().decode(errors="replace")

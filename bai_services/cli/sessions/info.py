@@ -1,4 +1,4 @@
-"""`bai session info`: one session on one screen."""
+"""`bai session info`: a session on one screen."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
         output.print_json(found)
     elif verbose:
         addresses = {key: connection.address(found[key]) for key in ("url", "page")}
-        output.print_thing({**found, **addresses}, as_json=False)
+        output.print_fields({**found, **addresses}, as_json=False)
     else:
-        screen_of(connection, found).print(output.console())
+        session_screen(connection, found).print(output.console())
 
 
-def screen_of(connection: Connection, session: Mapping[str, Any]) -> Screen:
-    """Return the screen of a session: what it runs on, what it uses, how to reach it."""
+def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen:
+    """Return the screen of a session: placement, resources and usage, URL."""
     screen = Screen(_title(session))
-    # A keypair from the environment comes without a user name.
+    # For a keypair from the environment, the user name is unknown.
     if connection.profile.username not in ("", session["owner"]):
         screen.add("Owner", session["owner"])
     if session["status"] == Status.PENDING:
         _add_queue(screen, session)
     else:
         screen.add("Reason", session["status_info"])
-    place = f" on {session['agent']}" if session["agent"] else f" in {session['resource_group']}"
-    screen.add("Image", session["image"] + place)
+    location = f" on {session['agent']}" if session["agent"] else f" in {session['resource_group']}"
+    screen.add("Image", session["image"] + location)
     _add_resources(screen, session)
     if session["cluster_size"] > 1:
         kernels = ", ".join(
@@ -68,7 +68,7 @@ def screen_of(connection: Connection, session: Mapping[str, Any]) -> Screen:
     if session["type"] == SessionType.BATCH and session["status"] in ENDED:
         code = session["exit_code"]
         screen.add("Result", session["result"] + ("" if code is None else f", exit code {code}"))
-    screen.pair(("Ends", _relative(session["ends_at"])), ("Idle stop", _idle(session)))
+    screen.pair(("Ends", units.relative_text(session["ends_at"])), ("Idle stop", _idle(session)))
     for notice in session["notices"]:
         screen.add("Note", notice)
     if session["status"] not in ENDED:
@@ -85,19 +85,19 @@ def _title(session: Mapping[str, Any]) -> Text:
     title.append("  ● ", style=f"not bold {style}").append(status, style=style)
     if status in ENDED:
         ran = units.since(session["started_at"], session["terminated_at"])
-        when = _relative(session["terminated_at"])
+        when = units.relative_text(session["terminated_at"])
         title.append(f" {when}" + (f", ran {ran}" if ran else ""), style="not bold")
     else:
         begin = session["started_at"] or session["scheduled_at"] or session["created_at"]
         title.append(f" {units.since(begin)}", style="not bold")
-    where = f"{session['type']} · {session['domain']}/{session['project']}"
-    return title.append(f"   {where}", style="not bold dim")
+    details = f"{session['type']} · {session['domain']}/{session['project']}"
+    return title.append(f"   {details}", style="not bold dim")
 
 
 def _add_queue(screen: Screen, session: Mapping[str, Any]) -> None:
     position, *reasons = wait_parts(session)
     screen.add("Queue", f"{position}, priority {session['priority']}")
-    screen.add("Waits", "\n".join(reasons))
+    screen.add("Reason", "\n".join(reasons))
     screen.add("Starts", starts_text(session["estimated_start"]))
     screen.add("Details", f"bai session why {session['name']}")
 
@@ -106,7 +106,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
     requested, usage = session["requested"], session["usage"]
     each = " each" if session["cluster_size"] > 1 else ""
     cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
-    # Usage is measured while it runs, and comparable with what one kernel was given.
+    # Usage is only measured while a session runs, and only that of the main kernel is shown here.
     if session["status"] == Status.RUNNING and not each:
         if cpu and usage.get("cpu_cores") is not None:
             cpu = f"{usage['cpu_cores']:.2f} of {cpu}"
@@ -125,7 +125,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
 
 
 def _device(device: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the label and the text of a device, or of a share of one."""
+    """Return the label and the text of an allocated device or share of a device."""
     label = "GPU" if device["family"] in _GPU_FAMILIES else str(device["family"]).upper()
     model = "simulated" if device["is_simulated"] else device["model"]
     parts = [f"{device['share']} {model}"]
@@ -149,17 +149,12 @@ def _mount(mount: Mapping[str, Any]) -> str:
 
 
 def _idle(session: Mapping[str, Any]) -> str:
-    when = _relative(session["idle_ends_at"])
+    when = units.relative_text(session["idle_ends_at"])
     return f"{when} unless it is used" if when else ""
 
 
-def _relative(text: str | None) -> str:
-    when = units.moment(text)
-    return "" if when is None else units.relative(when)
-
-
 def next_commands(session: Mapping[str, Any]) -> Iterable[str]:
-    """Return the commands that a user most likely wants next for a session."""
+    """Return the most likely next commands for a session."""
     name = session["name"]
     if session["status"] in ENDED:
         return (f"bai session logs {name}",)

@@ -1,4 +1,4 @@
-"""`bai session`: many at once, waiting for ends, priorities, graphs of dependencies."""
+"""`bai session`: wait, bulk, set-priority, keep-alive, callback-secret and graph."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..admin.bounded_yaml import load_yaml
 from ..command import Connection, connected, did_you_mean, example, json_option, segment
 from .waiting import print_result, wait_for_status
 
-COLUMNS = ("name", "status", "result", "depends_on")
-FILED_COLUMNS = ("name", "status", "type", "priority", "id")
+GRAPH_COLUMNS = ("name", "status", "result", "depends_on")
+CREATED_COLUMNS = ("name", "status", "type", "priority", "id")
 
 
-def failed(session: Mapping[str, Any]) -> BaiError | None:
-    """Return the error of a session that ended other than as a batch session's success does."""
+def failure_of(session: Mapping[str, Any]) -> BaiError | None:
+    """Return an error if a session has ended, except for a batch session that succeeded."""
     if session["status"] not in ENDED:
         return None
     is_success = session["status"] == Status.TERMINATED and session["result"] == Result.SUCCESS
@@ -32,8 +32,8 @@ def failed(session: Mapping[str, Any]) -> BaiError | None:
     return Conflict(f"session {session['name']} is {session['status']}: {why}", session=session)
 
 
-def goal_of(session: Mapping[str, Any]) -> Status:
-    """Return what waiting for a session means: its end for a batch session, else that it runs."""
+def awaited_status(session: Mapping[str, Any]) -> Status:
+    """Return the status to wait for by default: the end of a batch session, else ``RUNNING``."""
     return Status.TERMINATED if session["type"] == SessionType.BATCH else Status.RUNNING
 
 
@@ -45,11 +45,11 @@ def goal_of(session: Mapping[str, Any]) -> Status:
 @click.argument("name")
 @click.option(
     "--until", metavar="STATUS",
-    help="Default: TERMINATED for a batch session, RUNNING for others.",
+    help="Status to wait for. Default: TERMINATED for a batch session, else RUNNING.",
 )  # fmt: skip
 @click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS",
-    help="At most so long; the session goes on.",
+    help="Maximum wait; the session itself is not affected. Default: no limit.",
 )  # fmt: skip
 @json_option
 @connected
@@ -61,18 +61,18 @@ async def wait(
     timeout_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Wait until a batch session has ended, or another one runs.
+    """Wait until a session is running, or a batch session has ended.
 
-    The exit code is 1 when a batch session ends without success, or another
-    one ends before it has run.
+    The exit code is 1 if a batch session fails, or if another session ends before
+    it is running.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
-    goal = read_status(until, "--until") if until else goal_of(session)
+    awaited = read_status(until, "--until") if until else awaited_status(session)
     begin = time.monotonic()
     session = await wait_for_status(
-        connection.client, session, goal, timeout_seconds, is_reported=not as_json
+        connection.client, session, awaited, timeout_seconds, show_progress=not as_json
     )
-    if (error := failed(session)) is not None and not (until and session["status"] == goal):
+    if (error := failure_of(session)) is not None and not (until and session["status"] == awaited):
         raise error
     print_result(connection, session, time.monotonic() - begin, as_json=as_json)
 
@@ -82,16 +82,16 @@ async def wait(
 @json_option
 @connected
 async def bulk(connection: Connection, file: Any, *, as_json: bool) -> None:
-    """File all sessions of a YAML or JSON file together, or none of them.
+    """Create all sessions listed in a YAML or JSON file, or none of them.
 
-    FILE (- is standard input) holds a list; each entry has the fields of a session in the REST
-    API. They may depend on each other by name.
+    FILE (- for standard input) contains a list; each entry has the fields of a session in
+    the REST API. The sessions may depend on each other by name.
     """
-    answer = await connection.client.post("/bulk-sessions", {"sessions": _entries(file)})
+    response = await connection.client.post("/bulk-sessions", {"sessions": _entries(file)})
     if as_json:
-        output.print_json(answer)
+        output.print_json(response)
     else:
-        output.print_table(answer["items"], FILED_COLUMNS)
+        output.print_table(response["items"], CREATED_COLUMNS)
 
 
 @click.command("set-priority", epilog=example("bai session set-priority train 50"))
@@ -100,12 +100,12 @@ async def bulk(connection: Connection, file: Any, *, as_json: bool) -> None:
 @json_option
 @connected
 async def set_priority(connection: Connection, name: str, priority: int, *, as_json: bool) -> None:
-    """Give a waiting session another priority, 0 to 100, as far as the policy allows."""
+    """Change the priority of a pending session: 0 to 100, limited by the keypair policy."""
     path = f"/sessions/{segment(name)}"
     changed = await connection.client.patch(path, {"priority": priority})
-    where = f", number {changed['queue_position']} in the queue"
+    position = f", position {changed['queue_position']} in the queue"
     text = f"{changed['name']} has priority {changed['priority']}"
-    text += where if changed["queue_position"] else ""
+    text += position if changed["queue_position"] else ""
     output.print_done(text, changed, as_json=as_json)
 
 
@@ -114,21 +114,21 @@ async def set_priority(connection: Connection, name: str, priority: int, *, as_j
 @json_option
 @connected
 async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Let the time begin again after which an unused session is stopped."""
+    """Restart the idle timeout of a session."""
     found = await connection.client.post(f"/sessions/{segment(name)}/activity", {})
     ends_at = found["idle_ends_at"]
-    end = f"stopped at {ends_at} unless it is used" if ends_at else "not stopped for being unused"
-    output.print_done(f"{name} is {end}", found, as_json=as_json)
+    effect = f"is stopped at {ends_at} unless it is used" if ends_at else "has no idle timeout"
+    output.print_done(f"{name} {effect}", found, as_json=as_json)
 
 
 @click.command("callback-secret", epilog=example("bai session callback-secret"))
 @click.option(
-    "--access-key", metavar="KEY", help="Of this keypair of yours; default: the main one."
+    "--access-key", metavar="KEY", help="Access key of one of your keypairs. Default: the main one."
 )
 @json_option
 @connected
 async def callback_secret(connection: Connection, *, access_key: str | None, as_json: bool) -> None:
-    """Print what callbacks of your sessions are signed with, for who receives them."""
+    """Print the secret that signs the callbacks of your sessions, for the receiver to verify."""
     if access_key is None:
         me = await connection.client.get("/me")
         mine = (await connection.client.get("/keypairs", user_id=me["id"], limit=500))["items"]
@@ -144,7 +144,7 @@ async def callback_secret(connection: Connection, *, access_key: str | None, as_
 @json_option
 @connected
 async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show what a session depends on and what depends on it, over any steps."""
+    """Show all sessions that a session depends on, directly or not, and all that depend on it."""
     found = await connection.client.get(f"/sessions/{segment(name)}/dependency-graph")
     if as_json:
         output.print_json(found)
@@ -154,34 +154,36 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
         {**item, "depends_on": [names.get(key, key) for key in item["depends_on"]]}
         for item in found["items"]
     ]
-    output.print_table(rows, COLUMNS)
+    empty = f"no dependencies; create one: bai session create NAME --depends-on {name}"
+    output.print_table(rows, GRAPH_COLUMNS, empty=empty)
 
 
 def read_status(text: str, option: str) -> Status:
-    """Return the status that an option names.
+    """Parse the status given with ``option``; upper or lower case.
 
     Raises
     ------
     click.BadParameter
-        If there is no such status.
+        If ``text`` is not a status.
     """
     try:
         return Status(text.strip().upper())
     except ValueError:
         raise click.BadParameter(
-            f"{text!r} is not a status; use {', '.join(Status)}.{did_you_mean(text, Status)}",
+            f"{text!r} is not a status; use one of {', '.join(Status)}."
+            f"{did_you_mean(text, Status)}",
             param_hint=option,
         ) from None
 
 
 def _entries(file: Any) -> list[Any]:
     try:
-        # JSON is YAML as well.
+        # The YAML parser reads JSON, too.
         entries = load_yaml(file)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file.name} cannot be read: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidRequest(
-            f"{file.name} must hold a list of sessions, each a map with at least a name"
+            f"{file.name} must contain a list of sessions, each a mapping with at least a name"
         )
     return entries

@@ -1,4 +1,4 @@
-"""Reaching into a session: which one, with which token, and the tunnel to it."""
+"""Connections to a running session: its token, its own server and the tunnel to it."""
 
 from __future__ import annotations
 
@@ -18,47 +18,59 @@ from bai_services.tunnel.client import TunnelClient
 from .. import output
 from ..command import Connection, segment
 
-_ASK_SECONDS = 30.0
-# At which part of its life a token is replaced, and how soon that is tried again.
-_RENEWED_AT = 0.5
+_REQUEST_TIMEOUT_SECONDS = 30.0
+# Renew a token after this fraction of its lifetime; retry a failed renewal after 30 s.
+_RENEWAL_FRACTION = 0.5
 _RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A running session and what proves to its own server who calls."""
+    """A running session, with the URL of its server and a token for it."""
 
     session: dict[str, Any]
     url: str
     token: str
-    # Of a keypair's token, which lives for minutes: for how long, and where another comes from.
-    seconds: float = 0.0
+    # With a keypair, the token is short-lived: its lifetime, and a function that gets a new token
+    # and its lifetime.
+    lifetime_seconds: float = 0.0
     renew: Callable[[], Awaitable[tuple[str, float]]] | None = None
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask the session's own server something; return its JSON."""
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a request to the session's own server; return the decoded JSON response.
+
+        Raises
+        ------
+        Unavailable
+            If the server does not respond within 30 s.
+        BaiError
+            If the server responds with an error.
+        """
         headers = {"Authorization": f"token {self.token}"}
         try:
-            async with httpx.AsyncClient(headers=headers, timeout=_ASK_SECONDS) as client:
-                answer = await client.request(method, self.url + path, json=body)
+            async with httpx.AsyncClient(
+                headers=headers, timeout=_REQUEST_TIMEOUT_SECONDS
+            ) as client:
+                response = await client.request(method, self.url + path, json=body)
         except httpx.TransportError as error:
-            raise Unavailable(f"session {self.session['name']} does not answer") from error
-        raise_for_error(answer)
-        return answer.json() if answer.content else None
+            raise Unavailable(f"session {self.session['name']} does not respond") from error
+        raise_for_error(response)
+        return response.json() if response.content else None
 
     @asynccontextmanager
     async def tunnel(
         self, on_change: Callable[[str], None] = output.note
     ) -> AsyncIterator[TunnelClient]:
+        """Open a tunnel and renew its token; pass messages for the user to ``on_change``."""
         async with TunnelClient(self.url, self.token, on_change) as tunnel:
-            renewing = asyncio.create_task(self._keep_renewing(tunnel, on_change))
+            renewal = asyncio.create_task(self._renew_token(tunnel, on_change))
             try:
                 yield tunnel
             finally:
-                renewing.cancel()
+                renewal.cancel()
 
-    async def _keep_renewing(self, tunnel: TunnelClient, on_change: Callable[[str], None]) -> None:
-        pause = self.seconds * _RENEWED_AT
+    async def _renew_token(self, tunnel: TunnelClient, on_change: Callable[[str], None]) -> None:
+        pause = self.lifetime_seconds * _RENEWAL_FRACTION
         while self.renew is not None:
             await asyncio.sleep(pause)
             try:
@@ -67,61 +79,61 @@ class Remote:
                 pause = _RETRY_SECONDS
                 continue
             except BaiError as error:
-                on_change(f"this connection ends with its token, which is not renewed: {error}")
+                on_change(f"the token cannot be renewed; this connection ends with it: {error}")
                 return
             tunnel.renew(token)
-            pause = seconds * _RENEWED_AT
+            pause = seconds * _RENEWAL_FRACTION
 
 
 async def running(connection: Connection, name: str) -> Remote:
-    """Return the running session of that name or id.
+    """Return the running session with this name or id.
 
     Raises
     ------
     Conflict
-        If it does not run, or not any more.
+        If the session is not running.
     Forbidden
-        If it is somebody else's, and the command was signed in with a keypair.
+        If the session belongs to another user and the caller is signed in with a keypair.
     """
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] != Status.RUNNING:
-        todo = "it is over" if found["status"] in ENDED else f"bai session wait {name} waits for it"
-        raise Conflict(f"session {name} is {found['status']}; {todo}", status=found["status"])
+        remedy = "" if found["status"] in ENDED else f"; wait for it: bai session wait {name}"
+        raise Conflict(f"session {name} is {found['status']}{remedy}", status=found["status"])
     address = connection.address(found["url"])
     credential = connection.profile.credential
     if isinstance(credential, Token):
         return Remote(found, address, credential.value)
 
     async def renew() -> tuple[str, float]:
-        told = await connection.client.post(f"/sessions/{found['id']}/token", {})
-        return told["token"], told["expires_in_seconds"]
+        response = await connection.client.post(f"/sessions/{found['id']}/token", {})
+        return response["token"], response["expires_in_seconds"]
 
-    # Sessions take tokens only; a keypair gets one for this session alone.
+    # A session accepts only tokens: with a keypair, request a token for this session only.
     token, seconds = await renew()
     return Remote(found, address, token, seconds, renew)
 
 
 def read_address(text: str | None) -> tuple[str, int]:
-    """Return host and port of ``[HOST:]PORT``; loopback and any free port where nothing is said.
+    """Parse ``[HOST:]PORT``; the default host is 127.0.0.1, the default port any free port (0).
 
     Raises
     ------
     InvalidRequest
-        If it has another form.
+        If ``text`` has another form.
     """
     host, _, port = (text or "0").rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 65536):
-        raise InvalidRequest(f"-b {text!r} is not [HOST:]PORT; write for instance -b 8080")
+        raise InvalidRequest(f"-b {text!r} is not [HOST:]PORT; for example -b 8080")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 async def listen(tunnel: TunnelClient, target: str, host: str, port: int) -> asyncio.Server:
-    """Listen on a local port, each connection a stream to ``target``.
+    """Listen on a local port; each connection becomes a stream to ``target``.
 
     Raises
     ------
     Conflict
-        If the port is not to be had.
+        If the port is not available.
     """
     loop = asyncio.get_running_loop()
     try:

@@ -1,4 +1,4 @@
-"""Sessions: start, watch, stop, open."""
+"""`bai session`: create, list, stop and open sessions, and read their logs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,25 @@ from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 
 from .. import output, units
 from ..apps.shares import share, shares, unshare
-from ..command import Choice, Connection, connected, example, json_option, pairs, segment
+from ..command import (
+    Choice,
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    pairs,
+    segment,
+)
 from .commands import cp, exec_
 from .devices import devices
 from .info import info
 from .kinds import (
+    awaited_status,
     bulk,
     callback_secret,
-    failed,
-    goal_of,
+    failure_of,
     graph,
     keep_alive,
     read_status,
@@ -48,7 +58,7 @@ LIVE_FILTER = ",".join(sorted(set(Status) - ENDED))
 def read_amounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the amounts of ``-r``, checked before anything is asked of the manager."""
+    """Parse and validate ``-r`` locally, before any request to the manager."""
     amounts = pairs(texts, "-r", "-r cpu=1")
     for slot, text in amounts.items():
         parse_amount(slot, text)
@@ -70,11 +80,11 @@ def read_environ(
 def read_secrets(
     context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the variables of ``--secret-env`` with the values that bai's own environment has."""
+    """Return the variables named by ``--secret-env`` with their values from the environment."""
     if missing := [name for name in names if name not in os.environ]:
         raise click.UsageError(
-            f"--secret-env {missing[0]}: the environment of bai has no such variable; set it "
-            "there, its value is not given on the command line"
+            f"--secret-env {missing[0]}: environment variable {missing[0]} is not set; "
+            "--secret-env reads the value from the environment"
         )
     return {name: os.environ[name] for name in names}
 
@@ -86,22 +96,22 @@ def read_mounts(
 
 
 def read_mount(text: str) -> dict[str, str]:
-    """Return what ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]`` means.
+    """Parse a ``--mount`` value, ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]``.
 
-    Examples: ``data`` and ``data::ro`` leave the path to the manager; ``data/raw/2024`` is a
-    directory of the folder ``data``.
+    Examples: for ``data`` and ``data::ro`` the manager chooses the path; ``data/raw/2024``
+    is the directory ``raw/2024`` of the folder ``data``.
 
     Raises
     ------
     InvalidRequest
-        If it has another form.
+        If ``text`` has another form.
     """
-    inside, *rest = text.split(":")
-    folder, _, subpath = inside.partition("/")
+    source, *rest = text.split(":")
+    folder, _, subpath = source.partition("/")
     path, permission = (*rest, "", "")[:2]
     if not folder or len(rest) > 2 or permission not in ("", "ro", "rw"):
         raise InvalidRequest(
-            f"--mount {text!r} is not {MOUNT_FORM}; write for instance data:/home/work/data:ro"
+            f"--mount {text!r} is not {MOUNT_FORM}; for example data:/home/work/data:ro"
         )
     mount = {"vfolder": folder, "path": path, "permission": permission, "subpath": subpath}
     return {key: value for key, value in mount.items() if value}
@@ -109,7 +119,7 @@ def read_mount(text: str) -> dict[str, str]:
 
 @click.group()
 def session() -> None:
-    """Start, watch and stop sessions."""
+    """Create, watch and stop sessions."""
 
 
 for _command in (
@@ -142,79 +152,107 @@ for _command in (
     )
 )
 @click.argument("name")
-@click.option("--project", metavar="NAME", help="Default: the only one, or the one named default.")
-@click.option("--image", metavar="NAME", help="Name or alias; default: the project's.")
+@click.option(
+    "--project", metavar="NAME",
+    help="Project of the session. Default: your only project, else the one named 'default'.",
+)  # fmt: skip
+@click.option(
+    "--image", metavar="NAME",
+    help="Name or alias of the image. Default: the default image of the project.",
+)  # fmt: skip
 @click.option(
     "-r", "--resource", "resources", metavar="SLOT=AMOUNT", multiple=True,
-    callback=read_amounts, help="For instance cpu=1, mem=1g, cuda.shares=0.25; may be repeated.",
+    callback=read_amounts,
+    help="Amount of a resource per kernel, for example cpu=1, mem=1g or cuda.shares=0.25. "
+    "May be repeated.",
 )  # fmt: skip
-@click.option("--preset", metavar="NAME", help="Take the amounts of a preset.")
-@click.option("--resource-group", metavar="NAME", help="Where to run; default: where it may.")
+@click.option("--preset", metavar="NAME", help="Use the resources of a preset.")
+@click.option(
+    "--resource-group", metavar="NAME",
+    help="Resource group to run in. Default: any that you may use.",
+)  # fmt: skip
 @click.option(
     "--mount", "mounts", metavar=MOUNT_FORM, multiple=True, callback=read_mounts,
-    help="For instance data:/home/work/data:ro, or data/raw for a directory of it; again.",
+    help="Mount a folder, for example data:/home/work/data:ro; data/raw mounts only that "
+    "directory. Default path: /home/work/FOLDER. May be repeated.",
 )  # fmt: skip
 @click.option(
     "-e", "--env", "environ", metavar="KEY=VALUE", multiple=True,
-    callback=read_environ, help="Environment; may be repeated.",
+    callback=read_environ, help="Set an environment variable. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--secret-env", "secrets", metavar="KEY", multiple=True, callback=read_secrets,
-    help="A variable that nobody reads back; its value is that of bai's environment; repeatable.",
+    help="Set a secret environment variable: its value is read from bai's own environment and "
+    "never shown again. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--shared-memory", metavar="AMOUNT", callback=read_memory,
-    help="Size of /dev/shm, for instance 256m.",
+    help="Size of /dev/shm, for example 256m. Default: the size in the preset, else 64m.",
 )  # fmt: skip
-@click.option("--type", type=Choice(TYPES), help="interactive (default) or batch.")
+@click.option("--type", type=Choice(TYPES), help="Type of the session. Default: interactive.")
 @click.option(
     "--command", "startup_command", metavar="TEXT",
-    help="What a batch session runs, for instance 'python train.py'; makes it one.",
+    help="Command of a batch session, for example 'python train.py'. Implies --type batch.",
 )  # fmt: skip
 @click.option(
     "--starts-at", metavar="TIME",
-    help="A batch session starts not before: 2030-01-31T09:00+09:00, or from now on: 10min.",
+    help="Earliest start of a batch session: a time (2030-01-31T09:00+09:00) or a delay (10min).",
 )  # fmt: skip
 @click.option(
-    "--batch-timeout", metavar="SPAN", help="Ends a batch session that runs longer: 90, 2h, 1h30m."
-)
+    "--batch-timeout", metavar="SPAN",
+    help="Maximum run time of a batch session: seconds (90) or a duration (2h, 1h30m).",
+)  # fmt: skip
 @click.option(
     "--depends-on", "dependencies", metavar="NAME", multiple=True,
-    help="Starts after the success of that session of yours; may be repeated.",
+    help="Start only after this session of yours has succeeded. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--cluster-size", type=click.IntRange(min=1), metavar="N",
-    help="A session of N kernels (main1, sub1 …) of these amounts each; all start, or none.",
+    help="Number of kernels (main1, sub1 …), each with these resources; all start, or none. "
+    "Default: 1.",
 )  # fmt: skip
 @click.option(
     "--cluster-mode", type=Choice([mode.value for mode in Mode]),
-    help="All kernels on one machine (single-node, default) or each where it fits.",
+    help="Place all kernels on one agent (single-node, the default) or allow several (multi-node).",
 )  # fmt: skip
 @click.option(
     "--agent", "agent_list", metavar="AGENT", multiple=True,
-    help="Only on this machine; may be repeated; for administrators.",
+    help="Run on this agent (administrators). May be repeated.",
 )  # fmt: skip
 @click.option(
     "--agent-selection", type=Choice([one.value for one in Designation]),
-    help="strict: on no other machine (default); preferred: these first.",
+    help="With --agent: use no other agent (strict, the default) or try these first (preferred).",
 )  # fmt: skip
 @click.option(
     "--preopen", "preopen_ports", metavar="PORT", type=click.IntRange(LOWEST_PORT, HIGHEST_PORT),
-    multiple=True, help="You will have something listen there; shown as an app; may be repeated.",
+    multiple=True,
+    help="Port on which your own program will listen; shown as an app. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--callback-url", metavar="URL", help="Is told of each change of the session's status (POST)."
-)
-@click.option("--template", metavar="NAME", help="Start from a template; options go before it.")
-@click.option("--reuse", is_flag=True, help="Take the live session of that name, whatever it is.")
-@click.option("--enqueue-only", is_flag=True, help="Return at once, whether there is room or not.")
-@click.option("--priority", type=int, help="Higher goes first; the policy says how high.")
+    "--callback-url", metavar="URL",
+    help="URL that receives a POST request for each change of the session's status.",
+)  # fmt: skip
 @click.option(
-    "--wait", is_flag=True, help="Return when the session can be used; a batch one: has ended."
+    "--template", metavar="NAME", help="Start from a template; other options override its fields."
 )
+@click.option(
+    "--reuse", is_flag=True, help="Return the live session of that name, even if its spec differs."
+)
+@click.option(
+    "--enqueue-only", is_flag=True,
+    help="Return as soon as the session is queued. This is the default; not with --wait.",
+)  # fmt: skip
+@click.option(
+    "--priority", type=int,
+    help="Priority, 0 to 100; higher starts first. The keypair policy limits it. Default: 10.",
+)  # fmt: skip
+@click.option(
+    "--wait", is_flag=True,
+    help="Wait until the session is running, or a batch session has ended.",
+)  # fmt: skip
 @click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS",
-    help="With --wait: how long at most. The session goes on waiting.",
+    help="Maximum wait with --wait; the session remains pending afterwards. Default: no limit.",
 )  # fmt: skip
 @json_option
 @connected
@@ -227,23 +265,24 @@ async def create(
     wait: bool,
     timeout_seconds: float | None,
     as_json: bool,
-    **asked: Any,
+    **options: Any,
 ) -> None:
-    """Start a session, or queue it until there is room.
+    """Create a session; it is queued until the cluster has capacity for it.
 
-    The same name with the same content again answers with the session that is there.
+    The command is idempotent: with the same name and the same options it returns
+    the session that already exists.
     """
     if timeout_seconds is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
-    if wait and asked["enqueue_only"]:
-        raise click.UsageError("--wait and --enqueue-only exclude each other")
-    if twice := sorted(secrets.keys() & asked["environ"].keys()):
+    if wait and options["enqueue_only"]:
+        raise click.UsageError("--wait and --enqueue-only are mutually exclusive")
+    if duplicates := sorted(secrets.keys() & options["environ"].keys()):
         raise click.UsageError(
-            f"{twice[0]} is given with --env and with --secret-env; once will do"
+            f"{duplicates[0]} is given with both --env and --secret-env; use only one"
         )
-    asked["environ"] = {**asked["environ"], **secrets}
-    asked["secret_environ"] = sorted(secrets)
-    body = {key: value for key, value in asked.items() if value not in (None, False, {}, [], ())}
+    options["environ"] = {**options["environ"], **secrets}
+    options["secret_environ"] = sorted(secrets)
+    body = {key: value for key, value in options.items() if value not in (None, False, {}, [], ())}
     if "startup_command" in body:
         body.setdefault("type", SessionType.BATCH)
     body["name"] = name
@@ -255,34 +294,26 @@ async def create(
         return
     begin = time.monotonic()
     found = await wait_for_status(
-        connection.client, found, goal_of(found), timeout_seconds, is_reported=not as_json
+        connection.client, found, awaited_status(found), timeout_seconds, show_progress=not as_json
     )
-    if (error := failed(found)) is not None:
+    if (error := failure_of(found)) is not None:
         raise error
     print_result(connection, found, time.monotonic() - begin, as_json=as_json)
 
 
 @session.command("ls", epilog=example("bai session ls", "bai session ls --all --sort -created_at"))
 @click.argument("name", required=False)
-@click.option("--all", "everything", is_flag=True, help="Also those that have ended.")
-@click.option("--project", metavar="NAME", help="Only of this project.")
-@click.option("--status", metavar="STATUS[,…]", help="Only in these statuses.")
-@click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 500),
-    default=100,
-    show_default=True,
-    help="Number of entries.",
-)
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
+@click.option("--all", "include_ended", is_flag=True, help="Include sessions that have ended.")
+@click.option("--project", metavar="NAME", help="List only sessions of this project.")
+@click.option("--status", metavar="STATUS[,…]", help="List only sessions with these statuses.")
+@page_options
 @json_option
 @connected
 async def list_(
     connection: Connection,
     *,
     name: str | None,
-    everything: bool,
+    include_ended: bool,
     project: str | None,
     status: str | None,
     sort: str | None,
@@ -290,20 +321,20 @@ async def list_(
     offset: int,
     as_json: bool,
 ) -> None:
-    """List sessions; with NAME all of that name, also those that have ended."""
-    query: dict[str, Any] = {"limit": limit, "offset": offset}
+    """List your live sessions; with NAME, all sessions of that name, including ended ones."""
+    query = page_query(sort, limit, offset)
     if status:
         query["status__in"] = ",".join(read_status(one, "--status") for one in status.split(","))
-    elif not (everything or name):
+    elif not (include_ended or name):
         query["status__in"] = LIVE_FILTER
-    query |= {k: v for k, v in {"name": name, "project": project, "sort": sort}.items() if v}
+    query |= {key: value for key, value in {"name": name, "project": project}.items() if value}
     page = await connection.client.get("/sessions", **query)
     if not as_json:
         for item in page["items"]:
             item["resources"] = units.slots(item["requested"])
-    empty = "no sessions; start one: bai session create NAME --wait"
-    if not (everything or name or status):
-        empty += " (those that have ended: bai session ls --all)"
+    empty = "no sessions; create one: bai session create NAME --wait"
+    if not (include_ended or name or status):
+        empty += " (list ended sessions: bai session ls --all)"
     output.print_page(page, COLUMNS, as_json=as_json, empty=empty)
 
 
@@ -312,11 +343,15 @@ async def list_(
 )
 @click.argument("name")
 @click.option("--kernel", metavar="NAME", default=MAIN_HOST, show_default=True,
-              help="Which kernel of a cluster session, for instance sub1.")  # fmt: skip
-@click.option("-f", "--follow", is_flag=True, help="Go on until the session has ended.")
-@click.option("--times", is_flag=True, help="Begin each line with its time, in UTC.")
-@click.option("--lines", metavar="COUNT", type=click.IntRange(min=1), help="Only the last ones.")
-@click.option("--search", metavar="WORDS", help="Only lines that hold WORDS, in whatever case.")
+              help="Kernel of a cluster session, for example sub1.")  # fmt: skip
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the session ends.")
+@click.option("--times", is_flag=True, help="Start each line with its time in UTC.")
+@click.option(
+    "--lines", metavar="COUNT", type=click.IntRange(min=1), help="Print only the last COUNT lines."
+)
+@click.option(
+    "--search", metavar="WORDS", help="Print only lines that contain WORDS (case-insensitive)."
+)
 @json_option
 @connected
 async def logs(
@@ -330,31 +365,31 @@ async def logs(
     search: str | None,
     as_json: bool,
 ) -> None:
-    """Print what the session's container wrote."""
+    """Print the log of a session: the output of its container."""
     if follow and (as_json or lines or search):
-        raise click.UsageError("--follow excludes --json, --lines and --search")
-    asked = {"kernel": kernel, "times": "true" if times else "", "lines": lines, "search": search}
-    query: dict[str, Any] = {option: value for option, value in asked.items() if value}
+        raise click.UsageError("--follow cannot be combined with --json, --lines or --search")
+    options = {"kernel": kernel, "times": "true" if times else "", "lines": lines, "search": search}
+    query: dict[str, Any] = {option: value for option, value in options.items() if value}
     if follow:
         await follow_log(connection, name, query)
         return
-    answer = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
+    response = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
     if as_json:
-        output.print_json(answer)
+        output.print_json(response)
     else:
-        click.echo(answer["log"], nl=not answer["log"].endswith("\n"))
+        click.echo(response["log"], nl=not response["log"].endswith("\n"))
 
 
 @session.command(epilog=example("bai session rm my-lab", "bai session rm train-1 train-2 --wait"))
 @click.argument("names", metavar="NAME…", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="End it at once, without asking it to stop.")
-@click.option("--wait", is_flag=True, help="Return when it has ended.")
+@click.option("--force", is_flag=True, help="Kill the session without a graceful shutdown.")
+@click.option("--wait", is_flag=True, help="Wait until the sessions have ended.")
 @click.option(
     "--timeout",
     "timeout_seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="With --wait: at most.",
+    help="Maximum wait for each session with --wait. Default: no limit.",
 )
 @json_option
 @connected
@@ -367,7 +402,7 @@ async def rm(
     timeout_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Stop sessions. A stopped session stays in the list of --all."""
+    """Stop sessions. `bai session ls --all` still lists them."""
     stopped = [await _stop(connection, name, force=force) for name in names]
     if wait:
         stopped = [
@@ -383,18 +418,18 @@ async def rm(
 
 @session.command("open", epilog=example("bai session open my-lab"))
 @click.argument("name")
-@click.option("--no-browser", is_flag=True, help="Only print the address.")
+@click.option("--no-browser", is_flag=True, help="Print the URL without opening a browser.")
 @json_option
 @connected
 async def open_(connection: Connection, name: str, *, no_browser: bool, as_json: bool) -> None:
-    """Print the session's address and open it in the browser.
+    """Print the URL of a session and open it in the browser.
 
-    A session that does not run yet has a page that shows how far it is.
+    While the session is not running, this is a page that shows its progress.
     """
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] in ENDED:
         raise Conflict(f"session {name} is {found['status']}; there is nothing to open")
-    # The server of a batch session shows nothing; its page does.
+    # A batch session has no user interface; its page shows status and log.
     is_usable = found["status"] == Status.RUNNING and found["type"] != SessionType.BATCH
     address = connection.address(found["url"] if is_usable else found["page"])
     output.print_done(address, {"url": address, "status": found["status"]}, as_json=as_json)
@@ -410,16 +445,24 @@ async def _default_project(connection: Connection) -> str:
     if "default" in names:
         return "default"
     if not names:
-        raise InvalidRequest("you are in no project; ask the administrator of your domain")
-    raise InvalidRequest(f"say which project: --project {' | '.join(names)}", projects=names)
+        raise InvalidRequest("you are not a member of any project; ask your domain administrator")
+    raise InvalidRequest(
+        f"you have several projects; pass --project {' | '.join(names)}", projects=names
+    )
 
 
 async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
-    """Stop one session and return it; one that has ended already is as it should be."""
+    """Stop one session and return it.
+
+    Raises
+    ------
+    NotFound
+        If there is no live session of that name.
+    """
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] in ENDED:
-        raise NotFound(f"session {name} has ended already: {found['status']}")
+        raise NotFound(f"session {name} has already ended: {found['status']}")
     query = {"force": "true"} if force else {}
-    # By id: another session of that name may have begun meanwhile.
-    answer = await connection.client.delete(f"/sessions/{found['id']}", **query)
-    return answer or await connection.client.get(f"/sessions/{found['id']}")
+    # By id: by now, the name may belong to a newer session.
+    response = await connection.client.delete(f"/sessions/{found['id']}", **query)
+    return response or await connection.client.get(f"/sessions/{found['id']}")

@@ -1,4 +1,4 @@
-"""Session templates: requests kept by name."""
+"""`bai template`: session specs stored under a name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from bai_services.core.errors import InvalidRequest
 
 from .. import output
 from ..admin.bounded_yaml import load_yaml
-from ..command import Connection, connected, example, json_option, segment
+from ..command import (
+    Connection,
+    connected,
+    example,
+    json_option,
+    page_options,
+    page_query,
+    segment,
+)
 
 COLUMNS = ("name", "audience", "owner", "project", "description", "changed_at")
 
 
 @click.group()
 def template() -> None:
-    """Keep requests for sessions by name, to start from them."""
+    """Store session specs under a name and create sessions from them."""
 
 
 @template.command(
@@ -26,10 +34,19 @@ def template() -> None:
 )
 @click.argument("name")
 @click.argument("file", type=click.File(encoding="utf-8"))
-@click.option("--description", metavar="TEXT", help="What it is for.")
-@click.option("--project", metavar="NAME", help="For all members of a project (administrators).")
-@click.option("--domain", "for_domain", is_flag=True, help="For all of one's domain (the same).")
-@click.option("--replace", is_flag=True, help="In place of the one of that name.")
+@click.option("--description", metavar="TEXT", help="Purpose of the template.")
+@click.option(
+    "--project",
+    metavar="NAME",
+    help="Make it available to all members of this project (administrators).",
+)
+@click.option(
+    "--domain",
+    "for_domain",
+    is_flag=True,
+    help="Make it available to all users of your domain (administrators).",
+)
+@click.option("--replace", is_flag=True, help="Replace the existing template of that name.")
 @json_option
 @connected
 async def create(
@@ -43,12 +60,13 @@ async def create(
     replace: bool,
     as_json: bool,
 ) -> None:
-    """Keep the request in FILE (YAML or JSON, - is standard input) under a name.
+    """Save the spec in FILE (YAML or JSON, - for standard input) as a template.
 
-    It has the fields of a session in the REST API; a session that starts from it may say otherwise.
+    A spec has the fields of a session in the REST API. Options of `bai session create`
+    override it.
     """
     if project and for_domain:
-        raise click.UsageError("--project and --domain exclude each other")
+        raise click.UsageError("--project and --domain are mutually exclusive")
     body: dict[str, Any] = {"name": name, "request": _request(file)}
     if description is not None:
         body["description"] = description
@@ -60,34 +78,23 @@ async def create(
         elif for_domain:
             body["audience"] = "domain"
         done = await connection.client.post("/session-templates", body)
-    output.print_done(f"{name} is kept for the {done['audience']}", done, as_json=as_json)
+    output.print_done(f"template {name} saved for its {done['audience']}", done, as_json=as_json)
 
 
 @template.command("ls", epilog=example("bai template ls"))
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 500),
-    default=100,
-    show_default=True,
-    help="Number of entries.",
-)
-@click.option("--offset", type=click.IntRange(min=0), default=0, help="First entry.")
-@click.option("--sort", metavar="FIELD[,…]", help="With - in front for descending.")
+@page_options
 @json_option
 @connected
 async def list_(
     connection: Connection, *, limit: int, offset: int, sort: str | None, as_json: bool
 ) -> None:
-    """List the templates that one may use."""
-    query: dict[str, Any] = {"limit": limit, "offset": offset}
-    if sort:
-        query["sort"] = sort
-    page = await connection.client.get("/session-templates", **query)
+    """List the templates that you may use."""
+    page = await connection.client.get("/session-templates", **page_query(sort, limit, offset))
     output.print_page(
         page,
         COLUMNS,
         as_json=as_json,
-        empty="no templates yet; store a request: bai template create NAME FILE",
+        empty="no templates yet; create one: bai template create NAME FILE",
     )
 
 
@@ -96,9 +103,9 @@ async def list_(
 @json_option
 @connected
 async def info(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show one template with its request."""
+    """Show a template with its spec."""
     found = await connection.client.get(f"/session-templates/{segment(name)}")
-    output.print_thing(found, as_json=as_json)
+    output.print_fields(found, as_json=as_json)
 
 
 @template.command(epilog=example("bai template rm train"))
@@ -106,9 +113,9 @@ async def info(connection: Connection, name: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def rm(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Remove a template; sessions that were started from it stay."""
+    """Delete a template; sessions created from it are not affected."""
     await connection.client.delete(f"/session-templates/{segment(name)}")
-    output.print_done(f"{name} is removed", {"name": name}, as_json=as_json)
+    output.print_done(f"template {name} deleted", {"name": name}, as_json=as_json)
 
 
 def _request(file: Any) -> dict[str, Any]:
@@ -117,5 +124,5 @@ def _request(file: Any) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"{file.name} cannot be read: {error}") from error
     if not isinstance(request, dict):
-        raise InvalidRequest(f"{file.name} must hold one map with the fields of a session")
+        raise InvalidRequest(f"{file.name} must contain one mapping with the fields of a session")
     return request

@@ -1,4 +1,4 @@
-"""`bai session attach`: a terminal of a session in this terminal, through Jupyter's websocket."""
+"""`bai session attach`: connect this terminal to a Jupyter terminal of a session."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ..command import Connection, connected, example
 from .remote import Remote, running
 
 DETACH = b"\x1d"  # Ctrl-]
-_PIECE_BYTES = 16 * 1024
-_CONNECT_SECONDS = 20.0
-_PATIENCE_SECONDS = 60.0
-_PAUSE_SECONDS = 0.5
-_BROKEN = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
+_CHUNK_BYTES = 16 * 1024
+_CONNECT_TIMEOUT_SECONDS = 20.0
+_RECONNECT_TIMEOUT_SECONDS = 60.0
+_RETRY_SECONDS = 0.5
+_CONNECTION_ERRORS = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
 
 
 @click.command(epilog=example("bai session attach my-lab"))
@@ -37,107 +37,110 @@ _BROKEN = (OSError, HTTPError, StreamClosedError, WebSocketClosedError)
 @click.argument("terminal", required=False)
 @connected
 async def attach(connection: Connection, session: str, *, terminal: str | None) -> None:
-    """Open a terminal of a session here, or go on in TERMINAL; Ctrl-] leaves it running."""
+    """Open a new terminal in a session, or reattach to TERMINAL. Ctrl-] detaches from it."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.UsageError("attach needs a terminal; bai session exec runs a command without")
+        raise click.UsageError(
+            "attach needs a terminal; to run a command without one, use bai session exec"
+        )
     remote = await running(connection, session)
     if terminal is None:
-        terminal = (await remote.ask("POST", "api/terminals"))["name"]
+        terminal = (await remote.request("POST", "api/terminals"))["name"]
     else:
-        await remote.ask("GET", f"api/terminals/{quote(terminal, safe='')}")
+        await remote.request("GET", f"api/terminals/{quote(terminal, safe='')}")
     with _raw_terminal():
-        is_over = await _Screen(remote, terminal).run()
-    if is_over:
+        has_ended = await _TerminalConnection(remote, terminal).run()
+    if has_ended:
         output.note(f"terminal {terminal} of {session} has ended")
     else:
-        output.note(f"left; go on with: bai session attach {session} {terminal}")
+        output.note(f"detached; reattach with: bai session attach {session} {terminal}")
 
 
-class _Screen:
-    """One terminal: what is typed goes there, what it shows comes here, its size follows ours."""
+class _TerminalConnection:
+    """Connect this terminal to one of the session: forward input, output and window size."""
 
     def __init__(self, remote: Remote, name: str) -> None:
         address = remote.url.replace("http", "ws", 1)
         self._url = f"{address}terminals/websocket/{quote(name, safe='')}"
         self._token = remote.token
-        self._typed: asyncio.Queue[list[object] | None] = asyncio.Queue()
-        self._is_shown = False
+        # Messages to the session's terminal; None detaches.
+        self._outgoing: asyncio.Queue[list[object] | None] = asyncio.Queue()
+        self._has_output = False
 
     async def run(self) -> bool:
-        """Return True when the terminal has ended, False when its user has left it."""
+        """Return True when the terminal has ended, False when the user has detached."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), self._read)
-        loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        loop.add_reader(sys.stdin.fileno(), self._read_input)
+        loop.add_signal_handler(signal.SIGWINCH, self._send_size)
         try:
             while True:
                 websocket = await self._connect()
                 try:
-                    ended = await self._carry(websocket)
+                    has_ended = await self._forward(websocket)
                 finally:
                     websocket.close()
-                if ended is not None:
-                    return ended
+                if has_ended is not None:
+                    return has_ended
         finally:
             loop.remove_reader(sys.stdin.fileno())
             loop.remove_signal_handler(signal.SIGWINCH)
 
-    def _read(self) -> None:
-        content = os.read(sys.stdin.fileno(), _PIECE_BYTES)
-        before, leaves, _ = content.partition(DETACH)
+    def _read_input(self) -> None:
+        content = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
+        before, detach, _ = content.partition(DETACH)
         if before:
-            self._typed.put_nowait(["stdin", before.decode(errors="replace")])
-        if leaves or not content:
-            self._typed.put_nowait(None)
+            self._outgoing.put_nowait(["stdin", before.decode(errors="replace")])
+        if detach or not content:
+            self._outgoing.put_nowait(None)
 
-    def _resized(self) -> None:
-        # Of the terminal itself: COLUMNS and LINES of the environment do not follow it.
+    def _send_size(self) -> None:
+        # Query the terminal: the variables COLUMNS and LINES do not change with the window.
         size = os.get_terminal_size(sys.stdin.fileno())
-        self._typed.put_nowait(["set_size", size.lines, size.columns])
+        self._outgoing.put_nowait(["set_size", size.lines, size.columns])
 
     async def _connect(self) -> WebSocketClientConnection:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + _PATIENCE_SECONDS
+        deadline = loop.time() + _RECONNECT_TIMEOUT_SECONDS
         while True:
             request = HTTPRequest(
                 self._url,
                 headers={"Authorization": f"token {self._token}"},
-                request_timeout=_CONNECT_SECONDS,
+                request_timeout=_CONNECT_TIMEOUT_SECONDS,
             )
             try:
                 return await websocket_connect(request)
-            except _BROKEN as error:
+            except _CONNECTION_ERRORS as error:
                 if loop.time() > deadline:
-                    raise Unavailable(f"the session does not answer: {error}") from error
-            await asyncio.sleep(_PAUSE_SECONDS)
+                    raise Unavailable(f"the session does not respond: {error}") from error
+            await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _carry(self, websocket: WebSocketClientConnection) -> bool | None:
-        """Carry both ways; return None when the connection is lost."""
-        self._resized()
-        typing = asyncio.ensure_future(self._type(websocket))
-        showing = asyncio.ensure_future(self._show(websocket))
+    async def _forward(self, websocket: WebSocketClientConnection) -> bool | None:
+        """Forward in both directions; return as ``run`` does, or None for a lost connection."""
+        self._send_size()
+        sending = asyncio.ensure_future(self._send(websocket))
+        receiving = asyncio.ensure_future(self._receive(websocket))
         try:
-            await asyncio.wait((typing, showing), return_when="FIRST_COMPLETED")
-            if showing.done():
-                return True if showing.result() else None
-            return False if typing.result() else None
+            await asyncio.wait((sending, receiving), return_when="FIRST_COMPLETED")
+            if receiving.done():
+                return True if receiving.result() else None
+            return False if sending.result() else None
         finally:
-            for task in (typing, showing):
+            for task in (sending, receiving):
                 task.cancel()
 
-    async def _type(self, websocket: WebSocketClientConnection) -> bool:
-        """Return True when the user leaves, False when the connection is lost."""
-        with contextlib.suppress(*_BROKEN):
-            while (message := await self._typed.get()) is not None:
+    async def _send(self, websocket: WebSocketClientConnection) -> bool:
+        """Return True when the user detaches, False when the connection is lost."""
+        with contextlib.suppress(*_CONNECTION_ERRORS):
+            while (message := await self._outgoing.get()) is not None:
                 await websocket.write_message(json.dumps(message))
             return True
         return False
 
-    async def _show(self, websocket: WebSocketClientConnection) -> bool:
+    async def _receive(self, websocket: WebSocketClientConnection) -> bool:
         """Return True when the terminal has ended, False when the connection is lost."""
-        # After a loss the server shows again what was on the screen.
-        if self._is_shown:
+        # After a reconnect, the server sends the content of the screen again.
+        if self._has_output:
             _write(b"\x1b[2J\x1b[H")
-        self._is_shown = True
+        self._has_output = True
         while (message := await websocket.read_message()) is not None:
             kind, *content = json.loads(message)
             if kind == "stdout":
@@ -154,7 +157,7 @@ def _write(content: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Give every key to the session's terminal, Ctrl-C too, and put this one back at last."""
+    """Switch this terminal to raw mode, so that Ctrl-C goes to the session; restore it at exit."""
     number = sys.stdin.fileno()
     before = termios.tcgetattr(number)
     try:

@@ -1,4 +1,4 @@
-"""Why a session waits, in a few words: position, reason, remedies."""
+"""Short texts about a pending session: position, reasons, remedies, estimated start."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..text import printable
 
 
 def wait_parts(session: Mapping[str, Any]) -> list[str]:
-    """Return the position or status of a session, then each reason why it does not run yet."""
+    """Return the queue position or status of a session, then each reason why it is not running."""
     if session["status"] == Status.PENDING:
         group = f"in group {session['resource_group']}"
         position = session.get("queue_position")
-        parts = [f"waiting {group}" if position is None else f"#{position} {group}"]
+        parts = [f"pending {group}" if position is None else f"#{position} {group}"]
         parts += _reasons(session.get("reasons") or ())
     else:
         parts = [str(session["status"])]
@@ -36,15 +36,15 @@ def _reasons(reasons: Iterable[Mapping[str, Any]]) -> list[str]:
 def _reason(reason: Mapping[str, Any]) -> str:
     if shortages := reason.get("shortages"):
         needs = ", ".join(
-            f"needs {one['slot']}={one['asked']}, most free on one agent: {one['available']}"
+            f"needs {one['slot']}={one['asked']}, at most {one['available']} free on one agent"
             for one in shortages
         )
-        return needs if reason.get("possible", True) else f"{needs}, also when nothing runs there"
+        return needs if reason.get("possible", True) else f"{needs}, even if no session runs"
     return str(reason.get("message", ""))
 
 
 def remedy_texts(remedies: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return what would let a session start sooner, as options of `bai session create`."""
+    """Return the options of `bai session create` with which the session would start sooner."""
     texts = []
     for remedy in remedies:
         facts = remedy.get("facts") or {}
@@ -58,7 +58,7 @@ def remedy_texts(remedies: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def starts_text(estimate: Mapping[str, Any] | None) -> str:
-    """Return when a waiting session is expected to start; empty when nothing is known."""
+    """Return the estimated start of a pending session and its certainty; empty if unknown."""
     when = units.moment((estimate or {}).get("starts_at"))
     if estimate is None or when is None:
         return ""

@@ -1,11 +1,11 @@
-"""Waiting for a session: a live line on a terminal, plain lines elsewhere."""
+"""Wait for a session and show its progress: a live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import click
@@ -23,7 +23,7 @@ from ..text import printable
 from .info import next_commands
 from .wait_reasons import remedy_texts, wait_parts
 
-# On a terminal a poll returns soon, to show progress; without one it may take long.
+# Timeouts of a long poll: short on a terminal, to redraw progress; longer otherwise.
 _TERMINAL_POLL_SECONDS = 1.0
 _PLAIN_POLL_SECONDS = 5.0
 _SILENT_POLL_SECONDS = 20.0
@@ -32,9 +32,9 @@ _REMEDIES_INTERVAL_SECONDS = 10.0
 _MAX_REMEDIES = 2
 _DIVIDER = "   ·   "
 _REFRESHES_PER_SECOND = 4
-# Plain lines for a changed position or amount come no more often.
+# Minimum interval between plain lines if only the position or a number changed, not the reason.
 _MIN_SECONDS_BETWEEN_LINES = 30.0
-# A manager that restarts is back by then.
+# Long enough for a restart of the manager.
 _MAX_UNAVAILABLE_SECONDS = 30.0
 
 
@@ -44,48 +44,55 @@ async def wait_for_status(
     status: Status,
     timeout_seconds: float | None,
     *,
-    is_reported: bool = False,
+    show_progress: bool = False,
 ) -> dict[str, Any]:
-    """Return the session once it is ``status`` or has ended.
+    """Return the session once its status is ``status`` or it has ended.
 
-    Standard error shows what the session waits for: one live line on a terminal, elsewhere with
-    ``is_reported`` a plain line whenever the reason changes. A manager that is unavailable for
-    less than 30 seconds is waited for.
+    Progress goes to standard error: a live line on a terminal; elsewhere, and only with
+    ``show_progress``, one line per change of reason. Retries for up to 30 s while the
+    manager is unavailable.
 
     Raises
     ------
     BaiError
-        If ``timeout_seconds`` pass first; the session continues.
+        If ``timeout_seconds`` pass first; the session itself is not affected.
     Unavailable
         If the manager stays unavailable.
     """
-    latest = [session]
+    latest = session
+
+    def update(found: Mapping[str, Any]) -> None:
+        nonlocal latest
+        latest = found
+
     try:
-        return await _wait(client, latest, status, timeout_seconds, is_reported=is_reported)
+        return await _wait(
+            client, session, status, timeout_seconds, update, show_progress=show_progress
+        )
     except asyncio.CancelledError:
         # Ctrl-C: asyncio.run cancels the command before it raises KeyboardInterrupt.
-        click.echo(interrupted(latest[-1], status), err=True)
+        click.echo(interruption_message(latest, status), err=True)
         raise
 
 
-def interrupted(session: Mapping[str, Any], status: Status) -> str:
-    """Return what happens to a session after its user stopped waiting for it."""
-    name = printable(str(session["name"]))
-    if session["status"] == Status.PENDING:
-        state = "remains queued"
-    elif session["status"] == Status.TERMINATING or status in ENDED:
-        state = f"is {session['status']}, which continues"
-        if session["status"] == Status.TERMINATING:
-            return f"session {name} {state}: bai session info {name}"
+def interruption_message(session: Mapping[str, Any], awaited: Status) -> str:
+    """Return the message shown when the user interrupts the wait (Ctrl-C)."""
+    name, status = printable(str(session["name"])), session["status"]
+    if status == Status.TERMINATING:
+        return f"session {name} is still stopping; check it with: bai session info {name}"
+    if status == Status.PENDING:
+        state = "remains pending"
+    elif awaited in ENDED:
+        state = f"is still {status}"
     else:
-        state = f"is {session['status']} and continues to start"
-    return f"session {name} {state}; cancel it with: bai session rm {name}"
+        state = f"is {status} and continues to start"
+    return f"session {name} {state}; stop it with: bai session rm {name}"
 
 
 def print_result(
     connection: Connection, session: Mapping[str, Any], seconds: float, *, as_json: bool
 ) -> None:
-    """Print what became of a session that was waited for: its state, address, next commands."""
+    """Print the outcome of a wait: the session's state, URL and next commands."""
     if as_json:
         output.print_json(session)
         return
@@ -99,7 +106,7 @@ def print_result(
 
 
 def print_created(connection: Connection, session: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print a session that was created and is not waited for."""
+    """Print a session right after its creation: its status and next commands."""
     if as_json:
         output.print_json(session)
         return
@@ -118,19 +125,20 @@ def _print_next(connection: Connection, session: Mapping[str, Any], title: Text)
 
 async def _wait(
     client: Client,
-    latest: list[Mapping[str, Any]],
+    session: Mapping[str, Any],
     status: Status,
     timeout_seconds: float | None,
+    on_update: Callable[[Mapping[str, Any]], None],
     *,
-    is_reported: bool,
+    show_progress: bool,
 ) -> dict[str, Any]:
-    """As ``wait_for_status``; replaces the item of ``latest`` by each answer."""
-    found = dict(latest[-1])
+    """Poll until the session has the status or has ended; pass each response to ``on_update``."""
+    found = dict(session)
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     if found["status"] == status or found["status"] in ENDED:
         return found
-    async with _report(client, is_reported=is_reported) as report:
-        last_answer = time.monotonic()
+    async with _open_report(client, show_progress=show_progress) as report:
+        last_response = time.monotonic()
         while found["status"] != status and found["status"] not in ENDED:
             await report.show(found)
             now = time.monotonic()
@@ -139,7 +147,7 @@ async def _wait(
             if left <= 0:
                 raise BaiError(
                     f"session {found['name']} is still {found['status']} after "
-                    f"{timeout_seconds:g} s; it continues: bai session info {found['name']}",
+                    f"{timeout_seconds:g} s; check it with: bai session info {found['name']}",
                     session=found,
                 )
             try:
@@ -149,18 +157,18 @@ async def _wait(
                     timeout=f"{left:.1f}",
                     timeout_seconds=left + 30,
                 )
-                last_answer = time.monotonic()
-                latest[:] = [found]
+                last_response = time.monotonic()
+                on_update(found)
             except Unavailable:
-                if time.monotonic() - last_answer > _MAX_UNAVAILABLE_SECONDS:
+                if time.monotonic() - last_response > _MAX_UNAVAILABLE_SECONDS:
                     raise
-            # Limits the rate also when answers come at once.
+            # Limit the poll rate if the server responds immediately.
             await asyncio.sleep(max(0.0, now + _MIN_POLL_INTERVAL_SECONDS - time.monotonic()))
     return found
 
 
-class _Silence:
-    """Reports nothing."""
+class _Silent:
+    """Show no progress."""
 
     poll_seconds = _SILENT_POLL_SECONDS
 
@@ -169,15 +177,16 @@ class _Silence:
 
 
 class _PlainLines:
-    """Writes a line to standard error when the reason for waiting has changed."""
+    """Write a line to standard error when the reason for waiting changes."""
 
     def __init__(self) -> None:
-        # A new session has its reasons a moment after it was created.
+        # The first poll is short: the reasons of a new session are only known shortly after its
+        # creation.
         self.poll_seconds = _TERMINAL_POLL_SECONDS
         self._is_first = True
         self._text = ""
         self._cause: object = None
-        self._at = 0.0
+        self._written_at = 0.0
 
     async def show(self, session: Mapping[str, Any]) -> None:
         if self._is_first:
@@ -187,17 +196,17 @@ class _PlainLines:
         is_pending = session["status"] == Status.PENDING
         parts = wait_parts(session)
         text = f"session {printable(session['name'])} "
-        text += f"waits: {' · '.join(parts)}" if is_pending else f"is {' · '.join(parts)}"
+        text += f"is pending: {' · '.join(parts)}" if is_pending else f"is {' · '.join(parts)}"
         cause = (session["status"], [one.get("check") for one in session.get("reasons") or ()])
         now = time.monotonic()
-        is_late = now - self._at >= _MIN_SECONDS_BETWEEN_LINES
-        if text != self._text and (cause != self._cause or is_late):
+        is_due = now - self._written_at >= _MIN_SECONDS_BETWEEN_LINES
+        if text != self._text and (cause != self._cause or is_due):
             click.echo(text, err=True)
-            self._text, self._cause, self._at = text, cause, now
+            self._text, self._cause, self._written_at = text, cause, now
 
 
 class _LiveLine:
-    """Shows elapsed time, position, reason and remedies on a terminal, renewed in place."""
+    """Show elapsed time, position, reason and remedies on a terminal, redrawn in place."""
 
     poll_seconds = _TERMINAL_POLL_SECONDS
 
@@ -207,16 +216,16 @@ class _LiveLine:
         self._begin = time.monotonic()
         self._session: Mapping[str, Any] = {}
         self._remedies: list[str] = []
-        self._remedies_at = 0.0
+        self._remedies_polled_at = 0.0
 
     async def show(self, session: Mapping[str, Any]) -> None:
         self._session = session
         now = time.monotonic()
         if session["status"] != Status.PENDING:
             self._remedies = []
-        elif now - self._remedies_at >= _REMEDIES_INTERVAL_SECONDS or not self._remedies:
-            self._remedies_at = now
-            # Remedies are an extra: the wait itself goes on without them.
+        elif now - self._remedies_polled_at >= _REMEDIES_INTERVAL_SECONDS or not self._remedies:
+            self._remedies_polled_at = now
+            # Remedies are optional: without them, the wait continues.
             with contextlib.suppress(BaiError):
                 why = await self._client.get(f"/sessions/{session['id']}/why")
                 self._remedies = remedy_texts(why["sooner"])
@@ -229,22 +238,22 @@ class _LiveLine:
 
 
 _VERBS: Mapping[str, str] = {
-    Status.PENDING: "Waiting",
+    Status.PENDING: "Pending",
     Status.RUNNING: "Running",
     Status.TERMINATING: "Stopping",
 }
 
 
 def live_text(session: Mapping[str, Any], seconds: float, remedies: list[str], width: int) -> Text:
-    """Return the live text of a session that is waited for, for a terminal of ``width``."""
+    """Return the text of the live display for a terminal of ``width`` columns."""
     status = session["status"]
     verb = _VERBS.get(status, "Starting")
     text = Text(f"{verb} {units.clock(seconds)}", style="bold")
     for part in wait_parts(session):
         if part not in (Status.RUNNING, Status.TERMINATING):
             text.append(f" · {part}", style="not bold")
-    continues = "stays queued" if status == Status.PENDING else "continues"
-    keys = f"Ctrl-C stops watching; the session {continues}"
+    effect = "stays queued" if status == Status.PENDING else "is not affected"
+    keys = f"Ctrl-C stops watching; the session {effect}"
     sooner = f"sooner with: {' or '.join(remedies[:_MAX_REMEDIES])}" if remedies else ""
     if sooner:
         text.append(f"\n  {sooner}", style="not bold")
@@ -253,12 +262,12 @@ def live_text(session: Mapping[str, Any], seconds: float, remedies: list[str], w
 
 
 @contextlib.asynccontextmanager
-async def _report(
-    client: Client, *, is_reported: bool
-) -> AsyncIterator[_Silence | _PlainLines | _LiveLine]:
+async def _open_report(
+    client: Client, *, show_progress: bool
+) -> AsyncIterator[_Silent | _PlainLines | _LiveLine]:
     console = output.progress_console()
     if not console.is_terminal:
-        yield _PlainLines() if is_reported else _Silence()
+        yield _PlainLines() if show_progress else _Silent()
     else:
         line = _LiveLine(client, console.width)
         with Live(

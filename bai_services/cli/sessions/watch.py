@@ -1,4 +1,4 @@
-"""`bai session top` and `events`: what sessions use and do, as it happens."""
+"""`bai session top` and `events`, and `logs --follow`: usage, status changes and logs, live."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from bai_services.core.sessions.lifecycle import ENDED, Status
 from .. import output
 from ..command import Connection, connected, example, json_option, segment
 
-_STEP_SECONDS = 2.0
-# So much of a log's end is looked for in what comes next.
+_POLL_INTERVAL_SECONDS = 2.0
+# The end of the log printed so far, in characters; it is searched in the next response.
 _TAIL_CHARACTERS = 2000
 COLUMNS = ("session", "kernel", "cpu", "memory", "read", "written", "received", "sent", "devices")
 _BYTES = {
@@ -35,11 +35,11 @@ _BYTES = {
 
 @click.command(epilog=example("bai session top", "bai session top my-lab --once"))
 @click.argument("names", metavar="[NAME…]", nargs=-1)
-@click.option("--once", is_flag=True, help="Print once and end; so it is with --json too.")
+@click.option("--once", is_flag=True, help="Print the usage once and exit. Implied by --json.")
 @json_option
 @connected
 async def top(connection: Connection, *, names: tuple[str, ...], once: bool, as_json: bool) -> None:
-    """Show what running sessions use now, again and again until Ctrl-C."""
+    """Show the resource usage of running sessions, updated every 2 seconds until Ctrl-C."""
     if as_json:
         output.print_json({"items": [item async for item in _usages(connection, names)]})
         return
@@ -50,40 +50,40 @@ async def top(connection: Connection, *, names: tuple[str, ...], once: bool, as_
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.update(_table([row async for row in _rows(connection, names)]), refresh=True)
-            await asyncio.sleep(_STEP_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
 
 @click.command(epilog=example("bai session events my-lab --until-end"))
 @click.argument("name", required=False)
-@click.option("--until-end", is_flag=True, help="End when the session has; needs NAME.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document a line.")
+@click.option("--until-end", is_flag=True, help="Exit when the session NAME has ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document per line.")
 @connected
 async def events(
     connection: Connection, *, name: str | None, until_end: bool, as_json: bool
 ) -> None:
-    """Print what happens to your sessions, or to NAME, until Ctrl-C."""
+    """Print the events of your sessions, or of session NAME, until Ctrl-C."""
     if until_end and name is None:
-        raise click.UsageError("--until-end needs a session")
+        raise click.UsageError("--until-end needs the NAME of a session")
     query = {}
     if name is not None:
         found = await connection.client.get(f"/sessions/{segment(name)}")
         query["session"] = found["id"]
     while True:
-        async with connection.client.stream("/events", **query) as answer:
-            # Asked only now: of an end from here on the stream tells.
-            if until_end and (end := await _end_of(connection, query["session"])):
-                _print_change(end, as_json=as_json)
+        async with connection.client.stream("/events", **query) as response:
+            # Check after the stream is open: it reports an end that comes later.
+            if until_end and (end := await _end_event(connection, query["session"])):
+                _print_event(end, as_json=as_json)
                 return
-            async for change in _changes(answer.aiter_lines()):
-                _print_change(change, as_json=as_json)
-                if until_end and change["status"] in ENDED:
+            async for event in _events(response.aiter_lines()):
+                _print_event(event, as_json=as_json)
+                if until_end and event["status"] in ENDED:
                     return
-        # The manager was started anew, or something on the way ended a long answer.
-        await asyncio.sleep(_STEP_SECONDS)
+        # The manager restarted, or a proxy closed the long-lived response: reconnect.
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
 
-async def _end_of(connection: Connection, session_id: str) -> dict[str, Any] | None:
-    """Return the end of a session as an event would tell it, None while it has not ended."""
+async def _end_event(connection: Connection, session_id: str) -> dict[str, Any] | None:
+    """Return the event of a session that has already ended, None for a live session."""
     found = await connection.client.get(f"/sessions/{session_id}")
     if found["status"] not in ENDED:
         return None
@@ -91,41 +91,41 @@ async def _end_of(connection: Connection, session_id: str) -> dict[str, Any] | N
 
 
 async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]) -> None:
-    """Print a log, as ``query`` asks for it, and what comes to it until the session has ended."""
-    shown = ""
+    """Print a log and all later output until the session ends; ``query`` goes to the REST API."""
+    printed = ""
     while True:
-        answer = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
-        click.echo(added(shown, answer["log"]), nl=False)
+        response = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
+        click.echo(new_text(printed, response["log"]), nl=False)
         sys.stdout.flush()
-        shown = answer["log"]
-        if not answer["is_live"]:
+        printed = response["log"]
+        if not response["is_live"]:
             found = await connection.client.get(f"/sessions/{segment(name)}")
             if found["status"] in ENDED:
                 return
-        await asyncio.sleep(_STEP_SECONDS)
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
 
-def added(before: str, now: str) -> str:
-    """Return what a log has more than before; its beginning may have been cut off meanwhile."""
+def new_text(before: str, now: str) -> str:
+    """Return the part of a log that was added since ``before``, even if its start was cut off."""
     if now.startswith(before):
         return now[len(before) :]
-    end = before[-_TAIL_CHARACTERS:]
-    place = now.rfind(end)
-    return now if place < 0 else now[place + len(end) :]
+    tail = before[-_TAIL_CHARACTERS:]
+    position = now.rfind(tail)
+    return now if position < 0 else now[position + len(tail) :]
 
 
-async def _changes(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
     async for line in lines:
         if line.startswith("data:"):
             yield json.loads(line.removeprefix("data:"))
 
 
-def _print_change(change: Mapping[str, Any], *, as_json: bool) -> None:
+def _print_event(event: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(change, ensure_ascii=False)
+        text = json.dumps(event, ensure_ascii=False)
     else:
         at = time.strftime("%H:%M:%S")
-        text = f"{at} {change['session_id']} {change['kind']} {output.cell(change['status'])}"
+        text = f"{at} {event['session_id']} {event['kind']} {output.cell(event['status'])}"
     click.echo(text)
     sys.stdout.flush()
 

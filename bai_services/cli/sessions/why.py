@@ -1,4 +1,4 @@
-"""`bai session why`: what a waiting session waits for, until when, and what would help."""
+"""`bai session why`: why a session is pending, its estimated start, and how to start it sooner."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from bai_services.core.sessions.lifecycle import Status
 from .. import output
 from ..command import Connection, connected, example, json_option, segment
 
-_MEANINGS = {
-    "known": "later only if a session of higher priority arrives, or a later one in the order lifo",
-    "estimated": "it rests on run times that are learned, or on no later session passing it",
-    "rough": "at the pace of the sessions before it",
+_CERTAINTIES = {
+    "known": "exact unless a session that goes first arrives: "
+    "a higher priority, or with lifo any newer session",
+    "estimated": "assumes predicted run times, or that no later session overtakes it",
+    "rough": "extrapolated from how fast the sessions ahead of it started",
 }
 
 
@@ -24,33 +25,34 @@ _MEANINGS = {
 @json_option
 @connected
 async def why(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show why a session waits: its position, every check, its start, what would help."""
+    """Show why a session is pending: queue position, every check, estimated start, suggestions."""
     found = await connection.client.get(f"/sessions/{segment(name)}/why")
     if as_json:
         output.print_json(found)
         return
-    for line in lines_of(found):
+    for line in format_lines(found):
         click.echo(line)
 
 
-def lines_of(found: Mapping[str, Any]) -> list[str]:
-    """Return what people read."""
+def format_lines(found: Mapping[str, Any]) -> list[str]:
+    """Format the response as text lines."""
     if found["status"] != Status.PENDING:
-        return [f"session {found['name']} does not wait: it is {found['status']}"]
-    place = f"number {found['position']}" if found["position"] else "waiting"
+        return [f"session {found['name']} is not pending: it is {found['status']}"]
+    position = f"position {found['position']}" if found["position"] else "pending"
     group, priority = found["resource_group"], found["priority"]
-    lines = [f"{found['name']}: {place} in resource group {group}, priority {priority}"]
+    lines = [f"{found['name']}: {position} in resource group {group}, priority {priority}"]
     lines += [_check(check) for check in found["checks"]]
     estimate = found["estimate"]
     if estimate["starts_at"]:
-        lines.append(f"starts about {estimate['starts_at']} ({_certainty(estimate['certainty'])})")
+        certainty = _certainty(estimate["certainty"])
+        lines.append(f"estimated start: {estimate['starts_at']} ({certainty})")
     else:
-        lines.append("nothing tells yet when it starts")
-    return lines + _sooner(found["sooner"])
+        lines.append("start time not yet known")
+    return lines + _suggestions(found["sooner"])
 
 
 def _certainty(label: str) -> str:
-    meaning = _MEANINGS.get(label)
+    meaning = _CERTAINTIES.get(label)
     return label if meaning is None else f"{label}: {meaning}"
 
 
@@ -58,7 +60,7 @@ def _check(check: Mapping[str, Any]) -> str:
     return f"  {'ok  ' if check['passed'] else 'FAIL'}  {check['check']}: {check['message']}"
 
 
-def _sooner(remedies: Sequence[Mapping[str, Any]]) -> list[str]:
+def _suggestions(remedies: Sequence[Mapping[str, Any]]) -> list[str]:
     if not remedies:
         return []
-    return ["sooner:", *(f"  - {remedy['message']}" for remedy in remedies)]
+    return ["to start it sooner:", *(f"  - {remedy['message']}" for remedy in remedies)]

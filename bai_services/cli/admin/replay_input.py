@@ -1,4 +1,4 @@
-"""The files of a replay: which format a workload is in, its machines, and policies."""
+"""Read the input files of a replay: workload (format detected), machines and policy."""
 
 from __future__ import annotations
 
@@ -12,24 +12,21 @@ import yaml
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.replay.history import read_history
-from bai_services.core.scheduling.replay.measures import report
 from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.swf import read_swf
-from bai_services.core.scheduling.replay.workload import Workload, refuse_broken
+from bai_services.core.scheduling.replay.workload import Workload
 
 from .bounded_yaml import load_yaml
 
-__all__ = ["read_policy", "read_workload", "refuse_broken", "report"]
-
 
 def read_policy(path: Path) -> ReplayPolicy:
-    """Return the policy of a YAML or JSON file, named as the file.
+    """Read a policy from a YAML or JSON file; its name is the file's stem.
 
     Raises
     ------
     InvalidRequest
-        If the file cannot be read, or is no policy.
+        If the file cannot be read, or is not a valid policy.
     """
     try:
         document = load_yaml(_text(path))
@@ -40,44 +37,50 @@ def read_policy(path: Path) -> ReplayPolicy:
 
 
 def read_workload(
-    name: str, history: Mapping[str, Any] | None, nodes: Path | None, group: str | None
+    source: Path | Mapping[str, Any], name: str, nodes: Path | None, group: str | None
 ) -> Workload:
-    """Return a workload with its machines; ``history`` stands for the file where there is one.
+    """Read a workload from a file or the history of a hub, with its machines.
+
+    ``name`` appears in error messages. ``nodes`` replaces the machines of the workload;
+    ``group`` selects one resource group of a history.
 
     Raises
     ------
     InvalidRequest
-        If the file cannot be read, is in no known format, has nothing to replay, or no
-        machines are known.
+        If the file cannot be read or has an unknown format, or if there are no sessions to
+        replay or no machines.
     """
-    found = read_history(history, name, group) if history else _read(Path(name), group)
+    if isinstance(source, Path):
+        found = _read_file(source, group)
+    else:
+        found = read_history(source, name, group)
     if nodes is not None:
         agents, broken = read_nodes(_text(nodes).splitlines(keepends=True), nodes.name)
         found = replace(found, agents=tuple(agents), broken=(*found.broken, *broken))
     if not found.jobs and not found.broken:
-        raise InvalidRequest(f"{name} has no session that ever ran: there is nothing to replay")
+        raise InvalidRequest(f"{name} contains no session that ran; nothing to replay")
     if not found.agents and not found.broken:
-        raise InvalidRequest(f"{name} names no machines; say which with --nodes CSV")
+        raise InvalidRequest(f"{name} lists no machines; pass --nodes CSV")
     return found
 
 
-def _read(path: Path, group: str | None) -> Workload:
+def _read_file(path: Path, group: str | None) -> Workload:
     text = _text(path)
     first = text.lstrip()[:1]
     if first in ("{", "["):
         try:
             return read_history(json.loads(text), path.name, group)
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"{path.name} is not JSON: {error}") from None
+            raise InvalidRequest(f"{path.name} is not valid JSON: {error}") from None
     if group is not None:
-        raise InvalidRequest("--resource-group belongs to a hub's history; this is no such file")
+        raise InvalidRequest("--resource-group applies only to a hub's session history (JSON)")
     if path.suffix.lower() == ".csv":
         return read_pods(text.splitlines(keepends=True), path.name)
     if path.suffix.lower() == ".swf" or first == ";" or first.isdigit():
         return read_swf(text.splitlines(), path.name)
     raise InvalidRequest(
-        f"{path.name} is in no known format; a workload is an openb CSV (.csv), a file in the "
-        "Standard Workload Format (.swf) or a hub's sessions as JSON"
+        f"{path.name} has an unknown format; a workload is an openb CSV file (.csv), a file in "
+        "the Standard Workload Format (.swf) or a hub's session history as JSON"
     )
 
 
