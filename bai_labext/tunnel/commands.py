@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.tunnel.channels import Channel, pack
-from bai_services.tunnel.end import Stream
+from bai_services.tunnel.endpoint import Stream
 
 CHUNK_BYTES = 64 * 1024
 KEEPALIVE_INTERVAL_SECONDS = 5.0

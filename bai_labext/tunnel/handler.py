@@ -16,7 +16,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from bai_labext.tunnel.targets import Targets
 from bai_services.core.errors import Conflict
-from bai_services.tunnel.end import End
+from bai_services.tunnel.endpoint import TunnelEndpoint
 from bai_services.tunnel.frames import (
     MAX_FRAME_BYTES,
     FrameKind,
@@ -39,11 +39,11 @@ class Tunnels:
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets
-        self._ends: dict[bytes, End] = {}
+        self._ends: dict[bytes, TunnelEndpoint] = {}
         self._handlers: dict[bytes, TunnelHandler] = {}
         self._detached: dict[bytes, asyncio.TimerHandle] = {}
 
-    def attach(self, hello: Hello, handler: TunnelHandler) -> tuple[End, bool]:
+    def attach(self, hello: Hello, handler: TunnelHandler) -> tuple[TunnelEndpoint, bool]:
         """Return the tunnel for a new websocket, and whether an existing tunnel is resumed.
 
         Raises
@@ -60,7 +60,7 @@ class Tunnels:
                 self.end(end)
             if len(self._ends) >= MAX_TUNNELS and not self._end_oldest_detached():
                 raise Conflict(f"a session has at most {MAX_TUNNELS} tunnels; close some")
-            end = self._ends[hello.key] = End(hello.key, self._targets.connect)
+            end = self._ends[hello.key] = TunnelEndpoint(hello.key, self._targets.connect)
         if (timer := self._detached.pop(hello.key, None)) is not None:
             timer.cancel()
         # If a proxy has died, the old websocket can look open for a long time.
@@ -69,7 +69,7 @@ class Tunnels:
         self._handlers[hello.key] = handler
         return end, is_resumed
 
-    def detach(self, end: End, handler: TunnelHandler) -> None:
+    def detach(self, end: TunnelEndpoint, handler: TunnelHandler) -> None:
         """Start the timeout of a tunnel that has lost its websocket."""
         key = end.link.key
         if self._handlers.get(key) is not handler:
@@ -78,7 +78,7 @@ class Tunnels:
         loop = asyncio.get_running_loop()
         self._detached[key] = loop.call_later(DETACHED_TIMEOUT_SECONDS, self.end, end)
 
-    def end(self, end: End) -> None:
+    def end(self, end: TunnelEndpoint) -> None:
         """End a tunnel and all its streams."""
         key = end.link.key
         if self._ends.get(key) is end:
@@ -102,7 +102,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
     def initialize(self, tunnels: Tunnels, environ: Mapping[str, str]) -> None:
         self.tunnels = tunnels
         self.owner = environ.get("JUPYTERHUB_USER", "")
-        self.end: End | None = None
+        self.end: TunnelEndpoint | None = None
         self.sending: asyncio.Task[None] | None = None
 
     @property
@@ -180,7 +180,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         self.write_message(end.hello(is_resumed=is_resumed), binary=True)
         self.sending = asyncio.ensure_future(self._send(end, hello.received if is_resumed else 0))
 
-    async def _send(self, end: End, received: int) -> None:
+    async def _send(self, end: TunnelEndpoint, received: int) -> None:
         with suppress(WebSocketClosedError, StreamClosedError):
             await end.run(self, received)
         self.close()

@@ -21,7 +21,7 @@ from tornado import web
 from bai_labext.handlers import PanelHandler
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import Conflict, Unavailable
-from bai_services.tunnel.end import Stream
+from bai_services.tunnel.endpoint import Stream
 
 # Variables of this process that must not be passed to logins.
 EXCLUDED_VARIABLES = frozenset({"_", "LOGNAME", "OLDPWD", "PWD", "SHLVL", "TERM", "USER"})

@@ -10,8 +10,8 @@ from bai_services.core.cluster.image_labels import RESERVED_PORTS
 from bai_services.core.errors import BaiError
 from bai_services.core.user_input import read_whole
 from bai_services.tunnel.channels import Channel, pack
-from bai_services.tunnel.end import Stream
-from bai_services.tunnel.heads import RequestHeads
+from bai_services.tunnel.endpoint import Stream
+from bai_services.tunnel.request_rewriter import RequestRewriter
 
 LOOPBACK = ("127.0.0.1", "::1")
 CONNECT_TIMEOUT_SECONDS = 10.0
@@ -89,7 +89,7 @@ def jupyter(port: int, base: str, token: str) -> Serve:
     """
 
     async def serve(stream: Stream, path: str) -> None:
-        stream.requests = RequestHeads(token, base, path)
+        stream.requests = RequestRewriter(token, base, path)
         if not await connect_loopback(stream, port):
             stream.refuse("the session's Jupyter server does not respond")
 

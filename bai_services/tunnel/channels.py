@@ -1,4 +1,4 @@
-"""Framing of a command's output, errors and exit code in one stream."""
+"""Chunks with a channel number: output, errors and exit code of a command in one stream."""
 
 from __future__ import annotations
 
@@ -12,38 +12,39 @@ _HEADER = struct.Struct("!BI")
 
 
 class Channel(IntEnum):
-    ALIVE = 0  # empty; a keep-alive that shows whether the receiver is still there
+    ALIVE = 0  # empty; a keepalive that detects a lost receiver
     OUTPUT = 1
     ERRORS = 2
-    EXIT = 3  # the exit code as text, the last piece
+    EXIT = 3  # the exit code as text; the last chunk
 
 
 def pack(channel: Channel, content: bytes = b"") -> bytes:
+    """Return a chunk: channel number, size and content."""
     return _HEADER.pack(channel, len(content)) + content
 
 
 class ChannelReader:
-    """Parses pieces from a byte stream, however it is split."""
+    """Incremental parser of chunks."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, content: bytes) -> Iterator[tuple[Channel, bytes]]:
-        """Yield every complete piece.
+    def feed(self, data: bytes) -> Iterator[tuple[Channel, bytes]]:
+        """Yield every chunk that is complete.
 
         Raises
         ------
         ProtocolError
-            If the bytes are not a valid piece.
+            If the bytes are not a valid chunk.
         """
-        self._buffer += content
+        self._buffer += data
         while len(self._buffer) >= _HEADER.size:
             number, size = _HEADER.unpack_from(self._buffer)
             if number > max(Channel) or size > MAX_DATA_BYTES:
-                raise ProtocolError(f"a piece of {size} bytes on channel {number}")
+                raise ProtocolError(f"invalid chunk of {size} bytes on channel {number}")
             end = _HEADER.size + size
             if len(self._buffer) < end:
                 return
-            piece = bytes(self._buffer[_HEADER.size : end])
+            content = bytes(self._buffer[_HEADER.size : end])
             del self._buffer[:end]
-            yield Channel(number), piece
+            yield Channel(number), content

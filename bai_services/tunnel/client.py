@@ -1,4 +1,4 @@
-"""Client end of a tunnel: connects to a session, reconnects after each loss, opens streams."""
+"""Client endpoint of a tunnel: connect to a session, reconnect after each loss, open streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tornado.websocket import (
 
 from bai_services.core.errors import BaiError, Forbidden, NotSignedIn, Unavailable
 
-from .end import End, Stream
+from .endpoint import Stream, TunnelEndpoint
 from .frames import (
     KEY_BYTES,
     MAX_FRAME_BYTES,
@@ -35,19 +35,21 @@ from .memory import keep_freed
 
 log = logging.getLogger(__name__)
 
-CONNECT_SECONDS = 20.0
-GOODBYE_SECONDS = 2.0
-# Time to reconnect: a restarted proxy or hub is back by then, and the session's end keeps its
-# streams as long.
-PATIENCE_SECONDS = 100.0
-FIRST_PATIENCE_SECONDS = 15.0
+CONNECT_TIMEOUT_SECONDS = 20.0
+GOODBYE_TIMEOUT_SECONDS = 2.0
+# Long enough for a restart of the proxy or hub; the session keeps its streams for this time, too.
+RECONNECT_TIMEOUT_SECONDS = 100.0
+FIRST_CONNECT_TIMEOUT_SECONDS = 15.0
+# Exponential backoff between attempts.
 MIN_PAUSE_SECONDS = 0.2
 MAX_PAUSE_SECONDS = 3.0
-_BROKEN = (OSError, HTTPClientError, StreamClosedError, WebSocketClosedError, WebSocketError)
+_CONNECTION_ERRORS = (
+    OSError, HTTPClientError, StreamClosedError, WebSocketClosedError, WebSocketError,
+)  # fmt: skip
 
 
 class _Wire:
-    """A websocket of tornado's client."""
+    """Adapter of tornado's websocket client to ``endpoint.Wire``."""
 
     def __init__(self, connection: WebSocketClientConnection) -> None:
         self._connection = connection
@@ -60,50 +62,51 @@ class _Wire:
 
 
 class TunnelClient:
-    """A tunnel to the session's server at ``url`` (http or https), with the token in the header.
+    """A tunnel to the session's server at ``url`` (http or https).
 
-    ``on_change`` is called for losses, reconnections and failed streams.
+    ``on_change`` is called with a message for each lost connection, reconnect and failed
+    stream.
     """
 
     def __init__(self, url: str, token: str, on_change: Callable[[str], None] = log.info) -> None:
         self._url = url.rstrip("/").replace("http", "ws", 1) + "/bai/tunnel"
         self._token = token
         self._on_change = on_change
-        self._end = End(secrets.token_bytes(KEY_BYTES), on_reset=on_change)
-        self._is_known_there = False
-        self._keeping: asyncio.Task[None] | None = None
+        self._endpoint = TunnelEndpoint(secrets.token_bytes(KEY_BYTES), on_failure=on_change)
+        self._has_connected = False
+        self._task: asyncio.Task[None] | None = None
         self._connection: _Connection | None = None
         self._is_renewing = False
 
     async def __aenter__(self) -> TunnelClient:
-        """Connect.
+        """Connect to the session.
 
         Raises
         ------
         NotSignedIn, Forbidden
-            If the session refuses the token, or has another owner.
+            If the session rejects the token, or belongs to another user.
         Unavailable
-            If it does not respond.
+            If the session does not respond.
         """
         keep_freed()
-        first = await self._patiently(FIRST_PATIENCE_SECONDS)
-        self._keeping = asyncio.create_task(self._keep(first))
+        first = await self._connect_with_retries(FIRST_CONNECT_TIMEOUT_SECONDS)
+        self._task = asyncio.create_task(self._run(first))
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         if self._connection is not None:
-            with suppress(*_BROKEN, TimeoutError):
-                async with asyncio.timeout(GOODBYE_SECONDS):
-                    await self._connection.say_goodbye()
-        self._end.close()
-        if self._keeping is not None:
-            self._keeping.cancel()
+            with suppress(*_CONNECTION_ERRORS, TimeoutError):
+                async with asyncio.timeout(GOODBYE_TIMEOUT_SECONDS):
+                    await self._connection.send_goodbye()
+        self._endpoint.close()
+        if self._task is not None:
+            self._task.cancel()
             with suppress(asyncio.CancelledError, BaiError):
-                await self._keeping
+                await self._task
 
     def stream(self, target: str) -> Stream:
-        """Return a stream as the protocol of a new local connection."""
-        return Stream(self._end, target)
+        """Return the asyncio protocol of a new stream, for a local connection."""
+        return Stream(self._endpoint, target)
 
     def renew(self, token: str) -> None:
         """Switch to a new token before the old one expires; streams continue."""
@@ -113,54 +116,56 @@ class TunnelClient:
             self._connection.leave()
 
     async def attach(self, target: str, local: socket.socket) -> None:
-        """Connect a socket with a stream."""
+        """Connect a local socket to a new stream."""
         local.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.create_connection(lambda: self.stream(target), sock=local)
 
     async def wait_lost(self) -> None:
-        """Wait until the tunnel has failed for good, and raise its error."""
-        assert self._keeping is not None
-        await asyncio.shield(self._keeping)
+        """Wait until the tunnel has failed permanently, and raise its error."""
+        assert self._task is not None
+        await asyncio.shield(self._task)
 
-    async def _keep(self, connection: _Connection) -> None:
+    async def _run(self, connection: _Connection) -> None:
+        """Run the tunnel over successive websockets."""
         try:
             while True:
                 self._connection = connection
                 await connection.run()
                 self._connection = None
-                is_wished, self._is_renewing = self._is_renewing, False
-                if not is_wished:
-                    self._on_change("connection lost; connecting again")
-                connection = await self._patiently(PATIENCE_SECONDS)
-                if not is_wished:
-                    self._on_change("connected again")
+                is_renewal, self._is_renewing = self._is_renewing, False
+                if not is_renewal:
+                    self._on_change("connection lost; reconnecting")
+                connection = await self._connect_with_retries(RECONNECT_TIMEOUT_SECONDS)
+                if not is_renewal:
+                    self._on_change("reconnected")
         finally:
-            self._end.close()
+            self._endpoint.close()
 
-    async def _patiently(self, seconds: float) -> _Connection:
-        """Connect, with retries while components on the way may be starting."""
+    async def _connect_with_retries(self, timeout_seconds: float) -> _Connection:
+        """Connect; retry with backoff, because components on the way may be restarting."""
         loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + seconds, MIN_PAUSE_SECONDS
+        deadline, pause = loop.time() + timeout_seconds, MIN_PAUSE_SECONDS
         while True:
             try:
                 return await self._connect()
-            except _BROKEN as error:
-                _refuse_final(error)
+            except _CONNECTION_ERRORS as error:
+                _raise_if_permanent(error)
                 if loop.time() + pause > deadline:
                     raise Unavailable(
-                        f"the session does not answer: {error}; see bai session info", url=self._url
+                        f"the session does not respond: {error}; see bai session info",
+                        url=self._url,
                     ) from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _connect(self) -> _Connection:
-        connection = _Connection(self._end)
+        connection = _Connection(self._endpoint)
         request = HTTPRequest(
             self._url,
             headers={"Authorization": f"token {self._token}"},
-            connect_timeout=CONNECT_SECONDS,
-            request_timeout=CONNECT_SECONDS,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            request_timeout=CONNECT_TIMEOUT_SECONDS,
         )
         websocket = await websocket_connect(
             request,
@@ -168,44 +173,45 @@ class TunnelClient:
             max_message_size=MAX_FRAME_BYTES,
         )
         try:
-            await connection.begin(websocket, is_resumed=self._is_known_there)
+            await connection.begin(websocket, is_resumed=self._has_connected)
         except BaseException:
             websocket.close()
             raise
-        self._is_known_there = True
+        self._has_connected = True
         return connection
 
 
 class _Connection:
     """One websocket of a tunnel."""
 
-    def __init__(self, end: End) -> None:
-        self._end = end
+    def __init__(self, endpoint: TunnelEndpoint) -> None:
+        self._endpoint = endpoint
+        # Number of frames that the peer has received, from its HELLO.
         self._received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._websocket: WebSocketClientConnection | None = None
 
     async def begin(self, websocket: WebSocketClientConnection, *, is_resumed: bool) -> None:
-        """Send HELLO, and wait for that of the other end."""
+        """Exchange HELLO with the peer."""
         self._websocket = websocket
         protocol = websocket.protocol
         if protocol is not None and protocol.stream is not None:
             protocol.stream.set_nodelay(True)
             protocol.stream.read_chunk_size = MAX_FRAME_BYTES
-        await websocket.write_message(self._end.hello(is_resumed=is_resumed), binary=True)
-        async with asyncio.timeout(CONNECT_SECONDS):
+        await websocket.write_message(self._endpoint.hello(is_resumed=is_resumed), binary=True)
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             await asyncio.wait((self._received, self._closed), return_when="FIRST_COMPLETED")
         if not self._received.done():
             self._closed.result()
             raise StreamClosedError()
 
-    async def say_goodbye(self) -> None:
-        """Make the other end close the tunnel at once, instead of waiting for a reconnection."""
+    async def send_goodbye(self) -> None:
+        """Make the peer close the tunnel immediately, instead of waiting for a reconnect."""
         if self._websocket is not None:
             await self._websocket.write_message(encode_text(FrameKind.BYE, 0, ""), binary=True)
 
     def leave(self) -> None:
-        """Close this websocket, to continue on another one."""
+        """Close this websocket; the tunnel continues on the next one."""
         if self._websocket is not None:
             self._websocket.close()
 
@@ -215,16 +221,16 @@ class _Connection:
         Raises
         ------
         BaiError
-            If the other end has closed the tunnel, or has another protocol version.
+            If the peer has closed the tunnel, or has another protocol version.
         """
         assert self._websocket is not None
         wire = _Wire(self._websocket)
-        sending = asyncio.ensure_future(self._end.run(wire, self._received.result()))
+        sending = asyncio.ensure_future(self._endpoint.run(wire, self._received.result()))
         try:
             await asyncio.wait((sending, self._closed), return_when="FIRST_COMPLETED")
         finally:
             sending.cancel()
-            with suppress(asyncio.CancelledError, *_BROKEN):
+            with suppress(asyncio.CancelledError, *_CONNECTION_ERRORS):
                 await sending
             await self._close()
         self._closed.result()
@@ -232,38 +238,38 @@ class _Connection:
     async def _close(self) -> None:
         assert self._websocket is not None
         self._websocket.close()
-        await asyncio.wait((self._closed,), timeout=GOODBYE_SECONDS)
-        # For a websocket that no longer responds.
+        await asyncio.wait((self._closed,), timeout=GOODBYE_TIMEOUT_SECONDS)
+        # The close handshake of an unresponsive websocket never completes: close its socket.
         if (protocol := self._websocket.protocol) is not None and protocol.stream is not None:
             protocol.stream.close()
-        self._over(None)
+        self._set_closed(None)
         self._closed.exception()
 
     def on_message(self, message: str | bytes | None) -> None:
         try:
             if message is None:
-                self._over(None)
+                self._set_closed(None)
             elif isinstance(message, str):
-                raise ProtocolError("a text")
+                raise ProtocolError("unexpected text message")
             elif self._received.done():
-                self._end.receive(message)
+                self._endpoint.receive(message)
             else:
-                self._greeted(message)
+                self._receive_hello(message)
         except Goodbye as error:
-            self._over(Unavailable(f"the session has ended the tunnel: {error}"))
+            self._set_closed(Unavailable(f"the session has ended the tunnel: {error}"))
         except ProtocolError as error:
-            self._over(Unavailable(f"the session's end of the tunnel is not ours: {error}"))
+            self._set_closed(Unavailable(f"protocol error in the tunnel of the session: {error}"))
 
-    def _greeted(self, message: bytes) -> None:
+    def _receive_hello(self, message: bytes) -> None:
         frame = decode(message)
         if frame.kind is FrameKind.BYE:
             raise Goodbye(frame.text)
         hello = decode_hello(frame)
         if not hello.is_resumed:
-            self._end.reset_all("the session's server was restarted")
+            self._endpoint.reset_all("the session's server was restarted")
         self._received.set_result(hello.received)
 
-    def _over(self, error: BaiError | None) -> None:
+    def _set_closed(self, error: BaiError | None) -> None:
         if self._closed.done():
             return
         if error is None:
@@ -272,13 +278,21 @@ class _Connection:
             self._closed.set_exception(error)
 
 
-def _refuse_final(error: Exception) -> None:
-    """Raise errors that a retry would not change."""
+def _raise_if_permanent(error: Exception) -> None:
+    """Raise an error for which a retry is pointless.
+
+    Raises
+    ------
+    Forbidden
+        If the caller is not the owner of the session.
+    NotSignedIn
+        If the token is invalid.
+    """
     if not isinstance(error, HTTPClientError):
         return
     if error.code == 403:
         raise Forbidden(
-            "the session refuses: only its owner may open a tunnel to it, with a valid token"
+            "the session denies the connection: only its owner can connect, with a valid token"
         ) from error
     if error.code == 401 or 300 <= error.code < 400:
-        raise NotSignedIn("the session does not take this token; sign in again") from error
+        raise NotSignedIn("the session rejects this token; sign in again") from error

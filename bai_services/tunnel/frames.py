@@ -1,6 +1,6 @@
-"""Frames of a tunnel: one byte kind, four bytes stream number, then the payload of the kind.
+"""Frames of a tunnel: kind (1 byte), stream number (4 bytes) and payload.
 
-A frame is one binary message of the websocket.
+Each frame is one binary message of the websocket.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ HEADER_BYTES = _HEADER.size
 
 
 class ProtocolError(Exception):
-    """The other end violated the protocol; the connection must be closed."""
+    """The peer violated the protocol; the connection must be closed."""
 
 
 class FrameKind(IntEnum):
-    # Kinds that belong to a stream: delivered exactly once, in order, even across a lost websocket.
+    # Frames of a stream: delivered exactly once and in order, also across a reconnect.
     OPEN = 1  # text: the target
     DATA = 2  # bytes
-    FINISH = 3  # no more data in this direction; the other one stays open
-    RESET = 4  # text: why the stream has ended, in both directions
-    CREDIT = 5  # count: additional bytes that the other end may send
-    # Kinds that belong to one websocket.
+    FINISH = 3  # no more data in this direction (half-close)
+    RESET = 4  # text: reason; ends the stream in both directions
+    CREDIT = 5  # count: additional bytes that the peer may send
+    # Frames of one websocket connection.
     HELLO = 16
-    ACK = 17  # number: frames of streams received so far
+    ACK = 17  # number: stream frames received so far
     PING = 18
     PONG = 19
-    BYE = 20  # text: why this tunnel is closed for good
+    BYE = 20  # text: reason; closes the tunnel permanently
 
 
 STREAM_KINDS = frozenset(
@@ -59,24 +59,30 @@ class Frame:
 
     @property
     def count(self) -> int:
-        """Return the count of a CREDIT.
+        """Return the count of a CREDIT frame.
 
         Raises
         ------
         ProtocolError
-            If the payload is not one.
+            If the payload is not a count.
         """
         return int(_unpacked(_COUNT, self.payload)[0])
 
     @property
     def number(self) -> int:
-        """Return the number of an ACK; raises as ``count``."""
+        """Return the number of an ACK frame.
+
+        Raises
+        ------
+        ProtocolError
+            If the payload is not a number.
+        """
         return int(_unpacked(_NUMBER, self.payload)[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of both ends: which tunnel this is and how many frames were received."""
+    """First message of both endpoints: key of the tunnel and number of stream frames received."""
 
     key: bytes
     is_resumed: bool
@@ -105,35 +111,37 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def decode(message: bytes) -> Frame:
-    """Return the frame in a message.
+    """Parse a message.
 
     Raises
     ------
     ProtocolError
-        If it is invalid or too long.
+        If the message is not a valid frame.
     """
     if not HEADER_BYTES <= len(message) <= MAX_FRAME_BYTES:
-        raise ProtocolError(f"a frame of {len(message)} bytes")
+        raise ProtocolError(f"invalid frame size: {len(message)} bytes")
     number, stream = _HEADER.unpack_from(message)
     try:
         kind = FrameKind(number)
     except ValueError:
-        raise ProtocolError(f"a frame of kind {number}") from None
+        raise ProtocolError(f"unknown frame kind {number}") from None
     return Frame(kind, stream, memoryview(message)[HEADER_BYTES:])
 
 
 def decode_hello(frame: Frame) -> Hello:
-    """Return the content of a HELLO.
+    """Parse the payload of a HELLO frame.
 
     Raises
     ------
     ProtocolError
-        If the frame is another one, or of another protocol version.
+        If the frame is of another kind, or has another protocol version.
     """
     if frame.kind is not FrameKind.HELLO:
         raise ProtocolError(f"{frame.kind.name} before HELLO")
     if not frame.payload or frame.payload[0] != VERSION:
-        raise ProtocolError(f"the tunnel speaks version {VERSION}; update bai or the session")
+        raise ProtocolError(
+            f"this endpoint supports protocol version {VERSION}; update bai or the session"
+        )
     _, is_resumed, key, received = _unpacked(_HELLO, frame.payload)
     return Hello(key, is_resumed, received)
 
@@ -142,4 +150,4 @@ def _unpacked(form: struct.Struct, payload: memoryview) -> tuple[Any, ...]:
     try:
         return form.unpack(payload)
     except struct.error:
-        raise ProtocolError(f"{len(payload)} bytes instead of {form.size}") from None
+        raise ProtocolError(f"payload has {len(payload)} bytes instead of {form.size}") from None

@@ -1,4 +1,4 @@
-"""One tunnel over successive websockets: frames lost with one are sent again on the next."""
+"""Reliable delivery over successive websockets: retransmit frames that were not acknowledged."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ACK_EVERY_FRAMES = 64
 
 
 class Goodbye(Exception):
-    """The other end has closed the tunnel for good, with a reason."""
+    """The peer has closed the tunnel permanently; the message is its reason."""
 
 
 class Link:
-    """Numbers the frames of streams, and keeps those that are not acknowledged; no I/O."""
+    """Number the stream frames, and keep unacknowledged frames for retransmission; no I/O."""
 
     def __init__(self, key: bytes, streams: Streams) -> None:
         self.key = key
@@ -26,11 +26,11 @@ class Link:
         self._received = 0
         self._unacked_bytes = 0
         self._unacked_frames = 0
-        # Number of the oldest kept frame, the kept frames, and how many of them were sent on this
-        # websocket.
-        self._first_kept = 0
+        # Unacknowledged frames, the number of the first of them, and their total size.
         self._kept: deque[bytes] = deque()
+        self._first_kept = 0
         self._kept_bytes = 0
+        # Those of them that are still to be sent again on this websocket.
         self._resend: deque[bytes] = deque()
         self._control: deque[bytes] = deque()
 
@@ -39,21 +39,21 @@ class Link:
         return Hello(self.key, is_resumed, self._received)
 
     def connected(self, received: int) -> None:
-        """Start on a new websocket; the other end has received ``received`` frames so far.
+        """Start on a new websocket; the peer has received ``received`` stream frames so far.
 
         Raises
         ------
         ProtocolError
-            If that number is impossible.
+            If ``received`` is impossible.
         """
         self._control.clear()
         self._resend.clear()
         self._unacked_bytes = self._unacked_frames = 0
-        self._acknowledged(received)
+        self._acknowledge(received)
         self._resend = deque(self._kept)
 
     def restart(self) -> None:
-        """Start again with an end that has lost its state."""
+        """Reset the state, for a peer that has lost its own."""
         self._received = self._first_kept = self._kept_bytes = 0
         self._kept.clear()
         self._resend.clear()
@@ -67,14 +67,14 @@ class Link:
         self._control.append(encode_text(FrameKind.BYE, 0, message))
 
     def receive(self, frame: Frame) -> Frame | None:
-        """Return a frame that belongs to a stream, None for any other.
+        """Process a frame of the websocket; return a frame of a stream, None for any other.
 
         Raises
         ------
         ProtocolError
             If the frame is not allowed.
         Goodbye
-            If the other end closes the tunnel.
+            If the peer closes the tunnel.
         """
         match frame.kind:
             case FrameKind.PING:
@@ -82,18 +82,18 @@ class Link:
             case FrameKind.PONG:
                 pass
             case FrameKind.ACK:
-                self._acknowledged(frame.number)
+                self._acknowledge(frame.number)
             case FrameKind.BYE:
                 raise Goodbye(frame.text)
             case FrameKind.HELLO:
-                raise ProtocolError("HELLO after the start")
+                raise ProtocolError("unexpected second HELLO")
             case _:
                 self._count(len(frame.payload))
                 return frame
         return None
 
     def next_frame(self) -> tuple[bytes | None, Event | None]:
-        """Return the frame to send now, if any, and the event that sending it causes here."""
+        """Return the next frame to send, if any, and the event that sending it causes locally."""
         if self._control:
             return self._control.popleft(), None
         if self._resend:
@@ -114,11 +114,12 @@ class Link:
             self._unacked_bytes = self._unacked_frames = 0
             self._control.append(encode_ack(self._received))
 
-    def _acknowledged(self, number: int) -> None:
+    def _acknowledge(self, number: int) -> None:
+        """Drop the kept frames up to the frame count ``number``."""
         count = number - self._first_kept
-        # A frame that is sent again cannot have arrived on this websocket yet.
+        # The peer cannot acknowledge a frame that is still to be sent again.
         if not 0 <= count <= len(self._kept) - len(self._resend):
-            raise ProtocolError(f"{number} frames acknowledged that were not sent")
+            raise ProtocolError(f"ACK of {number} frames, of which some were not sent")
         for _ in range(count):
             self._kept_bytes -= len(self._kept.popleft())
         self._first_kept = number

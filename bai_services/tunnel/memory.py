@@ -5,19 +5,19 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-# Of <malloc.h>.
+# Parameter numbers from <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-# Handling one piece allocates and frees some hundred kilobytes several times.
+# Processing one frame allocates and frees several hundred kilobytes.
 KEPT_BYTES = 16 * 1024 * 1024
 LARGE_BYTES = 4 * 1024 * 1024
 
 
 @cache
 def keep_freed() -> None:
-    """Let the C library keep some freed memory, if it is glibc.
+    """Make glibc keep up to 16 MiB of freed memory; no effect with another C library.
 
-    By default it returns each piece's memory to the kernel, which must clear it for the next piece:
-    0.9 s instead of 0.06 s of processor time for a gigabyte that is copied twice.
+    By default, glibc returns the memory of each buffer to the kernel, which must clear it
+    before the next use: 0.9 s instead of 0.06 s of CPU time per gigabyte copied twice.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Streams of a tunnel: credit, half-close, resets, fairness. Events in, frames out; no I/O."""
+"""Streams of a tunnel: flow control by credit, half-close, resets, round-robin order; no I/O."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .frames import (
     encode_text,
 )
 
-# Initial window: bytes that either end may send before it receives credit.
+# Initial window: bytes that an endpoint may send before it receives credit.
 FIRST_WINDOW_BYTES = 64 * 1024
 MAX_WINDOW_BYTES = 4 * 1024 * 1024
 # Limit on the total growth of all windows: the maximum memory used by streams whose receivers hang.
@@ -27,7 +27,7 @@ MAX_STREAMS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The other end opens a stream to ``target``."""
+    """The peer opened a stream to ``target``."""
 
     stream: int
     target: str
@@ -41,14 +41,14 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The other end sends no more; this end still may."""
+    """The peer sends no more data; this endpoint still may (half-close)."""
 
     stream: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The stream has ended in both directions; the message has the reason, if known."""
+    """The stream has ended in both directions; ``message`` is the reason, if known."""
 
     stream: int
     message: str
@@ -56,7 +56,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class Writable:
-    """All data given to ``send`` have been sent."""
+    """All data passed to ``send`` were sent: the local socket may be read again."""
 
     stream: int
 
@@ -66,29 +66,32 @@ Event = Opened | Data | Finished | Reset | Writable
 
 @dataclass(slots=True)
 class _Stream:
+    # Sending: bytes that may be sent, data to send, whether FINISH is due or was sent.
     credit: int = FIRST_WINDOW_BYTES
-    waiting: deque[memoryview] = field(default_factory=deque)
+    pending: deque[memoryview] = field(default_factory=deque)
     is_finishing: bool = False
     has_finished: bool = False
+    # Receiving: window size, bytes that the peer may still send, bytes consumed since the last
+    # CREDIT, whether the peer sent FINISH.
     window: int = FIRST_WINDOW_BYTES
-    # What the other end may still send, and what was consumed since the last CREDIT.
     granted: int = FIRST_WINDOW_BYTES
     consumed: int = 0
-    is_finished_there: bool = False
+    has_peer_finished: bool = False
 
 
 class Streams:
-    """One end's streams. Only the client opens streams."""
+    """The streams of one endpoint. Only the client opens streams."""
 
-    def __init__(self, *, is_client: bool, most_streams: int = MAX_STREAMS) -> None:
+    def __init__(self, *, is_client: bool, max_streams: int = MAX_STREAMS) -> None:
         self._is_client = is_client
-        self._most = most_streams
+        self._max_streams = max_streams
         self._streams: dict[int, _Stream] = {}
         self._last = 0
+        # Sum over all streams of the window size beyond the initial window.
         self._growth = 0
         self._control: deque[bytes] = deque()
         # Streams with data and credit, in round-robin order.
-        self._turns: OrderedDict[int, None] = OrderedDict()
+        self._ready: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -97,13 +100,12 @@ class Streams:
         return stream in self._streams
 
     @property
-    def limit(self) -> str:
-        """Return the message for too many streams."""
-        return f"a tunnel has at most {self._most} streams; close some"
+    def too_many_streams_message(self) -> str:
+        return f"a tunnel has at most {self._max_streams} streams; close some"
 
     def open(self, target: str) -> int | None:
-        """Return a new stream to ``target``; None if there are too many."""
-        if len(self._streams) >= self._most:
+        """Open a stream to ``target``; return its number, None if there are too many."""
+        if len(self._streams) >= self._max_streams:
             return None
         self._last += 1
         self._streams[self._last] = _Stream()
@@ -114,33 +116,33 @@ class Streams:
         """Send data on a stream; the caller waits for ``Writable`` before sending more."""
         found = self._streams.get(stream)
         if found is not None and not found.is_finishing:
-            found.waiting.append(memoryview(content))
+            found.pending.append(memoryview(content))
             self._queue(stream, found)
 
     def finish(self, stream: int) -> None:
-        """Send no more after the data given so far."""
+        """Half-close a stream after the data passed to ``send`` so far."""
         found = self._streams.get(stream)
         if found is not None:
             found.is_finishing = True
             self._queue(stream, found)
 
     def reset(self, stream: int, message: str = "") -> None:
-        """End a stream in both directions; unsent data are dropped."""
+        """End a stream in both directions; discard unsent data."""
         if stream in self._streams:
             self._control.append(encode_text(FrameKind.RESET, stream, message))
-            self._forget(stream)
+            self._remove(stream)
 
     def consume(self, stream: int, count: int) -> None:
-        """Note that ``count`` received bytes were passed on, so the other end may send more."""
+        """Record that ``count`` received bytes were consumed; grant credit to the peer."""
         found = self._streams.get(stream)
         if found is None:
             return
         found.consumed += count
-        if found.is_finished_there or found.consumed * 2 < found.window:
+        if found.has_peer_finished or found.consumed * 2 < found.window:
             return
         grant = found.consumed
-        # Nearly all credit was used before more was granted: the window limits this stream, so grow
-        # it.
+        # The peer has used at least three quarters of its window: the window limits this stream, so
+        # grow it.
         if found.granted * 4 <= found.window < MAX_WINDOW_BYTES:
             growth = min(found.window, GROWTH_BYTES - self._growth)
             self._growth += growth
@@ -151,20 +153,20 @@ class Streams:
         self._control.append(encode_credit(stream, grant))
 
     def receive(self, frame: Frame) -> Sequence[Event]:
-        """Return the events of a frame of the other end.
+        """Process a frame of the peer; return its events.
 
         Raises
         ------
         ProtocolError
-            If it is not allowed.
+            If the frame is not allowed.
         """
         if frame.kind is FrameKind.OPEN:
             return self._opened(frame)
         if frame.stream > self._last:
-            raise ProtocolError(f"{frame.kind.name} for stream {frame.stream}, never opened")
+            raise ProtocolError(f"{frame.kind.name} for unopened stream {frame.stream}")
         found = self._streams.get(frame.stream)
         if found is None:
-            return ()  # sent before the end of the stream was known there
+            return ()  # the peer sent this before it saw our RESET or FINISH
         match frame.kind:
             case FrameKind.DATA:
                 return self._data(frame, found)
@@ -173,80 +175,82 @@ class Streams:
                 self._queue(frame.stream, found)
                 return ()
             case FrameKind.FINISH:
-                if found.is_finished_there:
-                    raise ProtocolError(f"stream {frame.stream} finished twice")
-                found.is_finished_there = True
-                self._forget_if_over(frame.stream, found)
+                if found.has_peer_finished:
+                    raise ProtocolError(f"second FINISH for stream {frame.stream}")
+                found.has_peer_finished = True
+                self._remove_if_finished(frame.stream, found)
                 return (Finished(frame.stream),)
             case FrameKind.RESET:
-                self._forget(frame.stream)
+                self._remove(frame.stream)
                 return (Reset(frame.stream, frame.text),)
             case _:
-                raise ProtocolError(f"{frame.kind.name} does not belong to a stream")
+                raise ProtocolError(f"{frame.kind.name} is not a frame of a stream")
 
     def next_frame(self) -> tuple[bytes | None, Event | None]:
-        """Return the frame to send now and the event that sending it causes; round-robin over
-        streams.
+        """Return the next frame to send, if any, and the event that sending it causes locally.
+
+        Streams take turns (round-robin).
         """
         if self._control:
             return self._control.popleft(), None
-        if not self._turns:
+        if not self._ready:
             return None, None
-        stream, _ = self._turns.popitem(last=False)
+        stream, _ = self._ready.popitem(last=False)
         found = self._streams[stream]
-        if not found.waiting:
+        if not found.pending:
             found.has_finished = True
-            self._forget_if_over(stream, found)
+            self._remove_if_finished(stream, found)
             return encode(FrameKind.FINISH, stream), None
-        piece = found.waiting[0]
-        most = min(found.credit, MAX_DATA_BYTES)
-        if len(piece) > most:
-            found.waiting[0] = piece[most:]
-            piece = piece[:most]
+        data = found.pending[0]
+        max_bytes = min(found.credit, MAX_DATA_BYTES)
+        if len(data) > max_bytes:
+            found.pending[0] = data[max_bytes:]
+            data = data[:max_bytes]
         else:
-            found.waiting.popleft()
-        found.credit -= len(piece)
+            found.pending.popleft()
+        found.credit -= len(data)
         self._queue(stream, found)
-        is_writable = not found.waiting and not found.is_finishing
-        return encode(FrameKind.DATA, stream, piece), Writable(stream) if is_writable else None
+        is_writable = not found.pending and not found.is_finishing
+        return encode(FrameKind.DATA, stream, data), Writable(stream) if is_writable else None
 
     def end_all(self, message: str) -> list[Reset]:
-        """Remove every stream, after the loss of the other end, and return them."""
+        """Remove all streams because the peer has lost them; return a ``Reset`` for each."""
         ended = [Reset(stream, message) for stream in self._streams]
         for reset in ended:
-            self._forget(reset.stream)
+            self._remove(reset.stream)
         self._control.clear()
         return ended
 
     def _opened(self, frame: Frame) -> Sequence[Event]:
         if self._is_client:
-            raise ProtocolError("the server opens no streams")
+            raise ProtocolError("OPEN from the server")
         if frame.stream <= self._last or len(frame.payload) > MAX_TEXT_BYTES:
-            raise ProtocolError(f"stream {frame.stream} cannot be opened")
+            raise ProtocolError(f"invalid OPEN for stream {frame.stream}")
         self._last = frame.stream
-        if len(self._streams) >= self._most:
-            self._control.append(encode_text(FrameKind.RESET, frame.stream, self.limit))
+        if len(self._streams) >= self._max_streams:
+            message = self.too_many_streams_message
+            self._control.append(encode_text(FrameKind.RESET, frame.stream, message))
             return ()
         self._streams[frame.stream] = _Stream()
         return (Opened(frame.stream, frame.text),)
 
     def _data(self, frame: Frame, found: _Stream) -> Sequence[Event]:
         count = len(frame.payload)
-        if found.is_finished_there or count > found.granted:
-            raise ProtocolError(f"data for stream {frame.stream} beyond its end or its credit")
+        if found.has_peer_finished or count > found.granted:
+            raise ProtocolError(f"DATA for stream {frame.stream} after FINISH or beyond its credit")
         found.granted -= count
         return (Data(frame.stream, frame.payload),)
 
     def _queue(self, stream: int, found: _Stream) -> None:
-        can_send = found.credit > 0 if found.waiting else found.is_finishing
+        can_send = found.credit > 0 if found.pending else found.is_finishing
         if can_send and not found.has_finished:
-            self._turns.setdefault(stream)
+            self._ready.setdefault(stream)
 
-    def _forget_if_over(self, stream: int, found: _Stream) -> None:
-        if found.has_finished and found.is_finished_there:
-            self._forget(stream)
+    def _remove_if_finished(self, stream: int, found: _Stream) -> None:
+        if found.has_finished and found.has_peer_finished:
+            self._remove(stream)
 
-    def _forget(self, stream: int) -> None:
+    def _remove(self, stream: int) -> None:
         found = self._streams.pop(stream)
         self._growth -= found.window - FIRST_WINDOW_BYTES
-        self._turns.pop(stream, None)
+        self._ready.pop(stream, None)

@@ -78,7 +78,7 @@ async def test_minimum_enforcement_restricts_placement(bai: Bai, agent: FakeAgen
     create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
     assert (await bai(*update, '{"minimum_enforcement": "cgroup"}')).code == 0
     refused = (await bai(*create, "firmer", by="user")).error
-    assert "cuda.shares=0.25 asked, but at most 0" in refused["message"]
+    assert "cuda.shares=0.25 requested, but at most 0" in refused["message"]
     assert (await bai(*update, '{"minimum_enforcement": "process"}')).code == 0
     made = (await bai(*create, "firm", by="user")).document
 

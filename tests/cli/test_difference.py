@@ -36,7 +36,7 @@ def item(entity: Entity, key: str, scope: str = "", **values: Any) -> Item:
     ids=["no fields", "equal values", "other notation of amounts", "other order of permissions"],
 )
 def test_equivalent_values_are_no_change(values: dict[str, Any]) -> None:
-    assert difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW]) == []
+    assert difference.section_changes(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW]) == []
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_equivalent_values_are_no_change(values: dict[str, Any]) -> None:
 def test_update_contains_only_changed_fields(
     values: dict[str, Any], fields: dict[str, Any]
 ) -> None:
-    (change,) = difference.of_section(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW])
+    (change,) = difference.section_changes(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW])
     assert (change.action, change.method, change.path) == ("update", "PATCH", "/domains/lab")
     assert change.fields == fields
     assert change.body == {name: after for name, (_, after) in fields.items()}
@@ -66,7 +66,7 @@ def test_update_contains_only_changed_fields(
 
 def test_missing_object_is_created() -> None:
     declared = item(USER, "ann", email="ann@example.org", domain="lab")
-    assert difference.of_section(USER, [declared], []) == [
+    assert difference.section_changes(USER, [declared], []) == [
         Change(
             "create",
             "user",
@@ -90,24 +90,26 @@ def test_project_in_another_domain_is_not_a_match() -> None:
 def test_immutable_field_is_ignored() -> None:
     row = {"id": "p1", "name": "vision", "domain": "lab", "type": "general"}
     declared = item(PROJECT, "vision", "lab", domain="lab", type="model-store")
-    assert difference.of_section(PROJECT, [declared], [row]) == []
+    assert difference.section_changes(PROJECT, [declared], [row]) == []
 
 
 def test_zero_amount_in_preset_equals_no_amount() -> None:
     row = {"id": "1", "name": "small", "resource_group": "", "resource_slots": {"cpu": "1"}}
     declared = item(PRESET, "small", resource_slots={"cpu": "1", "cuda.shares": "0"})
-    assert difference.of_section(PRESET, [declared], [row]) == []
+    assert difference.section_changes(PRESET, [declared], [row]) == []
 
 
 def test_unlimited_equals_minus_one() -> None:
     row = {"name": "lab", "total_resource_slots": {"cpu": "unlimited", "mem": "0"}}
     declared = item(DOMAIN, "lab", total_resource_slots={"cpu": "-1", "mem": "0g"})
-    assert difference.of_section(DOMAIN, [declared], [row]) == []
+    assert difference.section_changes(DOMAIN, [declared], [row]) == []
 
 
 def test_declared_deleted_user_is_reactivated() -> None:
     row = {"id": "u1", "username": "ann", "status": "deleted", "email": "ann@example.org"}
-    (change,) = difference.of_section(USER, [item(USER, "ann", email="ann@example.org")], [row])
+    (change,) = difference.section_changes(
+        USER, [item(USER, "ann", email="ann@example.org")], [row]
+    )
     assert (change.path, change.body) == ("/users/u1", {"status": "active"})
 
 

@@ -19,7 +19,7 @@ from bai_labext.apps.running_apps import RunningApps
 from bai_labext.extension import log_bytes
 from bai_labext.tunnel.targets import Targets
 from bai_services.tunnel.channels import Channel, pack
-from bai_services.tunnel.end import End, Stream
+from bai_services.tunnel.endpoint import Stream, TunnelEndpoint
 
 
 class MovableClock:
@@ -86,7 +86,7 @@ async def test_tunnel_traffic_counts_as_use_except_keepalives_and_http(
 ) -> None:
     recorded: list[str] = []
     kinds = dict.fromkeys(("tcp", "ssh", "exec", "http"), serve_nothing)
-    stream = Stream(End(b"k" * 16, serve_nothing), target)
+    stream = Stream(TunnelEndpoint(b"k" * 16, serve_nothing), target)
     await Targets(kinds, recorded.append).connect(stream, target)
     assert recorded == []
     if stream.on_bytes is not None:

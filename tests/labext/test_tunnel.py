@@ -252,7 +252,7 @@ async def test_streams_survive_a_killed_proxy(server: JupyterServer) -> None:
         await relay.kill()
         await relay.start()
 
-    assert (await sent_though(server, kill)).count("connected again") == 2
+    assert (await sent_though(server, kill)).count("reconnected") == 2
 
 
 async def test_a_renewed_token_does_not_interrupt_streams(server: JupyterServer) -> None:

@@ -1,4 +1,4 @@
-"""The pieces of a command's output, however they are cut on their way."""
+"""Chunks of a command's output: parsing of arbitrarily split data."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from bai_services.tunnel.frames import ProtocolError
     st.lists(st.tuples(st.sampled_from(Channel), st.binary(max_size=30)), max_size=10),
     st.lists(st.integers(0, 400), max_size=10),
 )
-def test_pieces_come_as_they_were_sent(sent: list[tuple[Channel, bytes]], cuts: list[int]) -> None:
-    content = b"".join(pack(*piece) for piece in sent)
-    places = [0, *sorted(min(cut, len(content)) for cut in cuts), len(content)]
-    pieces = ChannelReader()
-    came = [
-        piece
-        for begin, end in zip(places, places[1:], strict=False)
-        for piece in pieces.feed(content[begin:end])
+def test_chunks_are_parsed_from_split_data(
+    chunks: list[tuple[Channel, bytes]], cuts: list[int]
+) -> None:
+    data = b"".join(pack(*chunk) for chunk in chunks)
+    positions = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
+    reader = ChannelReader()
+    received = [
+        chunk
+        for begin, end in zip(positions, positions[1:], strict=False)
+        for chunk in reader.feed(data[begin:end])
     ]
-    assert came == sent
+    assert received == chunks
 
 
 @pytest.mark.parametrize("content", [b"\x09\0\0\0\0", b"\x01\xff\xff\xff\xff"])
-def test_what_is_no_piece_is_refused(content: bytes) -> None:
+def test_invalid_chunk_is_rejected(content: bytes) -> None:
     with pytest.raises(ProtocolError):
         list(ChannelReader().feed(content))

@@ -1,4 +1,4 @@
-"""Both ends of a tunnel over a websocket that breaks at any moment: no byte is lost or doubled."""
+"""Both endpoints of a tunnel over an unreliable websocket: no byte is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST = limits.FIRST_WINDOW_BYTES
 
 
 class Side:
-    """One end, with what it sent and got on each stream; takes all that comes."""
+    """One endpoint, with a record of the data and ends of each stream."""
 
     def __init__(self, *, is_client: bool) -> None:
         self.link = Link(KEY, Streams(is_client=is_client))
@@ -46,14 +46,14 @@ class Side:
         return self.link.streams
 
     def push(self) -> bool:
-        """Send one frame; False where there is none to send."""
+        """Send one frame; return False if there is none."""
         message, _ = self.link.next_frame()
         if message is not None:
             self.wire.append(message)
         return message is not None
 
     def take(self, other: Side, *, consumes: bool = True) -> bool:
-        """Receive one frame of the other end."""
+        """Receive one frame of the peer; return False if there is none."""
         if not other.wire:
             return False
         frame = self.link.receive(decode(other.wire.popleft()))
@@ -70,6 +70,8 @@ class Side:
 
 
 class World:
+    """Two endpoints and the websocket between them."""
+
     def __init__(self) -> None:
         self.client, self.server = Side(is_client=True), Side(is_client=False)
         self.numbers: list[int] = []
@@ -79,6 +81,7 @@ class World:
         return self.client if is_client else self.server
 
     def settle(self) -> None:
+        """Deliver all frames in both directions."""
         moving = True
         while moving:
             moving = any(
@@ -91,7 +94,7 @@ class World:
             )
 
     def lose(self) -> None:
-        """Break the websocket with all that is on it, and meet again on another."""
+        """Break the websocket, lose all frames in transit, and reconnect."""
         for side, other in ((self.client, self.server), (self.server, self.client)):
             side.wire.clear()
             hello = decode_hello(decode(encode_hello(other.link.hello(is_resumed=True))))
@@ -134,7 +137,7 @@ def step(world: World, what: str, is_client: bool, number: int, size: int) -> No
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_all_bytes_arrive_once_and_in_order_whatever_is_lost(
+def test_all_bytes_arrive_once_and_in_order_across_reconnects(
     steps: list[tuple[str, bool, int, int]],
 ) -> None:
     world = World()
@@ -146,14 +149,14 @@ def test_all_bytes_arrive_once_and_in_order_whatever_is_lost(
         assert world.server.got[stream] == world.client.sent[stream]
         assert world.client.got[stream] == world.server.sent[stream]
         for is_client in (True, False):
-            told = (stream, "finished") in world.side(not is_client).ends
-            assert told == ((is_client, stream) in world.finished)
+            is_reported = (stream, "finished") in world.side(not is_client).ends
+            assert is_reported == ((is_client, stream) in world.finished)
         over = {(True, stream), (False, stream)} <= world.finished
         assert (stream in world.client.streams) is (not over)
         assert (stream in world.server.streams) is (not over)
 
 
-def test_a_receiver_that_hangs_gets_its_window_and_no_more() -> None:
+def test_hanging_receiver_gets_at_most_its_window() -> None:
     client, server = Side(is_client=True), Side(is_client=False)
     stuck, free = client.streams.open("a"), client.streams.open("b")
     assert stuck and free
@@ -163,7 +166,7 @@ def test_a_receiver_that_hangs_gets_its_window_and_no_more() -> None:
     while server.take(client, consumes=False):
         pass
     assert len(server.got[stuck]) == FIRST
-    # The others are not held up by it.
+    # It does not block other streams.
     client.streams.send(free, b"y" * 100)
     while client.push():
         pass
@@ -172,7 +175,7 @@ def test_a_receiver_that_hangs_gets_its_window_and_no_more() -> None:
     assert server.got[free] == b"y" * 100
 
 
-def test_streams_take_turns() -> None:
+def test_streams_send_round_robin() -> None:
     client, server = Side(is_client=True), Side(is_client=False)
     numbers = [client.streams.open(str(n)) for n in range(3)]
     for number in numbers:
@@ -185,7 +188,7 @@ def test_streams_take_turns() -> None:
     assert [len(server.got[n]) for n in numbers if n] == [FIRST] * 3
 
 
-def test_the_window_of_a_fast_stream_grows_within_what_all_may_have() -> None:
+def test_windows_of_fast_streams_grow_within_the_total_limit() -> None:
     world = World()
     numbers = [world.client.streams.open(str(n)) for n in range(10)]
     for _ in range(12):
@@ -193,7 +196,7 @@ def test_the_window_of_a_fast_stream_grows_within_what_all_may_have() -> None:
             assert number
             world.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
         world.settle()
-    # Nobody consumes any more: what is on its way now is what the windows hold.
+    # From here on nothing is consumed: the bytes in transit fill the windows.
     before = sum(map(len, world.server.got.values()))
     for number in numbers:
         assert number
@@ -205,7 +208,7 @@ def test_the_window_of_a_fast_stream_grows_within_what_all_may_have() -> None:
     assert limits.MAX_WINDOW_BYTES < held <= limits.GROWTH_BYTES + len(numbers) * FIRST
 
 
-def test_what_is_kept_for_the_case_of_a_loss_is_bounded() -> None:
+def test_memory_for_retransmission_is_bounded() -> None:
     client = Side(is_client=True)
     for number in range(300):
         stream = client.streams.open(str(number))
@@ -216,9 +219,9 @@ def test_what_is_kept_for_the_case_of_a_loss_is_bounded() -> None:
     assert sum(map(len, client.wire)) <= MAX_KEPT_BYTES + FIRST + 5
 
 
-def test_a_reset_ends_a_stream_and_frees_its_number_of_many() -> None:
+def test_reset_ends_a_stream_and_allows_another() -> None:
     world = World()
-    world.client.link.streams = Streams(is_client=True, most_streams=2)
+    world.client.link.streams = Streams(is_client=True, max_streams=2)
     first, second = (world.client.streams.open("t") for _ in range(2))
     assert first and second and world.client.streams.open("t") is None
     world.settle()
@@ -229,9 +232,9 @@ def test_a_reset_ends_a_stream_and_frees_its_number_of_many() -> None:
     assert world.client.streams.open("t") is not None
 
 
-def test_a_server_refuses_streams_beyond_its_limit() -> None:
+def test_server_resets_streams_beyond_its_limit() -> None:
     world = World()
-    world.server.link.streams = Streams(is_client=False, most_streams=1)
+    world.server.link.streams = Streams(is_client=False, max_streams=1)
     numbers = [world.client.streams.open("t") for _ in range(2)]
     world.settle()
     assert [stream for stream, _ in world.client.ends] == [numbers[1]]
@@ -239,20 +242,20 @@ def test_a_server_refuses_streams_beyond_its_limit() -> None:
 
 
 BAD: dict[str, Callable[[], bytes]] = {
-    "data for a stream never opened": lambda: encode(FrameKind.DATA, 9, b"x"),
-    "a number used twice": lambda: encode_text(FrameKind.OPEN, 1, "tcp:80"),
+    "data for an unopened stream": lambda: encode(FrameKind.DATA, 9, b"x"),
+    "duplicate stream number": lambda: encode_text(FrameKind.OPEN, 1, "tcp:80"),
     "data beyond the credit": lambda: encode(FrameKind.DATA, 1, b"x" * (FIRST + 1)),
     "credit without a count": lambda: encode(FrameKind.CREDIT, 1, b"xyz"),
-    "hello in the middle": lambda: encode_hello(Hello(KEY, False, 0)),
-    "acknowledged what was not sent": lambda: encode_ack(5),
-    "an unknown kind": lambda: b"\xff\0\0\0\0",
-    "a stump": lambda: b"\x01\0",
-    "too much": lambda: encode(FrameKind.DATA, 1, b"x" * (MAX_DATA_BYTES + 100)),
+    "second hello": lambda: encode_hello(Hello(KEY, False, 0)),
+    "ack of unsent frames": lambda: encode_ack(5),
+    "unknown kind": lambda: b"\xff\0\0\0\0",
+    "truncated header": lambda: b"\x01\0",
+    "frame too long": lambda: encode(FrameKind.DATA, 1, b"x" * (MAX_DATA_BYTES + 100)),
 }
 
 
 @pytest.mark.parametrize("message", BAD.values(), ids=BAD)
-def test_what_no_end_may_send_is_a_protocol_error(message: Callable[[], bytes]) -> None:
+def test_invalid_frame_is_a_protocol_error(message: Callable[[], bytes]) -> None:
     link = Link(KEY, Streams(is_client=False))
 
     def receive(content: bytes) -> list[object]:
@@ -264,7 +267,7 @@ def test_what_no_end_may_send_is_a_protocol_error(message: Callable[[], bytes]) 
         receive(message())
 
 
-def test_nothing_comes_after_the_end_of_a_stream() -> None:
+def test_data_and_finish_after_finish_are_protocol_errors() -> None:
     streams = Streams(is_client=False)
     for message in (encode_text(FrameKind.OPEN, 1, "t"), encode(FrameKind.FINISH, 1)):
         streams.receive(decode(message))
@@ -275,7 +278,7 @@ def test_nothing_comes_after_the_end_of_a_stream() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_garbage_is_refused_and_breaks_nothing(messages: list[bytes]) -> None:
+def test_rejected_garbage_opens_and_ends_no_stream(messages: list[bytes]) -> None:
     link = Link(KEY, Streams(is_client=False))
     for message in messages:
         before = len(link.streams)
@@ -284,13 +287,12 @@ def test_garbage_is_refused_and_breaks_nothing(messages: list[bytes]) -> None:
             if frame is not None:
                 link.streams.receive(frame)
         except (ProtocolError, Goodbye):
-            # What is refused opens and ends nothing.
             assert len(link.streams) == before
             break
 
 
 @pytest.mark.parametrize("content", [b"", b"\x02" + b"k" * 25, encode_credit(0, 1)[5:]])
-def test_a_hello_of_another_kind_or_version_is_refused(content: bytes) -> None:
+def test_hello_of_another_version_or_size_is_rejected(content: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_hello(decode(encode(FrameKind.HELLO, 0, content)))
     with pytest.raises(ProtocolError):

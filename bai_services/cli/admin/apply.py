@@ -159,8 +159,8 @@ async def _rows(client: Client, entity: Entity) -> Sequence[Mapping[str, Any]]:
 async def _apply_change(client: Client, change: Change, outcome: Outcome) -> None:
     body = change.body
     if change.password is not None:
-        password: str = change.password
-        if change.password is PasswordSource.GENERATED:
+        password = change.password
+        if password is PasswordSource.GENERATED:
             password = _new_password(body["username"], body["email"])
         body = {**body, "password": password}
     await client.call(change.method, change.path, body=body)

@@ -88,7 +88,7 @@ def _queue(replays: Mapping[str, Replay]) -> Figure:
     below.set_ylabel("fragmentation, %")
     for name, replayed in replays.items():
         hours = [sample.seconds / HOUR for sample in replayed.samples]
-        above.step(hours, [s.waiting for s in replayed.samples], where="post", label=name)
+        above.step(hours, [s.pending for s in replayed.samples], where="post", label=name)
         fragments = [100 * s.fragmentation for s in replayed.samples]
         below.step(hours, fragments, where="post", label=name)
     above.legend()

@@ -1,4 +1,4 @@
-"""One end of a tunnel in an event loop: sockets on one side, successive websockets on the other."""
+"""Endpoint of a tunnel: local sockets on one side, successive websockets on the other."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from .frames import decode, encode_hello
-from .heads import Refused, RequestHeads
+from .request_rewriter import RequestRejected, RequestRewriter
 from .link import Link
 from .streams import Data, Event, Finished, Opened, Reset, Streams, Writable
 
-# Keep-alive interval: shorter than the idle timeout of usual proxies.
+# Keepalive interval: shorter than the idle timeout of common proxies.
 PING_SECONDS = 25.0
+# A websocket without any message for this time is considered lost.
 SILENCE_SECONDS = 70.0
 
 Connect = Callable[["Stream", str], Awaitable[None]]
 
 
 class Wire(Protocol):
-    """A websocket: sends one message, and blocks while the other end does not read
-    (back-pressure).
-    """
+    """A websocket; ``send`` waits while the peer does not read (back-pressure)."""
 
     async def send(self, message: bytes) -> None: ...
 
@@ -29,29 +28,32 @@ class Wire(Protocol):
 
 
 class Stream(asyncio.Protocol):
-    """A stream of a tunnel as the protocol of a local socket."""
+    """asyncio protocol of the local socket behind one tunnel stream.
 
-    def __init__(self, end: End, target: str) -> None:
+    ``number`` is 0 until the endpoint has opened the stream.
+    """
+
+    def __init__(self, endpoint: TunnelEndpoint, target: str) -> None:
         self.number = 0
         self.target = target
-        # Set where the data from the other end are a browser's requests.
-        self.requests: RequestHeads | None = None
-        # Called with the bytes in either direction, to track activity.
+        # Set if the peer sends HTTP requests of a browser: they pass through this filter.
+        self.requests: RequestRewriter | None = None
+        # Called with the number of bytes moved in either direction, to track activity.
         self.on_bytes: Callable[[int], None] | None = None
-        self._end = end
+        self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
         self._early: list[Data | Finished] = []
         self._is_write_paused = False
         self._unconsumed = 0
-        self._is_finished_here = self._is_finished_there = False
+        self._has_finished = self._has_peer_finished = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if not self.number:
-            self._end.open(self)
-        if self.number not in self._end.link.streams:
-            transport.abort()  # refused or ended meanwhile
+            self._endpoint.open(self)
+        if self.number not in self._endpoint.link.streams:
+            transport.abort()  # too many streams, or already reset
             return
         early, self._early = self._early, []
         for event in early:
@@ -62,21 +64,21 @@ class Stream(asyncio.Protocol):
         self._transport.pause_reading()
         if self.on_bytes is not None:
             self.on_bytes(len(data))
-        self._end.link.streams.send(self.number, data)
-        self._end.wake()
+        self._endpoint.link.streams.send(self.number, data)
+        self._endpoint.wake()
 
     def eof_received(self) -> bool:
-        self._is_finished_here = True
-        self._end.link.streams.finish(self.number)
-        self._end.wake()
-        # Half-close: the socket is closed when the other direction ends, too.
-        return not self._is_finished_there
+        self._has_finished = True
+        self._endpoint.link.streams.finish(self.number)
+        self._endpoint.wake()
+        # Half-close: the socket stays open until the other direction ends, too.
+        return not self._has_peer_finished
 
     def connection_lost(self, error: Exception | None) -> None:
-        if error is None and self._is_finished_here and self._is_finished_there:
-            self._end.forget(self)  # its last data may still be in transit
+        if error is None and self._has_finished and self._has_peer_finished:
+            self._endpoint.remove_stream(self)  # no reset: its last data may still be in transit
         else:
-            self._end.gone(self, "" if error is None else str(error))
+            self._endpoint.reset_stream(self, "" if error is None else str(error))
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -84,7 +86,7 @@ class Stream(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         count, self._unconsumed = self._unconsumed, 0
-        self._end.consumed(self.number, count)
+        self._endpoint.consumed(self.number, count)
 
     def handle(self, event: Event) -> None:
         """Apply an event of the tunnel to the local socket."""
@@ -97,10 +99,10 @@ class Stream(asyncio.Protocol):
                 transport.resume_reading()
         elif transport is None:
             assert isinstance(event, Data | Finished)
-            self._early.append(event)  # at most the first window
+            self._early.append(event)  # at most the initial window
         elif isinstance(event, Finished):
-            self._is_finished_there = True
-            if self._is_finished_here:
+            self._has_peer_finished = True
+            if self._has_finished:
                 transport.close()
             elif not transport.is_closing():
                 transport.write_eof()
@@ -109,11 +111,11 @@ class Stream(asyncio.Protocol):
             if self._is_write_paused:
                 self._unconsumed += len(event.content)
             else:
-                self._end.consumed(self.number, len(event.content))
+                self._endpoint.consumed(self.number, len(event.content))
 
     def refuse(self, message: str) -> None:
-        """Tell the other end that there is no connection."""
-        self._end.gone(self, message)
+        """Reset the stream because there is no local connection; ``message`` is the reason."""
+        self._endpoint.reset_stream(self, message)
 
     def _write(self, transport: asyncio.Transport, content: memoryview) -> None:
         if self.on_bytes is not None:
@@ -122,34 +124,34 @@ class Stream(asyncio.Protocol):
             transport.write(content)
             return
         try:
-            for piece in self.requests.feed(content):
-                transport.write(piece)
-        except Refused as refused:
-            self._end.answer(self.number, refused.answer)
-            # Nothing more to send, and received data have no receiver.
-            self._is_finished_here = self._is_finished_there = True
+            for data in self.requests.feed(content):
+                transport.write(data)
+        except RequestRejected as rejected:
+            self._endpoint.send_response(self.number, rejected.response)
+            # The response is complete; discard further input.
+            self._has_finished = self._has_peer_finished = True
             transport.abort()
 
 
-class End:
-    """One end. Pass it a websocket with ``run``, again after each loss, and finally call ``close``.
+class TunnelEndpoint:
+    """An endpoint. Call ``run`` for each successive websocket, and finally ``close``.
 
-    ``connect`` makes the local connection of a stream opened by the other end; ``on_reset`` is
-    called with the reason when a stream of this end fails.
+    ``connect`` makes the local connection of a stream opened by the peer; only a server has
+    it. ``on_failure`` is called with the reason if a stream fails.
     """
 
     def __init__(
         self,
         key: bytes,
         connect: Connect | None = None,
-        on_reset: Callable[[str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
         self.link = Link(key, Streams(is_client=connect is None))
         self._connect = connect
-        self._on_reset = on_reset
+        self._on_failure = on_failure
         self._streams: dict[int, Stream] = {}
         self._connecting: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._work_available = asyncio.Event()
         self._received_at = 0.0
         self.is_closed = False
 
@@ -160,54 +162,55 @@ class End:
             stream.number = number
             self._streams[number] = stream
             self.wake()
-        elif self._on_reset is not None and not self.is_closed:
-            self._on_reset(self.link.streams.limit)
+        elif self._on_failure is not None and not self.is_closed:
+            self._on_failure(self.link.streams.too_many_streams_message)
 
-    def gone(self, stream: Stream, message: str) -> None:
-        """Note that the local connection of a stream broke."""
+    def reset_stream(self, stream: Stream, message: str) -> None:
+        """Reset a stream because its local connection failed or was lost."""
         self.link.streams.reset(stream.number, message)
-        self.forget(stream)
+        self.remove_stream(stream)
         self.wake()
 
-    def forget(self, stream: Stream) -> None:
-        """Note that the local connection of a stream has ended."""
+    def remove_stream(self, stream: Stream) -> None:
+        """Remove a stream whose local connection has closed normally."""
         self._streams.pop(stream.number, None)
 
-    def answer(self, number: int, content: bytes) -> None:
-        """Send a final answer instead of a local connection."""
+    def send_response(self, number: int, content: bytes) -> None:
+        """Send a response and half-close the stream, without a local connection."""
         self.link.streams.send(number, content)
         self.link.streams.finish(number)
         self.wake()
 
     def consumed(self, number: int, count: int) -> None:
+        """Record that the local socket has accepted ``count`` bytes."""
         self.link.streams.consume(number, count)
         self.wake()
 
     def wake(self) -> None:
-        self._news.set()
+        """Make ``run`` send the frames that are due."""
+        self._work_available.set()
 
     def hello(self, *, is_resumed: bool) -> bytes:
         """Return the first message for a new websocket."""
         return encode_hello(self.link.hello(is_resumed=is_resumed))
 
     async def run(self, wire: Wire, received: int) -> None:
-        """Send over ``wire`` until it breaks or falls silent; ``received`` frames have arrived
-        there.
+        """Send frames over ``wire`` until it fails; the peer has received ``received`` frames.
 
-        Messages from there are passed to ``receive``.
+        The caller passes incoming messages to ``receive``.
         """
         self.link.connected(received)
         loop = asyncio.get_running_loop()
         self._received_at = loop.time()
-        keeping = loop.create_task(self._keep_alive(wire))
+        keepalive = loop.create_task(self._keep_alive(wire))
         try:
             while not self.is_closed:
-                self._news.clear()
+                self._work_available.clear()
                 while await self._send_next(wire):
                     pass
-                await self._news.wait()
+                await self._work_available.wait()
         finally:
-            keeping.cancel()
+            keepalive.cancel()
 
     def receive(self, message: bytes) -> None:
         """Process a message of the websocket.
@@ -217,7 +220,7 @@ class End:
         ProtocolError
             If the message is invalid.
         Goodbye
-            If the other end has closed the tunnel.
+            If the peer has closed the tunnel.
         """
         self._received_at = asyncio.get_running_loop().time()
         frame = self.link.receive(decode(message))
@@ -227,13 +230,13 @@ class End:
         self.wake()
 
     def reset_all(self, message: str) -> None:
-        """End all streams, which the other end no longer knows."""
+        """End all streams because the peer no longer has them."""
         for reset in self.link.streams.end_all(message):
             self._handle(reset)
         self.link.restart()
 
     def close(self) -> None:
-        """End everything on this side."""
+        """End the tunnel and all its streams locally."""
         self.is_closed = True
         for task in self._connecting:
             task.cancel()
@@ -247,7 +250,7 @@ class End:
         try:
             await wire.send(message)
         finally:
-            # Also after a loss: the link keeps the frame.
+            # Also if the send failed: the link retransmits the frame on the next websocket.
             if event is not None:
                 self._handle(event)
         return True
@@ -276,6 +279,6 @@ class End:
             return
         if isinstance(event, Reset):
             del self._streams[event.stream]
-            if event.message and self._on_reset is not None:
-                self._on_reset(event.message)
+            if event.message and self._on_failure is not None:
+                self._on_failure(event.message)
         found.handle(event)

@@ -1,0 +1,201 @@
+"""Rewrite a browser's requests to a Jupyter server: add the token and, if needed, a path prefix.
+
+A browser that opens a local port has no token. Any page in that browser can send requests to
+the port, so requests of cross-site pages are rejected. Bytes in, bytes out; no I/O.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from enum import Enum, auto
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_CHUNK_LINE_BYTES = 1024
+MAX_LENGTH_DIGITS = 18
+# Headers that are replaced or removed: a browser's credentials are for another server.
+_DROPPED = frozenset({"authorization", "proxy-authorization"})
+_END = b"\r\n\r\n"
+
+
+class RequestRejected(Exception):
+    """A rejected request; ``response`` is the HTTP response for the browser."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(message)
+        body = f"{message}\n".encode()
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+            f"Content-Type: text/plain; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.response = head.encode() + body
+
+
+class _State(Enum):
+    HEAD = auto()
+    BODY = auto()
+    CHUNK_LINE = auto()
+    TRAILERS = auto()
+    RAW = auto()  # after an upgrade to a websocket
+
+
+class RequestRewriter:
+    """Incremental rewriter of the requests of one connection.
+
+    A path that does not start with ``base`` is relative to ``base + prefix``: an app is
+    available both at ``/`` and at its own path.
+    """
+
+    def __init__(self, token: str, base: str, prefix: str) -> None:
+        self._token = token
+        self._base = base
+        self._root = base + prefix
+        self._state = _State.HEAD
+        self._buffer = bytearray()
+        # Remaining bytes of a body or chunk, and the state after it.
+        self._left = 0
+        self._then = _State.HEAD
+
+    def feed(self, content: bytes | memoryview) -> Iterator[bytes | memoryview]:
+        """Yield the bytes to forward for the received bytes.
+
+        Raises
+        ------
+        RequestRejected
+            If a request must not be forwarded.
+        """
+        view = memoryview(content)
+        while view:
+            if self._state is _State.RAW:
+                yield view
+                return
+            if self._state is _State.BODY:
+                body, view = view[: self._left], view[self._left :]
+                self._left -= len(body)
+                if not self._left:
+                    self._state = self._then
+                yield body
+                continue
+            rewritten, view = self._read_head_or_line(view)
+            if rewritten is not None:
+                yield rewritten
+
+    def _read_head_or_line(self, view: memoryview) -> tuple[bytes | None, memoryview]:
+        """Read up to the end of a head or line.
+
+        Return it rewritten, or None if it is incomplete, and the rest of ``view``.
+        """
+        end, max_bytes = (
+            (b"\r\n", MAX_CHUNK_LINE_BYTES)
+            if self._state is _State.CHUNK_LINE or self._state is _State.TRAILERS
+            else (_END, MAX_HEAD_BYTES)
+        )
+        before = len(self._buffer)
+        self._buffer += view[: max_bytes + 1]
+        position = self._buffer.find(end, max(0, before - len(end) + 1))
+        if position < 0:
+            if len(self._buffer) > max_bytes:
+                raise RequestRejected(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request head is too long"
+                )
+            return None, view[len(view) :]
+        size = position + len(end)
+        text = bytes(self._buffer[:size])
+        self._buffer.clear()
+        return self._rewrite(text), view[size - before :]
+
+    def _rewrite(self, text: bytes) -> bytes:
+        """Process a complete head, trailer line or chunk size line."""
+        if self._state is _State.HEAD:
+            return self._rewrite_head(text)
+        if self._state is _State.TRAILERS:
+            if text == b"\r\n":
+                self._state = _State.HEAD
+            return text
+        try:
+            size = int(text.partition(b";")[0], 16)
+        except ValueError:
+            size = -1
+        if size < 0:
+            raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid chunk size")
+        if size:
+            # The content and the line end after it.
+            self._left, self._state, self._then = size + 2, _State.BODY, _State.CHUNK_LINE
+        else:
+            self._state = _State.TRAILERS
+        return text
+
+    def _rewrite_head(self, head: bytes) -> bytes:
+        first, *rest = head[: -len(_END)].decode("latin-1").split("\r\n")
+        try:
+            method, target, version = first.split(" ")
+            lines = [line.partition(":") for line in rest]
+            fields = {name.lower(): value.strip() for name, _, value in lines}
+        except ValueError:
+            raise RequestRejected(HTTPStatus.BAD_REQUEST, "not an HTTP request") from None
+        if not target.startswith("/") or any(not name or name != name.strip() for name in fields):
+            raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid request target or header")
+        _check_same_site(fields)
+        self._expect_body(fields)
+        kept = [f"{n}:{v}" for n, _, v in lines if n.lower() not in _DROPPED]
+        words = " ".join((method, self._path(target), version))
+        rewritten = "\r\n".join((words, f"Authorization: token {self._token}", *kept))
+        return rewritten.encode("latin-1") + _END
+
+    def _path(self, target: str) -> str:
+        if target.startswith(self._base):
+            return target
+        return self._root.rstrip("/") + target
+
+    def _expect_body(self, fields: dict[str, str]) -> None:
+        length, coding = fields.get("content-length"), fields.get("transfer-encoding")
+        if "upgrade" in fields:
+            self._state = _State.RAW
+        elif coding is not None:
+            if coding.lower() != "chunked" or length is not None:
+                raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
+            self._state = _State.CHUNK_LINE
+        elif length is not None:
+            if not (length.isascii() and length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS):
+                raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
+            if int(length):
+                self._left, self._state, self._then = int(length), _State.BODY, _State.HEAD
+
+
+def _check_same_site(fields: dict[str, str]) -> None:
+    """Reject requests of cross-site pages in the user's browser.
+
+    Only numeric hosts and localhost are accepted: any other name could resolve to this
+    address (DNS rebinding).
+
+    Raises
+    ------
+    RequestRejected
+        If the request comes from another site, or has another host name.
+    """
+    host = fields.get("host", "")
+    name = urlsplit(f"//{host}").hostname or ""
+    if not _is_ip_address(name) and name != "localhost" and not name.endswith(".localhost"):
+        raise RequestRejected(
+            HTTPStatus.FORBIDDEN, f"host name {name!r} is not allowed; use 127.0.0.1"
+        )
+    origin = fields.get("origin")
+    is_cross_site = origin is not None and urlsplit(origin).netloc.lower() != host.lower()
+    site, mode = fields.get("sec-fetch-site", "none"), fields.get("sec-fetch-mode", "")
+    if site not in ("none", "same-origin") and mode != "navigate":
+        is_cross_site = True
+    if is_cross_site:
+        raise RequestRejected(
+            HTTPStatus.FORBIDDEN, "pages of other sites may not send requests to this port"
+        )
+
+
+def _is_ip_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

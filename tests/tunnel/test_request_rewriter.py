@@ -1,0 +1,102 @@
+"""Rewriting and rejection of a browser's requests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.tunnel.request_rewriter import MAX_HEAD_BYTES, RequestRejected, RequestRewriter
+
+BASE = "/user/u/s/"
+
+
+def rewrite(*chunks: bytes) -> bytes:
+    rewriter = RequestRewriter("secret", BASE, "vscode/")
+    return b"".join(bytes(data) for chunk in chunks for data in rewriter.feed(chunk))
+
+
+def request(first: str = "GET / HTTP/1.1", *fields: str) -> bytes:
+    return "\r\n".join([first, "Host: 127.0.0.1:8080", *fields, "", ""]).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("/", BASE + "vscode/"),
+        ("/static/x?y=1", BASE + "vscode/static/x?y=1"),
+        (BASE + "vscode/a", BASE + "vscode/a"),
+        (BASE + "api/status", BASE + "api/status"),
+    ],
+)
+def test_app_is_available_at_the_root_and_at_its_own_path(path: str, target: str) -> None:
+    assert rewrite(request(f"GET {path} HTTP/1.1")).startswith(
+        f"GET {target} HTTP/1.1\r\n".encode()
+    )
+
+
+def test_token_replaces_the_credentials_of_the_browser() -> None:
+    done = rewrite(request("GET / HTTP/1.1", "authorization: Basic x", "X-Kept: yes"))
+    assert done.count(b"uthorization:") == 1
+    assert b"Authorization: token secret\r\n" in done and b"X-Kept: yes\r\n" in done
+
+
+STREAM = (
+    request()
+    + request("POST /a HTTP/1.1", "Content-Length: 5")
+    + b"hello"
+    + request("POST /b HTTP/1.1", "Transfer-Encoding: chunked")
+    + b"3;x=1\r\nabc\r\n2\r\n\r\n\r\n0\r\nTrailer: 1\r\n\r\n"
+    + request("GET /c HTTP/1.1")
+    + request("GET /ws HTTP/1.1", "Upgrade: websocket", "Connection: Upgrade")
+    + b"GET / HTTP/1.1\r\n\r\n\x00raw"
+)
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=30))
+def test_split_requests_are_rewritten_like_whole_ones(cuts: list[int]) -> None:
+    positions = [0, *sorted(cuts), len(STREAM)]
+    chunks = [STREAM[a:b] for a, b in zip(positions, positions[1:], strict=False)]
+    done = rewrite(*chunks)
+    assert done == rewrite(STREAM)
+    assert done.count(b"token secret") == 5
+    assert done.endswith(b"GET / HTTP/1.1\r\n\r\n\x00raw")
+    assert b"hello" in done and b"abc" in done
+
+
+REJECTED = {
+    "host name (DNS rebinding)": b"GET / HTTP/1.1\r\nHost: evil.example:8080\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "cross-site origin": request("POST / HTTP/1.1", "Origin: http://evil.example"),
+    "origin on another port": request("POST / HTTP/1.1", "Origin: http://127.0.0.1:1"),
+    "origin null": request("POST / HTTP/1.1", "Origin: null"),
+    "image on a cross-site page": request(
+        "GET / HTTP/1.1", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors"
+    ),
+    "absolute URL (proxy request)": request("GET http://127.0.0.1/ HTTP/1.1"),
+    "CONNECT": request("CONNECT 127.0.0.1:22 HTTP/1.1"),
+    "two lengths": request("POST / HTTP/1.1", "Content-Length: 1", "Transfer-Encoding: chunked"),
+    "negative length": request("POST / HTTP/1.1", "Content-Length: -1"),
+    "not HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "folded header": request("GET / HTTP/1.1", " Authorization: x"),
+    "head too long": b"GET / HTTP/1.1\r\nX: " + b"x" * MAX_HEAD_BYTES,
+}
+
+
+@pytest.mark.parametrize("content", REJECTED.values(), ids=REJECTED)
+def test_invalid_or_cross_site_request_gets_a_4xx_response(content: bytes) -> None:
+    with pytest.raises(RequestRejected) as rejected:
+        rewrite(content)
+    assert rejected.value.response.startswith(b"HTTP/1.1 4")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("Origin: http://127.0.0.1:8080", "Sec-Fetch-Site: same-origin"),
+        ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate"),
+        ("Sec-Fetch-Site: none",),
+    ],
+)
+def test_same_origin_requests_and_navigation_are_allowed(fields: tuple[str, ...]) -> None:
+    assert b"token secret" in rewrite(request("GET / HTTP/1.1", *fields))
