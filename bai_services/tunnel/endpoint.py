@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from .frames import decode, encode_hello
-from .request_rewriter import RequestRejected, RequestRewriter
 from .link import Link
+from .request_rewriter import RequestRejected, RequestRewriter
 from .streams import Data, Event, Finished, Opened, Reset, Streams, Writable
 
 # Keepalive interval: shorter than the idle timeout of common proxies.
