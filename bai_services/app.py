@@ -1,7 +1,7 @@
-"""Entry point of the manager, `bai-manager`: listen first, then load and serve.
+"""Entry point of the manager, `bai-manager`: listen first, then import and serve.
 
-The imports take more than a second. Clients that connect meanwhile, above all the Hub, wait for the
-response; with no listener they would retry only seconds later.
+The imports take more than a second. Clients that connect during the imports, above all the Hub,
+wait for the response; without a listener they would fail and retry seconds later.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from urllib.parse import urlsplit
 from tornado.netutil import bind_sockets
 
 DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
-# An orphaned manager of a killed Hub may hold the port until it has noticed.
-BIND_PATIENCE_SECONDS = 20.0
-STEP_SECONDS = 0.25
+# After the Hub is killed, its manager may hold the port until it detects that its parent is gone.
+BIND_TIMEOUT_SECONDS = 20.0
+RETRY_SECONDS = 0.25
 
 log = logging.getLogger("bai.manager")
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+    """Format each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         content = {
@@ -43,7 +43,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(environ: Mapping[str, str]) -> None:
-    """Log to standard error: ``BAI_LOG_FORMAT`` plain or json, ``BAI_LOG_LEVEL``."""
+    """Log to standard error; ``BAI_LOG_FORMAT`` (plain or json) and ``BAI_LOG_LEVEL`` apply."""
     handler = logging.StreamHandler()
     if environ.get("BAI_LOG_FORMAT") == "json":
         handler.setFormatter(JsonFormatter())
@@ -54,20 +54,20 @@ def set_up_logging(environ: Mapping[str, str]) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(environ.get("BAI_LOG_LEVEL", "INFO").upper())
-    # They log each of their requests; the first logs the whole URL, secrets included.
+    # These libraries log every request; httpx logs full URLs, which may contain secrets.
     for noisy in ("httpx", "httpcore", "alembic", "tornado.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Listen on each address of the host, waiting a while for ports that are still in use.
+    """Listen on each address of the host; wait up to 20 s for a port that is in use.
 
     Raises
     ------
     SystemExit
-        When a port stays in use, or the host is not an address of this machine.
+        If the port stays in use, or the host is not an address of this machine.
     """
-    deadline = time.monotonic() + BIND_PATIENCE_SECONDS
+    deadline = time.monotonic() + BIND_TIMEOUT_SECONDS
     is_logged = False
     while True:
         try:
@@ -78,7 +78,7 @@ def listen(host: str, port: int) -> list[socket.socket]:
         if not is_logged:
             log.warning("%s:%d is in use; waiting until it is free", host, port)
             is_logged = True
-        time.sleep(STEP_SECONDS)
+        time.sleep(RETRY_SECONDS)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Prerequisites of the first account: policies and a domain."""
+"""Create the prerequisites of the first account: policies and a domain."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KEYPAIR_POLICY = {
 }
 
 
-async def ensure_basics(
+async def ensure_prerequisites(
     manager: Manager, caller: Caller, domain: str, description: str = ""
 ) -> None:
-    """Create the default policies and the domain where they are missing."""
+    """Create the default policies and the domain unless they exist."""
     for policies, spec in (
         (manager.accounts.keypair_policies, KEYPAIR_POLICY),
         (manager.accounts.user_policies, {"name": "default"}),
@@ -30,10 +30,10 @@ async def ensure_basics(
         await manager.accounts.domains.create(caller, {"name": domain, "description": description})
 
 
-async def is_missing(nouns: Any, caller: Caller, key: str) -> bool:
-    """Return whether one of the manager's collections lacks ``key``."""
+async def is_missing(collection: Any, caller: Caller, key: str) -> bool:
+    """Return whether a collection of the manager, such as its domains, has no object ``key``."""
     try:
-        await nouns.get(caller, key)
+        await collection.get(caller, key)
     except NotFound:
         return True
     return False

@@ -78,22 +78,22 @@ class _KeypairAuth(httpx.Auth):
 
 
 def _digest_of(request: httpx.Request) -> str:
-    """Return the digest of a JSON body; file uploads are hashed as they arrive."""
+    """Return the digest of a JSON body; empty for a file upload, which the storage host hashes."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
     return signature.content_digest(request.content) if is_json else ""
 
 
 @cache
-def _authorities(trusts_environment: bool) -> ssl.SSLContext:
-    # Loaded once: that takes longer than many calls.
+def _ssl_context(trusts_environment: bool) -> ssl.SSLContext:
+    # Cached: loading the certificate authorities takes longer than many calls.
     return httpx.create_ssl_context(trust_env=trusts_environment)
 
 
 class Client:
-    """Calls ``{url}/api/v1``; an error response is raised as the ``BaiError`` that it names.
+    """Call ``{url}/api/v1`` and return the decoded JSON responses.
 
-    A manager that cannot be reached raises ``Unavailable``. ``http`` sends requests below that
-    address with the same credential and returns their answers unread.
+    Calls raise ``Unavailable`` if the manager is unreachable, and the ``BaiError`` named in an
+    error response. ``http`` is the underlying HTTP client with the same base URL and credential.
     """
 
     def __init__(
@@ -105,15 +105,15 @@ class Client:
         elif isinstance(credential, Keypair):
             auth = _KeypairAuth(credential)
         self.url = url.rstrip("/")
-        # Proxies of the environment are for the outside world, not for this machine or private
-        # networks.
+        # Proxies configured in the environment are for external hosts, not for this machine or
+        # private networks.
         trusts = not is_near(httpx.URL(self.url).host)
         self.http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
             auth=auth,
             timeout=timeout_seconds,
             trust_env=trusts,
-            verify=_authorities(trusts),
+            verify=_ssl_context(trusts),
         )
 
     async def __aenter__(self) -> Client:
@@ -161,14 +161,14 @@ class Client:
         content: AsyncIterator[bytes] | bytes | None = None,
         timeout_seconds: float | None = None,
     ) -> Any:
-        """Send one request and return its JSON, or None when the answer has no body."""
+        """Send a request and return the decoded JSON response, None if it has no body."""
         response = await self.send(
             method, path, body=body, query=query, content=content, timeout_seconds=timeout_seconds
         )
         try:
             return response.json() if response.content else None
         except ValueError:
-            raise errors.BaiError(f"{self.url} does not answer as a resource manager") from None
+            raise not_a_manager(self.url) from None
 
     async def send(
         self,
@@ -181,7 +181,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> httpx.Response:
-        """Send one request and return the response, for callers that need its headers."""
+        """Send a request and return the response, for callers that need its headers."""
         options: dict[str, Any] = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         if body is not None:
             options["json"] = body
@@ -200,7 +200,7 @@ class Client:
     async def stream(
         self, path: str, /, headers: Mapping[str, str] | None = None, **query: Any
     ) -> AsyncIterator[httpx.Response]:
-        """Open a GET whose body is read in pieces (a download, events)."""
+        """Open a GET request whose response is read in chunks (downloads, events)."""
         try:
             async with self.http.stream(
                 "GET", path, params=query, headers=dict(headers or {})
@@ -214,25 +214,31 @@ class Client:
 
 
 def raise_for_error(response: httpx.Response) -> None:
-    """Raise the error of a response, if it is one."""
+    """Raise the error of an error response or redirect; see ``raise_for_status``."""
     if response.is_error or response.is_redirect:
-        place = response.headers.get("Location", "")
-        raise_for_answer(response.url.host, response.status_code, response.content, place)
+        location = response.headers.get("Location", "")
+        raise_for_status(response.url.host, response.status_code, response.content, location)
 
 
-def raise_for_answer(host: str, status: int, content: bytes, location: str = "") -> None:
-    """Raise the error of a response from ``host``, if it is one."""
+def raise_for_status(host: str, status: int, content: bytes, location: str = "") -> None:
+    """Raise the error of a response of ``host``; return for a successful response.
+
+    Raises
+    ------
+    BaiError
+        The class that the response names, or else the class that fits its status.
+    """
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return
     if status < HTTPStatus.BAD_REQUEST:
-        raise errors.BaiError(f"{host} redirects to {location}; use that address")
+        raise errors.BaiError(f"{host} redirects to {location}; use that URL")
     try:
         found = json.loads(content)
         code, text, details = found["error"], found["message"], found.get("details") or {}
     except (ValueError, KeyError, TypeError):
-        # Not ours: the response of the proxy or the Hub instead of the manager.
+        # Not a response of the manager, but of a proxy or the Hub.
         cls = _BY_STATUS.get(status, errors.BaiError)
-        raise cls(f"{host} answered {status}") from None
+        raise cls(f"{host} responded with status {status}") from None
     cls = _ERRORS.get(code) or _BY_STATUS.get(status, errors.BaiError)
     raise cls(text, **details)
 
@@ -246,5 +252,10 @@ def is_near(host: str) -> bool:
 
 
 def unreachable(url: str) -> errors.Unavailable:
-    """Return the error of a manager that does not answer."""
+    """Return the error for a manager that does not respond."""
     return errors.Unavailable(f"the resource manager at {url} cannot be reached; try again shortly")
+
+
+def not_a_manager(url: str) -> errors.BaiError:
+    """Return the error for a response that is not JSON."""
+    return errors.BaiError(f"{url} does not respond like a resource manager")

@@ -43,12 +43,12 @@ class TrustedProxies:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> TrustedProxies:
-        """Read networks and addresses; ``own`` stands for this machine's addresses.
+        """Parse networks and addresses; ``own`` stands for this machine's addresses.
 
         Raises
         ------
         ValueError
-            If an entry is none of these.
+            If an entry is invalid.
         """
         entries = {text.strip() for text in texts if text.strip()}
         networks = tuple(ipaddress.ip_network(text, strict=False) for text in entries - {OWN})
@@ -57,9 +57,9 @@ class TrustedProxies:
     def client_address(self, peer: str, forwarded: str) -> str:
         """Return the client's address from the TCP peer and ``X-Forwarded-For``.
 
-        The header counts only if the peer is trusted. Its last entry is what that proxy saw; an
-        entry that is itself a trusted proxy is skipped, and the one before it is used. ``own`` does
-        not skip entries: sessions of the process engine have such addresses too.
+        The header is ignored unless the peer is trusted. Its last entry was added by that proxy.
+        Entries that are trusted proxies themselves are skipped from the end, except for those
+        trusted by ``own``: sessions of the process engine have this machine's addresses, too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)

@@ -1,4 +1,4 @@
-"""Create the demo in the database: `python -m bai_services.demo`; idempotent."""
+"""Create the demo data in the database: `python -m bai_services.demo`; idempotent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bai_services.bootstrap import ensure_basics, is_missing
+from bai_services.bootstrap import ensure_prerequisites, is_missing
 from bai_services.core.accounts.passwords import broken_rules
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.db import schema
@@ -22,7 +22,7 @@ from bai_services.manager.accounts.passwords import Passwords
 from bai_services.manager.manager import Manager
 
 DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
-# In addition to the project default of every domain.
+# Projects in addition to the project "default" of every domain: name and domain.
 PROJECTS = {"research": "default"}
 GROUP = "default"
 ALIAS = "python"
@@ -65,14 +65,18 @@ IMAGE_LABELS = {
     "ai.backend.resource.preferred.shmem": "64m",
 }
 APPS = {"jupyterlab": 8090, "notebook": 8091, "tensorboard": 6006, "vscode": 8180, "mlflow": 5000}
-# Programs that may be missing on a machine and that sessions of the process engine use.
+# Programs of apps; sessions of the process engine use those installed on this machine.
 PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-notebook"}
 
 
 def _service_ports(image: str) -> str:
-    """Return the apps of an image; sessions as processes use this machine's programs."""
-    lacks = {name for name, program in PROGRAMS.items() if shutil.which(program) is None}
-    missing = lacks if image == PROCESS_IMAGE else set()
+    """Return the label with the apps of an image.
+
+    For the process engine, omit apps whose programs are not installed on this machine.
+    """
+    missing = set()
+    if image == PROCESS_IMAGE:
+        missing = {name for name, program in PROGRAMS.items() if shutil.which(program) is None}
     return ",".join(f"{name}:http:{port}" for name, port in APPS.items() if name not in missing)
 
 
@@ -83,19 +87,19 @@ class Keys:
 
 
 class Demo:
-    """Creates what is missing, through the manager's use cases."""
+    """Create missing demo objects through the manager's use cases."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._caller = Caller(Role.SUPERADMIN, username="demo")
 
     async def create(self, engine: str, image: str) -> dict[str, Keys]:
-        """Create the demo in the database and return the keypairs of new users.
+        """Create the demo objects; return the keypairs of new users by user name.
 
         ``image`` is the target of the alias ``python``, the default image of the projects.
         """
         for name, description in DOMAINS.items():
-            await ensure_basics(self._manager, self._caller, name, description)
+            await ensure_prerequisites(self._manager, self._caller, name, description)
         for name, domain in PROJECTS.items():
             if await is_missing(self._manager.accounts.projects, self._caller, f"{domain}/{name}"):
                 await self._manager.accounts.projects.create(
@@ -164,7 +168,7 @@ class Demo:
 
 
 class DemoPasswords:
-    """Sets passwords that may break the password rules: automated checks use simple ones."""
+    """Set passwords that may break the password rules: automated tests use simple ones."""
 
     def __init__(self, manager: Manager) -> None:
         settings = manager.settings
@@ -173,7 +177,7 @@ class DemoPasswords:
         self._passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
 
     async def has(self, username: str) -> bool:
-        """Return whether a password was ever set: an earlier run may have been interrupted."""
+        """Return whether the user has a password; after an interrupted run, it may be missing."""
         row = await self._users.find(username)
         return row is not None and row["password_changed_at"] is not None
 
@@ -188,13 +192,13 @@ class DemoPasswords:
 
 
 def random_password() -> str:
-    """Return a password that is easy to type and follows the rules."""
+    """Return a password that is easy to type and satisfies the password rules."""
     groups = ["".join(secrets.choice(_WORDS) for _ in range(5)) for _ in range(3)]
     return "-".join(groups) + str(secrets.randbelow(90) + 10)
 
 
 async def prepare(manager: Manager, arguments: argparse.Namespace, password: str) -> str:
-    """Create the demo, set passwords, and return the text about the accounts."""
+    """Create the demo objects, set passwords, and return the table of accounts."""
     engine = arguments.engine
     image = arguments.image if engine == "docker" else PROCESS_IMAGE
     await Demo(manager).create(engine, image)
@@ -209,20 +213,20 @@ async def prepare(manager: Manager, arguments: argparse.Namespace, password: str
     return accounts_text({} if password else chosen, bool(password))
 
 
-def accounts_text(shown: Mapping[str, str], is_given: bool) -> str:
-    """Return the table of accounts, with the passwords that were just generated."""
+def accounts_text(generated: Mapping[str, str], has_fixed_password: bool) -> str:
+    """Return the table of accounts with newly generated passwords, and a note about passwords."""
     lines = ["  Accounts:"]
     for user in USERS:
-        password = shown.get(user.username, "")
+        password = generated.get(user.username, "")
         line = f"    {user.username:<14}{user.role:<12}domain {user.domain:<10}{password}"
         lines.append(line.rstrip())
-    if is_given:
-        lines.append("  Each has the password of BAI_DEMO_PASSWORD.")
-    elif shown:
-        lines.append("  The passwords are shown only this once.")
+    if has_fixed_password:
+        lines.append("  The password of every account is the value of BAI_DEMO_PASSWORD.")
+    elif generated:
+        lines.append("  The passwords are shown only once.")
     else:
         command = "python -m bai_services.demo --reset-passwords"
-        lines.append(f"  Passwords are as they were; new ones: {command}")
+        lines.append(f"  The passwords are unchanged; generate new ones with: {command}")
     return "\n".join(lines)
 
 
@@ -251,7 +255,7 @@ def main() -> None:
         help="image of sessions in Docker (default: BAI_IMAGE, else %(default)s)",
     )
     parser.add_argument(
-        "--reset-passwords", action="store_true", help="make new passwords and show them"
+        "--reset-passwords", action="store_true", help="generate new passwords and print them"
     )
     arguments = parser.parse_args()
     password = os.environ.get("BAI_DEMO_PASSWORD", "")

@@ -12,26 +12,27 @@ import os
 import stat
 from types import TracebackType
 
-# Descriptors of the deepest directories that stay open; the ones above are opened again.
+# Maximum number of open descriptors, of the deepest directories; those above are reopened.
 OPEN_DIRECTORIES = 16
 # Maximum restarts of a removal when new entries appear meanwhile.
 MAX_REMOVAL_ROUNDS = 20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A descriptor of a directory that requires no permission to read it.
+# Opening a directory with these flags requires no read permission on it.
 _PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Errors when a directory was removed or replaced since its name was read.
 GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class Descent:
-    """A position in a tree: ``here`` is the descriptor of the current directory.
+    """A position in a directory tree; ``here`` is the descriptor of the current directory.
 
-    It follows no link and never leaves the tree. It goes up through ``..`` only if that is the
-    directory it came through (by device and inode number), else down again from the root.
+    Links are not followed, and the position never leaves the tree. ``..`` is only used if it
+    is the directory through which the position came (by device and inode number); otherwise
+    the directory above is opened from the root.
     """
 
     def __init__(self, root: int) -> None:
-        """Start in an open directory; the caller still has to close that descriptor."""
+        """Start in an open directory; the caller remains responsible for closing ``root``."""
         self._root = root
         self._open = [os.open(".", DIRECTORY_FLAGS, dir_fd=root)]
         self._names: list[str] = []
@@ -54,7 +55,7 @@ class Descent:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the directories from the root to here."""
+        """The names of the directories from the root to the current one."""
         return tuple(self._names)
 
     @property
@@ -62,7 +63,13 @@ class Descent:
         return len(self._names)
 
     def enter(self, name: str) -> None:
-        """Go into a directory; an OSError (see GONE) leaves the position as it was."""
+        """Move into the directory ``name``.
+
+        Raises
+        ------
+        OSError
+            If it cannot be opened; the position is unchanged. See ``GONE``.
+        """
         inner = os.open(name, DIRECTORY_FLAGS, dir_fd=self.here)
         self._open.append(inner)
         self._names.append(name)
@@ -71,15 +78,15 @@ class Descent:
             os.close(self._open.pop(0))
 
     def leave(self) -> str:
-        """Go to the directory above and return the name of the one that was left.
+        """Move to the directory above; return the name of the directory that was left.
 
         Raises
         ------
         OSError
-            EAGAIN if the directory above was moved or removed meanwhile.
+            EAGAIN if the directory above was moved or removed concurrently.
         """
         if len(self._open) == 1:
-            self._open.insert(0, self._above())
+            self._open.insert(0, self._open_above())
         os.close(self._open.pop())
         self._known.pop()
         return self._names.pop()
@@ -88,15 +95,15 @@ class Descent:
         while self._open:
             os.close(self._open.pop())
 
-    def _above(self) -> int:
+    def _open_above(self) -> int:
         with contextlib.suppress(OSError):
             outer = os.open("..", DIRECTORY_FLAGS, dir_fd=self.here)
             if _identity(outer) == self._known[-2]:
                 return outer
             os.close(outer)
-        return self._reopened()
+        return self._reopen_above()
 
-    def _reopened(self) -> int:
+    def _reopen_above(self) -> int:
         """Open the directory above by its path from the root."""
         here = os.open(".", DIRECTORY_FLAGS, dir_fd=self._root)
         try:
@@ -113,19 +120,19 @@ class Descent:
 
 
 def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None:
-    """Remove a directory with everything in it, however deep; a missing one is no error.
+    """Remove a directory tree of any depth; do nothing if ``path`` does not exist.
 
     Links are removed, not followed. Directories without owner permissions are made accessible
-    first. After an interruption the next call continues.
+    first. A call after an interruption removes the rest.
 
     Raises
     ------
     OSError
-        If something cannot be removed; everything else is removed all the same.
+        If an entry cannot be removed; all others are removed nevertheless.
     """
     for _ in range(MAX_REMOVAL_ROUNDS):
         try:
-            top = _opened_up(os.fspath(path), dir_fd)
+            top = _open_accessible(os.fspath(path), dir_fd)
         except FileNotFoundError:
             return
         try:
@@ -144,12 +151,12 @@ def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None
             if removal.error is not None:
                 raise removal.error from None
     raise OSError(
-        errno.ENOTEMPTY, "other processes still write to the directory that is being removed"
+        errno.ENOTEMPTY, "other processes keep writing to the directory that is being removed"
     )
 
 
 class _Removal:
-    """Empties one open directory; ``error`` is the first entry that could not be removed."""
+    """Empty an open directory; ``error`` is the first error of an entry, if any."""
 
     def __init__(self, top: int) -> None:
         self._top = top
@@ -157,23 +164,24 @@ class _Removal:
 
     def run(self) -> None:
         with Descent(self._top) as at:
-            waiting = [self._unlink_files(at.here)]
+            # Names of the directories still to empty, per level.
+            pending = [self._unlink_files(at.here)]
             while True:
-                if waiting[-1]:
-                    if self._enter(at, waiting[-1].pop()):
-                        waiting.append(self._unlink_files(at.here))
+                if pending[-1]:
+                    if self._enter(at, pending[-1].pop()):
+                        pending.append(self._unlink_files(at.here))
                     continue
-                waiting.pop()
-                if not waiting:
+                pending.pop()
+                if not pending:
                     return
                 try:
                     name = at.leave()
                 except OSError:
-                    return  # moved meanwhile: the next round starts at the top
+                    return  # moved concurrently: the next round starts at the top
                 self._try_rmdir(name, at.here)
 
     def _unlink_files(self, here: int) -> list[str]:
-        """Remove everything but directories; return their names."""
+        """Remove all entries except directories; return the names of the directories."""
         with contextlib.suppress(OSError):
             if os.fstat(here).st_mode & stat.S_IRWXU != stat.S_IRWXU:
                 os.fchmod(here, stat.S_IRWXU)
@@ -186,7 +194,7 @@ class _Removal:
                 try:
                     os.unlink(entry.name, dir_fd=here)
                 except OSError as error:
-                    self._note(error)
+                    self._record(error)
         return directories
 
     def _enter(self, at: Descent, name: str) -> bool:
@@ -195,13 +203,13 @@ class _Removal:
             return True
         except PermissionError:
             try:
-                os.close(_opened_up(name, at.here))
+                os.close(_open_accessible(name, at.here))
                 at.enter(name)
                 return True
             except OSError as error:
-                self._note(error)
+                self._record(error)
         except OSError as error:
-            self._note(error)
+            self._record(error)
         return False
 
     def _try_rmdir(self, name: str, parent: int) -> None:
@@ -209,18 +217,19 @@ class _Removal:
             os.rmdir(name, dir_fd=parent)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                self._note(error)
+                self._record(error)
 
-    def _note(self, error: OSError) -> None:
-        # Entries that were removed or replaced are handled in the next round.
+    def _record(self, error: OSError) -> None:
+        # Ignore entries that were concurrently removed or replaced: the next round handles them.
         if self.error is None and error.errno not in (*GONE, errno.EISDIR):
             self.error = error
 
 
 def open_up(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
-    """Give the owner of a directory all permissions; a link is not followed.
+    """Give the owner of a directory all permissions; do not follow a link.
 
-    Others may replace it by a link, so the mode is changed through a descriptor.
+    Another process could replace the directory by a link, so the mode is changed through a
+    descriptor.
     """
     number = os.open(name, _PATH_FLAGS, dir_fd=dir_fd)
     try:
@@ -229,7 +238,8 @@ def open_up(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
         os.close(number)
 
 
-def _opened_up(name: str, dir_fd: int | None) -> int:
+def _open_accessible(name: str, dir_fd: int | None) -> int:
+    """Open a directory; give its owner all permissions first if that is necessary."""
     try:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=dir_fd)
     except PermissionError:
@@ -243,4 +253,4 @@ def _identity(directory: int) -> tuple[int, int]:
 
 
 def _moved() -> OSError:
-    return OSError(errno.EAGAIN, "a directory was moved while the tree was walked")
+    return OSError(errno.EAGAIN, "a directory was moved during the walk of the tree")

@@ -23,7 +23,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     Raises
     ------
     SystemExit
-        If a configured file cannot be read, with its variable and path.
+        If a variable is invalid or a configured file cannot be read; the message names it.
     """
     home = Home(Path(environ.get("BAI_HOME") or DEFAULT_HOME))
     sqlite = f"sqlite+aiosqlite:///{home.path / 'bai.sqlite'}"
@@ -32,20 +32,15 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional: dict[str, object] = {}
     if proxies:
         optional["trusted_proxies"] = _trusted_proxies(proxies)
-    if limit := environ.get("BAI_MAX_FILE_BYTES"):
-        if not limit.isdecimal():
-            raise SystemExit(f"BAI_MAX_FILE_BYTES: {limit!r} is not a number of bytes")
-        optional["max_file_bytes"] = int(limit)
-    if most := environ.get("BAI_MAX_OPEN_UPLOADS"):
-        if not most.isdecimal() or not int(most):
-            raise SystemExit(f"BAI_MAX_OPEN_UPLOADS: {most!r} is not a number of uploads from 1 on")
-        optional["max_open_uploads"] = int(most)
-    if days := environ.get("BAI_TRASH_DAYS"):
-        if not days.isdecimal():
-            raise SystemExit(f"BAI_TRASH_DAYS: {days!r} is not a number of days")
-        optional["trash_days"] = int(days)
-    if given := environ.get("BAI_STORAGE_HOSTS"):
-        optional["storage_hosts"] = _storage_hosts(given)
+    for variable, name, minimum in (
+        ("BAI_MAX_FILE_BYTES", "max_file_bytes", 0),
+        ("BAI_MAX_OPEN_UPLOADS", "max_open_uploads", 1),
+        ("BAI_TRASH_DAYS", "trash_days", 0),
+    ):
+        if text := environ.get(variable):
+            optional[name] = _whole_number(variable, text, minimum)
+    if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
+        optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["callback_reach"] = _callback_reach(environ)
     if scopes:
         optional["hub_access_scopes"] = frozenset(json.loads(scopes))
@@ -63,8 +58,14 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         hub_api_token=environ.get("JUPYTERHUB_API_TOKEN", ""),
         base_url=(environ.get("JUPYTERHUB_SERVICE_PREFIX") or "/services/bai").rstrip("/"),
         hub_base_url=environ.get("JUPYTERHUB_BASE_URL") or "/",
-        **optional,  # type: ignore[arg-type]  # each has the type of its field
+        **optional,  # type: ignore[arg-type]  # each value has the type of its field
     )
+
+
+def _whole_number(variable: str, text: str, minimum: int) -> int:
+    if not text.isdecimal() or int(text) < minimum:
+        raise SystemExit(f"{variable} must be a whole number of at least {minimum}, not {text!r}")
+    return int(text)
 
 
 def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:
@@ -74,7 +75,7 @@ def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:
         return AllowedTargets.parse(hosts, networks)
     except ValueError as error:
         raise SystemExit(
-            f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; write for instance "
+            f"BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: {error}; for example "
             "BAI_CALLBACK_HOSTS=*.example.org BAI_CALLBACK_NETWORKS=10.1.0.0/16"
         ) from None
 
@@ -85,35 +86,39 @@ def _trusted_proxies(text: str) -> tuple[str, ...]:
         TrustedProxies.parse(parts)
     except ValueError as error:
         raise SystemExit(
-            f"BAI_TRUSTED_PROXIES: {error}; write networks or addresses and own for this machine, "
-            "for instance BAI_TRUSTED_PROXIES=own,10.1.2.3"
+            f"BAI_TRUSTED_PROXIES: {error}; list networks and addresses, separated by commas; "
+            "'own' stands for this machine's addresses; for example "
+            "BAI_TRUSTED_PROXIES=own,10.1.2.3"
         ) from None
     return parts
 
 
 def _storage_hosts(text: str) -> tuple[HostPlace, ...]:
-    """Read ``NAME=BACKEND:PATH``, comma separated; the first is the default host."""
+    """Parse ``NAME=BACKEND:/PATH``, separated by commas; the first is the default host."""
     found = []
     for part in text.split(","):
-        name, _, place = part.strip().partition("=")
-        backend, _, path = place.partition(":")
+        name, _, location = part.strip().partition("=")
+        backend, _, path = location.partition(":")
         if not _HOST_NAME.fullmatch(name) or not backend or not path.startswith("/"):
             raise SystemExit(
                 f"BAI_STORAGE_HOSTS: {part.strip()!r} is not NAME=BACKEND:/PATH; "
-                "write for instance local=local:/srv/folders,fast=btrfs:/mnt/fast"
+                "for example local=local:/srv/folders,fast=btrfs:/mnt/fast"
             )
         found.append(HostPlace(name, backend, Path(path)))
-    if len({host.name for host in found}) < len(found):
-        raise SystemExit("BAI_STORAGE_HOSTS: two hosts have one name")
+    names = [host.name for host in found]
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
+        raise SystemExit(f"BAI_STORAGE_HOSTS: duplicate host name {duplicates[0]!r}")
     return tuple(found)
 
 
 def _secret(environ: Mapping[str, str], variable: str, home: Home, name: str) -> str:
-    path = Path(environ.get(variable) or home.secret(name))
+    configured = environ.get(variable)
+    path = Path(configured or home.secret(name))
     try:
         text = path.read_text().strip()
     except OSError as error:
         raise SystemExit(f"{variable}: {path} cannot be read: {error.strerror}") from None
     if not text:
-        raise SystemExit(f"{variable}: {path} is empty; delete it to have a new one made")
+        remedy = "" if configured else "; delete it and a new secret is generated"
+        raise SystemExit(f"{variable}: {path} is empty{remedy}")
     return text

@@ -1,8 +1,8 @@
-"""Run a module that must end with the process that started it.
+"""Run a module that must end together with its parent process.
 
     python -m bai_services.exit_with_parent MODULE [ARGUMENT …]
 
-When that process ends, also after a kill -9, this one gets SIGTERM, so that its ports are free for
+When the parent ends, even by kill -9, this process sends itself SIGTERM, which frees its ports for
 a successor.
 """
 
@@ -19,19 +19,19 @@ CHECK_SECONDS = 0.25
 GRACE_SECONDS = 10
 
 
-def _end_with(parent: int) -> None:
+def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(CHECK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
-    # It ignored SIGTERM; its files must survive a kill anyway.
+    # The module ignored SIGTERM. SIGKILL is safe: its files survive a crash anyway.
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit("usage: python -m bai_services.exit_with_parent MODULE [ARGUMENT …]")
-    watch = threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True)
+    watch = threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True)
     watch.start()
     module = sys.argv[1]
     sys.argv = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""Create the first superadmin of a hub without the demo: `python -m bai_services.first_admin`."""
+"""Create the first superadmin without the demo: `python -m bai_services.first_admin`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from bai_services.bootstrap import ensure_basics
+from bai_services.bootstrap import ensure_prerequisites
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import AlreadyExists, BaiError
 from bai_services.core.listing import ListQuery
@@ -18,29 +18,29 @@ from bai_services.db.database import Database
 from bai_services.environment import read_settings
 from bai_services.manager.manager import Manager
 
-REFUSED = 3
+EXIT_REJECTED = 3
 
 
-async def make(manager: Manager, spec: Mapping[str, str]) -> str:
-    """Create the account and its prerequisites; return its access key and secret.
+async def create_first_admin(manager: Manager, spec: Mapping[str, str]) -> str:
+    """Create the account and its prerequisites; return its access key and secret key as text.
 
     Raises
     ------
     AlreadyExists
-        If there is an active superadmin, who can create others; or the name or e-mail is taken.
+        If there is an active superadmin, or the name or e-mail address is in use.
     BaiError
-        If the name, the e-mail or the password breaks a rule.
+        If the name, the e-mail address or the password breaks a rule.
     """
     caller = Caller(Role.SUPERADMIN, username="first-admin")
     query = ListQuery.parse({"role": Role.SUPERADMIN, "status": "active", "limit": "1"})
     page = await manager.accounts.users.page(caller, query)
     if page.items:
         raise AlreadyExists(
-            f"{page.items[0]['username']} is a superadmin already and can make others: "
+            f"{page.items[0]['username']} is already a superadmin and can create others: "
             "bai admin user create NAME --role superadmin",
             username=page.items[0]["username"],
         )
-    await ensure_basics(manager, caller, spec["domain"])
+    await ensure_prerequisites(manager, caller, spec["domain"])
     row = await manager.accounts.users.create(
         caller, {**spec, "role": Role.SUPERADMIN, "projects": ["default"]}
     )
@@ -52,7 +52,7 @@ async def run(spec: Mapping[str, str]) -> str:
     await asyncio.to_thread(schema.upgrade, settings.database_url)
     manager = Manager(settings, Database(settings.database_url))
     try:
-        return await make(manager, spec)
+        return await create_first_admin(manager, spec)
     finally:
         await manager.stop()
 
@@ -61,7 +61,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bai_services.first_admin", description=__doc__)
     parser.add_argument("username")
     parser.add_argument("email")
-    parser.add_argument("--domain", default="default", help="made if it is missing (%(default)s)")
+    parser.add_argument(
+        "--domain",
+        default="default",
+        help="domain of the user; created if it is missing (default: %(default)s)",
+    )
     parser.add_argument(
         "--password-stdin", action="store_true", help="read the password from standard input"
     )
@@ -70,9 +74,9 @@ def main() -> int:
         password = sys.stdin.readline().rstrip("\n")
     else:
         password = getpass.getpass("Password: ")
-        if getpass.getpass("Again: ") != password:
-            print("the two passwords differ", file=sys.stderr)
-            return REFUSED
+        if getpass.getpass("Repeat the password: ") != password:
+            print("the passwords do not match", file=sys.stderr)
+            return EXIT_REJECTED
     spec = {
         "username": options.username,
         "email": options.email,
@@ -83,9 +87,9 @@ def main() -> int:
         keys = asyncio.run(run(spec))
     except BaiError as error:
         print(error.message, file=sys.stderr)
-        return REFUSED
+        return EXIT_REJECTED
     print(f"{options.username} is a superadmin and can sign in.\n{keys}")
-    print("The secret key is shown only this once.")
+    print("The secret key is shown only once.")
     return 0
 
 

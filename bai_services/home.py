@@ -1,4 +1,4 @@
-"""State folder of one machine: secrets and ports that stay the same over restarts."""
+"""State folder of an installation: secrets and ports that persist across restarts."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from pathlib import Path
 
 from bai_services.ports import free_port, is_free
 
-# Port of each service, relative to the public port.
+# Lifetime of a reservation of ports among the installations of a user.
 RESERVED_SECONDS = 300
+# Preferred port of each component, relative to the public port.
 PORT_OFFSETS = {"proxy_api": 1, "hub": 81, "manager": 91}
 
 
 class Home:
-    """Creates missing files and keeps existing ones; only the owner can read them."""
+    """Files of the state folder, readable by their owner only; missing ones are created."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -31,10 +32,7 @@ class Home:
         self._secrets.mkdir(mode=0o700, exist_ok=True)
 
     def secret(self, name: str) -> Path:
-        """Return the file of a secret of 32 random bytes, as URL-safe base64 text.
-
-        That is also the form of a Fernet key.
-        """
+        """Return the file of a secret: 32 random bytes as URL-safe base64, as for a Fernet key."""
         path = self._secrets / name
         text = base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
         _write_once(path, text)
@@ -47,11 +45,11 @@ class Home:
         return path
 
     def ports(self, public: int) -> dict[str, int]:
-        """Return the port of each service behind ``public``.
+        """Return the port of each component behind the public port ``public``.
 
-        Sessions know the Hub's address, so an assigned port is kept unless another process takes
-        it. Ports recently assigned to another installation of this user count as taken: its servers
-        may not listen yet.
+        Sessions know the Hub's address, so an assigned port is kept unless another process
+        uses it. Ports assigned to another installation of this user in the last 300 s count
+        as taken, because its servers may not listen yet.
         """
         with _port_lock():
             return self._ports(public)
@@ -61,12 +59,12 @@ class Home:
         taken = {public} | _reserved(path)
         kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         ports: dict[str, int] = {}
-        for part, offset in PORT_OFFSETS.items():
-            preferred = kept.get(part, public + offset)
-            is_ours = is_free(preferred) and preferred not in taken
-            ports[part] = preferred if is_ours else _any_port(set(ports.values()) | taken)
+        for component, offset in PORT_OFFSETS.items():
+            preferred = kept.get(component, public + offset)
+            is_available = is_free(preferred) and preferred not in taken
+            ports[component] = preferred if is_available else _any_port({*ports.values(), *taken})
         if self.has_proxy() and "proxy_api" in kept:
-            # The port is in use by our own earlier process, which the Hub stops and replaces.
+            # The port is in use by the proxy of our previous run, which the Hub stops and replaces.
             ports["proxy_api"] = kept["proxy_api"]
         if ports != kept:
             written = path.with_suffix(f".{os.getpid()}")
@@ -80,6 +78,7 @@ class Home:
         return self.path / "proxy.pid"
 
     def has_proxy(self) -> bool:
+        """Return whether the proxy of a previous run is still running."""
         try:
             os.kill(int(self.proxy_pid_file.read_text()), 0)
         except (OSError, ValueError):

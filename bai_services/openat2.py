@@ -10,7 +10,7 @@ _SYS_OPENAT2 = 437  # the same on every architecture
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 # The kernel returns EAGAIN when a concurrent rename prevents a safe answer.
-_TRIES = 64
+_MAX_ATTEMPTS = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _syscall = _libc.syscall
@@ -26,14 +26,17 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(root: int, path: str, flags: int) -> int:
-    """Return a descriptor of ``path`` below the open directory ``root``.
+    """Return a descriptor of ``path`` below the open directory ``root``; follow links inside it.
 
-    Links inside it are followed; one that leads out of it is an OSError (EXDEV). ENOSYS: a kernel
-    before 5.6; EPERM: a sandbox that blocks the call.
+    Raises
+    ------
+    OSError
+        EXDEV if a link leads out of ``root``, ENOSYS for a kernel before 5.6, EPERM in a
+        sandbox that blocks the system call; and the errors of ``open``.
     """
     how = _OpenHow(flags | os.O_CLOEXEC, 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
     number = errno.EAGAIN
-    for _ in range(_TRIES):
+    for _ in range(_MAX_ATTEMPTS):
         opened = _syscall(
             ctypes.c_long(_SYS_OPENAT2),
             ctypes.c_int(root),

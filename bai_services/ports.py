@@ -1,4 +1,4 @@
-"""Free ports for servers, outside the kernel's range for client connections."""
+"""Find free ports for servers, outside the kernel's ephemeral range."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 HIGHEST = 65535
 # Above the ports of well-known servers, below Linux's default ephemeral range.
 _LOWEST, _COUNT = 20_000, 12_000
-_TRIES = 100
-_LENT_TO_CLIENTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_MAX_ATTEMPTS = 100
+_EPHEMERAL_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on this port now, whatever the address."""
+    """Return whether a server can currently listen on the port, on all addresses."""
     if not 0 < port <= HIGHEST:
         return False
     with closing(socket.socket()) as probe:
@@ -28,24 +28,24 @@ def is_free(port: int) -> bool:
 
 
 def free_port(lowest: int = _LOWEST, count: int = _COUNT) -> int:
-    """Return one of ``count`` ports from ``lowest`` up that is not in use.
+    """Return a free port from ``lowest`` to ``lowest + count - 1``.
 
-    A port proposed by the kernel is in the ephemeral range, from which it also takes a port for
-    every outgoing connection: it may be taken between the proposal and `listen`. So the choice is
-    below that range (Linux, ip(7)). If the machine's ephemeral range includes these ports too, or
-    none of many is free, the kernel's proposal is used after all.
+    The kernel would propose a port of the ephemeral range (ip(7)), from which it also takes
+    the port of every outgoing connection: the port could be taken before the server listens
+    on it. Therefore the port is chosen below that range. The kernel's proposal is the
+    fallback: if the ephemeral range overlaps with these ports, or after 100 attempts.
     """
-    if lowest + count <= _first_lent_port():
-        for _ in range(_TRIES):
+    if lowest + count <= _first_ephemeral_port():
+        for _ in range(_MAX_ATTEMPTS):
             port = lowest + secrets.randbelow(count)
             if is_free(port):
                 return port
     return _proposed_port()
 
 
-def _first_lent_port() -> int:
+def _first_ephemeral_port() -> int:
     try:
-        return int(_LENT_TO_CLIENTS.read_text().split()[0])
+        return int(_EPHEMERAL_RANGE.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return 0
 

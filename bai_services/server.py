@@ -1,4 +1,4 @@
-"""The manager process: migrate the database, serve, shut down in order."""
+"""The manager process: migrate the database, serve requests, shut down in order."""
 
 from __future__ import annotations
 
@@ -27,46 +27,53 @@ from bai_services.manager.manager import Manager
 from bai_services.manager.scheduling.idle_scheduling import new_loop
 from bai_services.manager.settings import Settings
 
-DATABASE_PATIENCE_SECONDS = 45.0
-STEP_SECONDS = 0.5
-STOP_SECONDS = 10.0
+DATABASE_TIMEOUT_SECONDS = 45.0
+PARENT_POLL_SECONDS = 0.5
+# Timeout of each step of the shutdown.
+STOP_TIMEOUT_SECONDS = 10.0
 
 log = logging.getLogger("bai.manager")
 
 
 def run(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
-    """Serve on sockets that already listen."""
+    """Serve on listening sockets until the process is stopped."""
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(serve(environ, sockets))
 
 
 async def migrate(url: str) -> None:
-    """Migrate the database to the newest schema, waiting a while if it is still starting."""
-    deadline = time.monotonic() + DATABASE_PATIENCE_SECONDS
+    """Migrate the database to the newest schema; wait up to 45 s for a database that is starting.
+
+    Raises
+    ------
+    SystemExit
+        If the database does not respond in time.
+    """
+    deadline = time.monotonic() + DATABASE_TIMEOUT_SECONDS
     while True:
         try:
             await asyncio.to_thread(schema.upgrade, url)
             return
         except OperationalError as error:
             if time.monotonic() > deadline:
-                raise SystemExit(f"the database does not answer: {error.orig}") from None
-            log.warning("the database does not answer yet: %s", error.orig)
+                raise SystemExit(f"the database does not respond: {error.orig}") from None
+            log.warning("the database does not respond yet: %s", error.orig)
         await asyncio.sleep(1)
 
 
-async def parent_gone(parent: int) -> None:
+async def wait_for_parent_exit(parent: int) -> None:
     """Return when the parent process has ended: a new Hub starts its own manager."""
-    while os.getppid() == parent:  # noqa: ASYNC110  # nothing tells of it
-        await asyncio.sleep(STEP_SECONDS)
+    while os.getppid() == parent:  # noqa: ASYNC110  # there is no notification of it
+        await asyncio.sleep(PARENT_POLL_SECONDS)
 
 
 def cookie_secret(settings: Settings) -> bytes:
-    """Return the key of our cookies: the same after a restart, so that open pages keep working."""
+    """Return the signing key of our cookies, which is stable: open pages survive a restart."""
     return hashlib.sha256(b"bai cookies" + settings.key).digest()
 
 
 async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) -> None:
-    """Serve until SIGTERM, SIGINT or the end of the Hub."""
+    """Serve until SIGTERM, SIGINT or the end of the Hub process."""
     settings = read_settings(environ)
     has_hub = bool(settings.hub_api_url and settings.hub_api_token)
     await migrate(settings.database_url)
@@ -79,25 +86,25 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
         cookie_secret=cookie_secret(settings),
     )
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
-    # Install the signal handlers first: a client that gets a response may stop the manager.
-    stop = _stop_requested()
+    # Install the signal handlers first: a client may stop the manager after its first response.
+    stop = _install_stop_signals()
     server.add_sockets(sockets)
     await manager.start()
     host, port = sockets[0].getsockname()[:2]
     log.info("the manager listens on http://%s:%d%s", host, port, settings.base_url)
     try:
-        await _until(stop, parent=os.getppid() if has_hub else None)
+        await _wait_for_stop(stop, parent=os.getppid() if has_hub else None)
     finally:
-        log.info("the manager stops")
+        log.info("the manager is stopping")
         server.stop()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(server.close_all_connections(), STOP_SECONDS)
+            await asyncio.wait_for(server.close_all_connections(), STOP_TIMEOUT_SECONDS)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(manager.stop(), STOP_SECONDS)
+            await asyncio.wait_for(manager.stop(), STOP_TIMEOUT_SECONDS)
 
 
-def _stop_requested() -> asyncio.Event:
-    """Return an event that SIGTERM or SIGINT sets."""
+def _install_stop_signals() -> asyncio.Event:
+    """Install signal handlers; return the event that SIGTERM and SIGINT set."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -105,12 +112,12 @@ def _stop_requested() -> asyncio.Event:
     return stop
 
 
-async def _until(stop: asyncio.Event, parent: int | None) -> None:
+async def _wait_for_stop(stop: asyncio.Event, parent: int | None) -> None:
     waits: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait())]
     if parent is not None:
-        waits.append(asyncio.create_task(parent_gone(parent)))
-    _, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for task in rest:
+        waits.append(asyncio.create_task(wait_for_parent_exit(parent)))
+    _, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task

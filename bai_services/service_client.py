@@ -1,4 +1,4 @@
-"""REST client of the services that call the manager for every session: Hub and agent."""
+"""REST client of Hub and agent: only JSON, in a quarter of the CPU time of ``Client``."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from urllib.parse import urlencode
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
-from bai_services.client import Token, is_near, raise_for_answer, unreachable
-from bai_services.core import errors
+from bai_services.client import Token, is_near, not_a_manager, raise_for_status, unreachable
 
 
 class ServiceClient:
-    """Calls ``{url}/api/v1`` as ``Client`` does, only with JSON, at a quarter of the CPU time.
+    """Call ``{url}/api/v1`` like ``Client``, but only with JSON, in a quarter of the CPU time.
 
-    This matters because each start of a session needs several calls. A manager that cannot be
-    reached raises ``Unavailable``, an error response the ``BaiError`` that it names.
+    CPU time matters because each start of a session takes several calls. Calls raise
+    ``Unavailable`` if the manager is unreachable, and the ``BaiError`` named in an error
+    response.
     """
 
     def __init__(self, url: str, token: Token, timeout_seconds: float = 30) -> None:
@@ -52,15 +52,15 @@ class ServiceClient:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Created at the first call, because it belongs to the running event loop.
+            # Created by the first call, because it is bound to the running event loop.
             self._session = ClientSession(
                 cookie_jar=DummyCookieJar(),
                 headers={"Authorization": f"Bearer {self._token.value}"},
-                # Proxies of the environment are for the outside world, not for this machine or
-                # private networks.
+                # Proxies configured in the environment are for external hosts, not for this
+                # machine or private networks.
                 trust_env=not is_near(self._host),
             )
-            weakref.finalize(self, _leave, self._session)
+            weakref.finalize(self, _close_without_loop, self._session)
         return self._session
 
     async def _call(
@@ -72,9 +72,9 @@ class ServiceClient:
         query: Mapping[str, Any] | None = None,
         timeout_seconds: float | None = None,
     ) -> Any:
-        # Names in the path are already quoted; they must not be quoted again.
-        question = f"?{urlencode(query)}" if query else ""
-        url = URL(f"{self.url}/api/v1{path}{question}", encoded=True)
+        # Names in the path are already percent-encoded.
+        query_text = f"?{urlencode(query)}" if query else ""
+        url = URL(f"{self.url}/api/v1{path}{query_text}", encoded=True)
         content, headers = None, {}
         if body is not None:
             content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
@@ -89,21 +89,21 @@ class ServiceClient:
                 timeout=ClientTimeout(seconds),
                 allow_redirects=False,
             ) as response:
-                answer = await response.read()
+                body_bytes = await response.read()
         except (ClientError, TimeoutError) as error:
             raise unreachable(self.url) from error
-        place = response.headers.get("Location", "")
-        raise_for_answer(self._host, response.status, answer, place)
+        location = response.headers.get("Location", "")
+        raise_for_status(self._host, response.status, body_bytes, location)
         try:
-            return json.loads(answer) if answer else None
+            return json.loads(body_bytes) if body_bytes else None
         except ValueError:
-            raise errors.BaiError(f"{self.url} does not answer as a resource manager") from None
+            raise not_a_manager(self.url) from None
 
 
-def _leave(session: ClientSession) -> None:
-    """Close an unclosed session when the process ends: the Hub offers no shutdown hook.
+def _close_without_loop(session: ClientSession) -> None:
+    """Close an unclosed session at the end of the process: the Hub has no shutdown hook.
 
-    No event loop runs any more, so nothing can be awaited.
+    The event loop has stopped, so the coroutine is run by hand.
     """
     with suppress(StopIteration):
         session.close().send(None)

@@ -1,9 +1,9 @@
-"""Supervise a module: restart it as soon as it ends.
+"""Supervise a module: restart it immediately when it is killed.
 
     python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]
 
-The Hub itself checks its services every 30 seconds only. A module that ends repeatedly just after
-its start cannot start: its exit code is passed to the Hub, which reports it and tries again.
+The Hub checks its services only every 30 seconds. If the module fails to start, the supervisor
+exits with its exit code; the Hub reports it and tries again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,21 @@ MAX_QUICK_EXITS = 3
 STOP_SECONDS = 20.0
 
 _STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
-# Blocked signals, fetched by sigwait: none can arrive between starting a process and recording it.
+# These signals are blocked and received by sigtimedwait, so that none arrives between the start of
+# a process and the assignment of its handle.
 _WATCHED = {*_STOP_SIGNALS, signal.SIGCHLD}
 
 
 def supervise(command: list[str]) -> int:
-    """Run a command again and again until a signal arrives or our parent ends; return its code."""
+    """Run a command and restart it when it ends.
+
+    Return 0 after SIGTERM, SIGINT or the end of our parent process, and the exit code of the
+    command if it fails to start: an exit within 5 s, or the third kill within 5 s in a row.
+    """
     parent = os.getppid()
-    quick = 0
+    quick_exits = 0
     while True:
-        began = time.monotonic()
+        started_at = time.monotonic()
         child = _start(command)
         while child.poll() is None:
             received = signal.sigtimedwait(_WATCHED, CHECK_SECONDS)
@@ -39,15 +44,16 @@ def supervise(command: list[str]) -> int:
             ) or os.getppid() != parent:
                 return _stop(child)
         code = child.returncode
-        quick = quick + 1 if time.monotonic() - began < QUICK_SECONDS else 0
-        if quick and (code >= 0 or quick == MAX_QUICK_EXITS):
+        is_quick = time.monotonic() - started_at < QUICK_SECONDS
+        quick_exits = quick_exits + 1 if is_quick else 0
+        if quick_exits and (code >= 0 or quick_exits == MAX_QUICK_EXITS):
             return code if code >= 0 else 128 - code
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
-        print(f"{command[-1]} {how}; it is started again", file=sys.stderr, flush=True)
+        how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        print(f"{command[-1]} {how}; restarting it", file=sys.stderr, flush=True)
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:
-    # A blocked signal would stay blocked in the child, too.
+    # A child inherits blocked signals: unblock them.
     return subprocess.Popen(
         command, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
     )
@@ -68,9 +74,9 @@ def main() -> None:
         sys.exit("usage: python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]")
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     module = sys.argv[1].replace(":", ".")
-    # With exit_with_parent, so that it also ends if this process is killed.
-    attached = [sys.executable, "-m", "bai_services.exit_with_parent"]
-    sys.exit(supervise([*attached, module, *sys.argv[2:]]))
+    # exit_with_parent: the module must also end if this process is killed.
+    launcher = [sys.executable, "-m", "bai_services.exit_with_parent"]
+    sys.exit(supervise([*launcher, module, *sys.argv[2:]]))
 
 
 if __name__ == "__main__":

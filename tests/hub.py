@@ -1,4 +1,4 @@
-"""A real demo in subprocesses: proxy, Hub, manager and agent, as `make run` starts them."""
+"""A real installation with demo data in subprocesses, as `make run` starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manager's process: it starts on an empty folder, waits for its port, ends in good order."""
+"""The manager process: start with an empty folder, wait for its port, shut down in order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def manager_process(home: Path, port: int, **environ: str) -> Iterator[subproces
         process.wait()
 
 
-def answers(port: int) -> bool:
+def is_up(port: int) -> bool:
     try:
         health = httpx.get(f"http://127.0.0.1:{port}/services/bai/api/v1/health", timeout=5)
     except httpx.TransportError:
@@ -53,43 +53,45 @@ def answers(port: int) -> bool:
     return health.status_code == 200
 
 
-def test_it_serves_and_ends_when_told(tmp_path: Path) -> None:
+def test_manager_serves_and_stops_on_sigterm(tmp_path: Path) -> None:
     port = free_port()
     with manager_process(tmp_path, port, BAI_LOG_FORMAT="json") as process:
-        wait_until(lambda: process.poll() is not None or answers(port), 60, "the manager")
+        wait_until(lambda: process.poll() is not None or is_up(port), 60, "the manager")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert "the manager stops" in [line["message"] for line in lines]
+    assert "the manager is stopping" in [line["message"] for line in lines]
     secrets = [path.read_text() for path in (tmp_path / "secrets").iterdir()]
     assert not any(secret in str(lines) for secret in secrets)
 
 
-def test_it_waits_for_a_port_that_somebody_still_holds(tmp_path: Path) -> None:
+def test_manager_waits_for_a_port_in_use(tmp_path: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
         with manager_process(tmp_path, port) as process:
             log = tmp_path / "log"
-            wait_until(lambda: "is in use; waiting" in log.read_text(), 60, "it to want the port")
+            wait_until(
+                lambda: "is in use; waiting" in log.read_text(), 60, "the warning about the port"
+            )
             holder.close()
-            wait_until(lambda: process.poll() is not None or answers(port), 60, "the manager")
+            wait_until(lambda: process.poll() is not None or is_up(port), 60, "the manager")
             assert process.poll() is None
 
 
-def test_two_that_start_at_once_migrate_one_database(tmp_path: Path) -> None:
+def test_two_managers_started_together_migrate_one_database(tmp_path: Path) -> None:
     first, second = free_port(), free_port()
     with manager_process(tmp_path, first) as one, manager_process(tmp_path, second) as two:
         for process, port in ((one, first), (two, second)):
             wait_until(
-                lambda p=process, n=port: p.poll() is not None or answers(n), 90, "both managers"
+                lambda p=process, n=port: p.poll() is not None or is_up(n), 90, "both managers"
             )
             assert process.poll() is None, (tmp_path / "log").read_text()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
-def test_it_ends_when_told_though_a_storage_host_is_dead(tmp_path: Path) -> None:
+def test_manager_stops_on_sigterm_with_a_dead_storage_host(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     port, hosts = free_port(), f"near=local:{tmp_path}/near,far=local:{tmp_path}/disk"
     log = tmp_path / "log"
@@ -98,7 +100,7 @@ def test_it_ends_when_told_though_a_storage_host_is_dead(tmp_path: Path) -> None
             dead_mount(tmp_path / "disk"),
             manager_process(tmp_path, port, BAI_STORAGE_HOSTS=hosts) as process,
         ):
-            # From then on it minds signals.
+            # From this line on, the signal handlers are installed.
             wait_until(lambda: "the manager listens on" in log.read_text(), 60, "the manager")
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) == 0, log.read_text()

@@ -1,4 +1,4 @@
-"""The demo: filed once, the same after a second run; passwords are shown once."""
+"""The demo data: created once and idempotent; settings of the manager from the environment."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def passwords_in(text: str) -> dict[str, str]:
     return dict(found)
 
 
-async def can_sign_in(home: Path, passwords: dict[str, str]) -> None:
+async def check_sign_in(home: Path, passwords: dict[str, str]) -> None:
     settings = read_settings({"BAI_HOME": str(home)})
     manager = Manager(settings, Database(settings.database_url))
     try:
@@ -47,30 +47,31 @@ async def can_sign_in(home: Path, passwords: dict[str, str]) -> None:
         await manager.stop()
 
 
-async def test_passwords_are_made_once_and_reset_when_asked(tmp_path: Path) -> None:
+async def test_passwords_are_generated_once_and_on_reset(tmp_path: Path) -> None:
     first = run_demo(tmp_path)
-    made = passwords_in(first.stdout)
-    assert set(made) == {user.username for user in USERS}
-    assert len(set(made.values())) == len(made)
-    await can_sign_in(tmp_path, made)
+    generated = passwords_in(first.stdout)
+    assert set(generated) == {user.username for user in USERS}
+    assert len(set(generated.values())) == len(generated)
+    await check_sign_in(tmp_path, generated)
     second = run_demo(tmp_path)
     assert passwords_in(second.stdout) == {}
     assert "--reset-passwords" in second.stdout
-    await can_sign_in(tmp_path, made)
+    await check_sign_in(tmp_path, generated)
     reset = passwords_in(run_demo(tmp_path, "--reset-passwords").stdout)
-    assert set(reset) == set(made) and not set(reset.values()) & set(made.values())
-    await can_sign_in(tmp_path, reset)
+    assert set(reset) == set(generated)
+    assert not set(reset.values()) & set(generated.values())
+    await check_sign_in(tmp_path, reset)
 
 
-async def test_one_password_for_all_may_break_the_rule_with_a_warning(tmp_path: Path) -> None:
+async def test_weak_demo_password_is_set_with_a_warning(tmp_path: Path) -> None:
     run_demo(tmp_path)
     done = run_demo(tmp_path, BAI_DEMO_PASSWORD="pw")
     assert "must have at least 8 characters" in done.stderr
     assert "pw" not in done.stdout.split() and passwords_in(done.stdout) == {}
-    await can_sign_in(tmp_path, {user.username: "pw" for user in USERS})
+    await check_sign_in(tmp_path, {user.username: "pw" for user in USERS})
 
 
-async def test_what_it_files_and_that_another_engine_takes_over(tmp_path: Path) -> None:
+async def test_demo_objects_and_change_of_the_engine(tmp_path: Path) -> None:
     run_demo(tmp_path)
     run_demo(tmp_path, "--engine", "docker", "--image", "mine:1")
     settings = read_settings({"BAI_HOME": str(tmp_path)})
@@ -100,7 +101,7 @@ async def test_what_it_files_and_that_another_engine_takes_over(tmp_path: Path) 
     assert (group["engine"], group["is_default"], image["name"]) == ("docker", True, "mine:1")
 
 
-def test_secrets_are_files_of_the_owner_only(tmp_path: Path) -> None:
+def test_secrets_are_stable_private_and_not_in_repr(tmp_path: Path) -> None:
     settings = read_settings({"BAI_HOME": str(tmp_path)})
     assert read_settings({"BAI_HOME": str(tmp_path)}) == settings
     for file in (tmp_path / "secrets").iterdir():
@@ -108,17 +109,46 @@ def test_secrets_are_files_of_the_owner_only(tmp_path: Path) -> None:
         assert file.read_text() not in repr(settings)
 
 
-def test_a_secret_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_error_names_an_unreadable_secret_file(tmp_path: Path) -> None:
     missing = str(tmp_path / "nowhere")
     with pytest.raises(SystemExit, match=f"BAI_KEY_FILE: {missing} cannot be read"):
         read_settings({"BAI_HOME": str(tmp_path), "BAI_KEY_FILE": missing})
 
 
-def test_random_passwords_keep_the_rule() -> None:
+def test_random_passwords_satisfy_the_rules() -> None:
     assert all(broken_rules(random_password(), "user", "user@example.com") == [] for _ in range(50))
 
 
-def test_where_callbacks_may_go_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variable", "text", "message"),
+    [
+        ("BAI_MAX_FILE_BYTES", "1g", "must be a whole number of at least 0, not '1g'"),
+        ("BAI_MAX_OPEN_UPLOADS", "0", "must be a whole number of at least 1, not '0'"),
+        ("BAI_TRASH_DAYS", "-1", "must be a whole number of at least 0, not '-1'"),
+        ("BAI_STORAGE_HOSTS", "a=local:/x,a=local:/y", "duplicate host name 'a'"),
+        ("BAI_STORAGE_HOSTS", "a=local", "is not NAME=BACKEND:/PATH"),
+        ("BAI_TRUSTED_PROXIES", "nowhere", "list networks and addresses"),
+    ],
+)
+def test_error_names_an_invalid_variable(
+    tmp_path: Path, variable: str, text: str, message: str
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        read_settings({"BAI_HOME": str(tmp_path), variable: text})
+    assert str(caught.value).startswith(variable) and message in str(caught.value)
+
+
+def test_empty_secret_has_a_remedy_only_in_the_state_folder(tmp_path: Path) -> None:
+    configured = tmp_path / "key"
+    configured.touch()
+    with pytest.raises(SystemExit, match="is empty$"):
+        read_settings({"BAI_HOME": str(tmp_path), "BAI_KEY_FILE": str(configured)})
+    (tmp_path / "secrets" / "key").write_text("")
+    with pytest.raises(SystemExit, match="delete it and a new secret is generated$"):
+        read_settings({"BAI_HOME": str(tmp_path)})
+
+
+def test_callback_hosts_and_networks(tmp_path: Path) -> None:
     environ = {"BAI_HOME": str(tmp_path), "BAI_CALLBACK_NETWORKS": "10.1.0.0/16"}
     reach = read_settings(environ).callback_reach
     assert reach.allows_address("10.1.2.3")

@@ -1,4 +1,4 @@
-"""What exists is documented, and what is documented exists."""
+"""Commands, options, routes, error codes, traits and variables match the documentation."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ ROUTE = re.compile(r"`(GET|POST|PUT|PATCH|DELETE|HEAD) (?:/services/bai/api/v1)?
 
 
 def examples() -> Iterator[tuple[str, list[str]]]:
-    """Yield page and words of every `bai` command that a page shows."""
+    """Yield the page and the words of every `bai` command in the documentation."""
     for page in PAGES:
         for match in EXAMPLE.finditer(page.read_text(encoding="utf-8")):
             text = re.split(r"\s#|&&|[<>]", match[1] or match[2])[0]
             try:
                 yield page.name, shlex.split(text.replace("\\|", "|"))
             except ValueError:
-                continue  # a quotation mark inside of a sentence
+                continue  # a quotation mark inside a sentence
 
 
 def command_of(words: list[str]) -> tuple[click.Command, list[str]]:
-    """Return the command that ``words`` call, and the words after its name."""
+    """Return the command named by ``words``, and the words after its name."""
     command: click.Command = main
     while words and isinstance(command, click.Group):
         below = command.get_command(click.Context(command), words[0])
@@ -83,7 +83,7 @@ def test_every_documented_command_exists() -> None:
     missing = []
     for page, words in examples():
         command, rest = command_of(words)
-        # `bai COMMAND --help` and `bai session create|ls` name no single command.
+        # Skip placeholders such as `bai COMMAND --help` and `bai session create|ls`.
         is_name = bool(rest) and re.fullmatch(r"[a-z][a-z-]*", rest[0]) is not None
         if isinstance(command, click.Group) and is_name:
             missing.append(f"{page}: bai {' '.join(words)}")
@@ -124,7 +124,7 @@ def test_every_route_is_in_the_reference() -> None:
 
 
 def shape_of(path: str) -> str:
-    """Return a path with its variable parts as one sign: ``{key}``, ``NAME`` and ``user:ID``."""
+    """Replace the variables in a path (``{key}``, ``NAME``, ``user:ID``) by one placeholder."""
     return re.sub(r"\{\w+\}|(?<=/)[\w:%-]*[A-Z][\w:%-]*", "*", path.rstrip("/"))
 
 
@@ -151,7 +151,7 @@ def test_every_error_code_is_documented() -> None:
 
 @pytest.mark.parametrize("path", sorted(COMMANDS))
 def test_every_command_explains_itself(path: str) -> None:
-    """The reference is generated: what a command and its options do is in their help."""
+    """Every command and option has a help text: the reference is generated from them."""
     command = COMMANDS[path]
     assert command.help
     assert f"`{path}`" in CLI_REFERENCE
@@ -177,7 +177,7 @@ def classes() -> Iterator[type[Configurable]]:
 
 
 def documented_traits() -> set[tuple[str, str]]:
-    """Return class and trait of every row; a title names the class of the rows below it."""
+    """Return class and trait of every row; the title above a row names its class."""
     found = set()
     for page in ("admin-guide.md", "traits.md"):
         title = ""
@@ -203,7 +203,7 @@ def test_every_trait_is_documented() -> None:
         f"{cls.__name__}.{name}"
         for cls in OURS.values()
         for name in cls.class_own_traits(config=True)
-        # What a class hands down may stand with those that inherit it.
+        # An inherited trait may be documented with the subclasses.
         if not any(
             (other.__name__, name) in documented
             for other in OURS.values()
@@ -232,13 +232,13 @@ def test_every_environment_variable_is_documented() -> None:
     ]  # fmt: skip
     used = {name for path in sources for name in VARIABLE.findall(path.read_text("utf-8"))}
     documented = set(VARIABLE.findall(read("admin-guide.md") + read("cli.md")))
-    # Made up by a test, to be refused.
+    # A fictitious name in a test.
     assert used - documented - {"BAI_X"} == set()
     assert documented - used == set()
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's titles, as they are made for its site."""
+    """Return the anchors of a page's titles, as the site generator creates them."""
     titles = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
@@ -247,7 +247,7 @@ LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
 def test_every_link_leads_somewhere() -> None:
-    """The build of the site checks its own links; these are those of the pages beside it, too."""
+    """The site build checks only links inside the site; this includes pages outside of it."""
     broken = []
     for page in PAGES:
         for target in LINK.findall(page.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""The first superadmin of a hub without the demo."""
+"""Creating the first superadmin of an installation without demo accounts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def first_admin(
     )
 
 
-async def test_it_makes_an_account_that_can_sign_in_and_do_everything(tmp_path: Path) -> None:
+async def test_first_admin_can_sign_in_as_superadmin(tmp_path: Path) -> None:
     done = first_admin(tmp_path, "root-user", "root@example.com", "--domain", "lab")
     assert done.returncode == 0, done.stderr
     assert "secret key" in done.stdout
@@ -47,11 +47,11 @@ async def test_it_makes_an_account_that_can_sign_in_and_do_everything(tmp_path: 
         await manager.stop()
 
 
-def test_a_second_one_is_refused(tmp_path: Path) -> None:
+def test_second_first_admin_is_rejected(tmp_path: Path) -> None:
     first_admin(tmp_path, "root-user", "root@example.com")
     done = first_admin(tmp_path, "other", "other@example.com")
     assert done.returncode == 3
-    assert "root-user is a superadmin already" in done.stderr
+    assert "root-user is already a superadmin" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_second_one_is_refused(tmp_path: Path) -> None:
         ("root-user", "nowhere", PASSWORD, "e-mail"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_and_may_be_tried_again(
+def test_invalid_input_is_rejected_and_can_be_corrected(
     tmp_path: Path, username: str, email: str, password: str, message: str
 ) -> None:
     done = first_admin(tmp_path, username, email, password=password)

@@ -1,4 +1,4 @@
-"""The state folder, and processes that end with the one that started them."""
+"""The state folder, and `exit_with_parent`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_only_the_owner_reads_the_folder_and_its_secrets(tmp_path: Path) -> None:
+def test_folder_and_secrets_are_readable_by_the_owner_only(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         home = Home(tmp_path / "state" / "home")
@@ -35,14 +35,14 @@ def test_only_the_owner_reads_the_folder_and_its_secrets(tmp_path: Path) -> None
     assert mode(home.path) == mode(files[0].parent) == 0o700
 
 
-def test_a_secret_stays_and_is_a_fernet_key(tmp_path: Path) -> None:
+def test_secret_is_stable_and_a_fernet_key(tmp_path: Path) -> None:
     first = Home(tmp_path).secret("key").read_text()
     assert Home(tmp_path).secret("key").read_text() == first
     assert Home(tmp_path).secret("other").read_text() != first
     Fernet(first)
 
 
-def test_whoever_comes_first_makes_the_secret_for_all(tmp_path: Path) -> None:
+def test_concurrent_calls_return_the_same_secret(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with ThreadPoolExecutor(8) as pool:
         texts = set(pool.map(lambda _: home.secret("race").read_text(), range(64)))
@@ -50,20 +50,20 @@ def test_whoever_comes_first_makes_the_secret_for_all(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "secrets").iterdir()] == ["race"]
 
 
-def test_two_that_start_at_once_share_no_port(tmp_path: Path) -> None:
-    # Next to each other, so that both would like some of the same ports.
+def test_concurrent_installations_share_no_port(tmp_path: Path) -> None:
+    # Public ports so close together that both prefer some of the same ports.
     public = free_port()
     homes = [(Home(tmp_path / "a"), public), (Home(tmp_path / "b"), public + 10)]
-    wanted = [public + offset for offset in PORT_OFFSETS.values()]
+    preferred = [public + offset for offset in PORT_OFFSETS.values()]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda pair: pair[0].ports(pair[1]), homes))
-    # Another installation with the very same wishes, before any server listens.
+    # A third installation that prefers the same ports as the first, before any server listens.
     found.append(Home(tmp_path / "c").ports(public))
     ports = [port for one in found for port in one.values()]
-    assert len(set(ports)) == len(ports), (wanted, found)
+    assert len(set(ports)) == len(ports), (preferred, found)
 
 
-def test_ports_are_counted_from_the_public_one_and_stay(tmp_path: Path) -> None:
+def test_ports_are_distinct_and_stable(tmp_path: Path) -> None:
     public = free_port()
     ports = Home(tmp_path).ports(public)
     assert ports.keys() == PORT_OFFSETS.keys()
@@ -71,7 +71,7 @@ def test_ports_are_counted_from_the_public_one_and_stay(tmp_path: Path) -> None:
     assert Home(tmp_path).ports(public) == ports
 
 
-def test_a_port_that_somebody_else_took_is_replaced(tmp_path: Path) -> None:
+def test_port_used_by_another_process_is_replaced(tmp_path: Path) -> None:
     public = free_port()
     before = Home(tmp_path).ports(public)
     with socket.socket() as other:
@@ -83,7 +83,7 @@ def test_a_port_that_somebody_else_took_is_replaced(tmp_path: Path) -> None:
     assert Home(tmp_path).ports(public) == after
 
 
-def test_near_the_highest_port_there_are_ports_too(tmp_path: Path) -> None:
+def test_ports_for_the_highest_public_port(tmp_path: Path) -> None:
     ports = Home(tmp_path).ports(65535)
     assert all(0 < port < 65535 for port in ports.values())
 
@@ -96,7 +96,7 @@ child.wait()
 """
 
 
-def test_an_attached_module_ends_when_its_parent_is_killed() -> None:
+def test_module_ends_when_its_parent_is_killed() -> None:
     words = [sys.executable, "-c", PARENT, "http.server", "0", "--bind", "127.0.0.1"]
     parent = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert parent.stdout is not None
@@ -111,10 +111,10 @@ def test_an_attached_module_ends_when_its_parent_is_killed() -> None:
     assert gone
 
 
-def test_an_attached_module_gets_its_arguments_and_gives_its_exit_code(tmp_path: Path) -> None:
-    (tmp_path / "told.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
+def test_module_gets_its_arguments_and_passes_on_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
     done = subprocess.run(
-        [sys.executable, "-m", "bai_services.exit_with_parent", "told", "a", "--b"],
+        [sys.executable, "-m", "bai_services.exit_with_parent", "module", "a", "--b"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""No module of our packages imports itself through others, TYPE_CHECKING imports included."""
+"""Our packages have no import cycles, including imports for type checking only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PACKAGES = ("bai_services", "bai_spawner", "bai_auth", "bai_labext")
 
 
 def cycle_in(imports: dict[str, set[str]]) -> list[str]:
-    """Return the modules of one import cycle, the first one repeated at the end; else nothing."""
+    """Return the modules of an import cycle, with the first repeated at the end; empty if none."""
     try:
         TopologicalSorter(imports).prepare()
     except CycleError as error:
@@ -18,12 +18,12 @@ def cycle_in(imports: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_a_cycle_is_found() -> None:
+def test_cycle_is_detected() -> None:
     imports = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}
     assert sorted(set(cycle_in(imports))) == ["b", "c"]
 
 
-def test_no_modules_import_each_other() -> None:
+def test_packages_have_no_import_cycles() -> None:
     graph = grimp.build_graph(*PACKAGES, exclude_type_checking_imports=False, cache_dir=None)
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     assert len(imports) > 400, "the packages were not read"

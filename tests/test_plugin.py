@@ -1,4 +1,4 @@
-"""Settings of the plugin that no test would fail without."""
+"""Settings of the pytest plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Free ports: where nobody listens, and where no client's own port can come to be."""
+"""Free ports: unused, and outside the ephemeral range."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from bai_services import ports
 
 
-def test_a_free_port_is_none_that_clients_are_lent() -> None:
+def test_free_port_is_below_the_ephemeral_range() -> None:
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     if first < 32_000:
-        pytest.skip(f"this machine lends ports from {first} on to clients")
+        pytest.skip(f"the ephemeral range of this machine starts at {first}")
     for _ in range(50):
         port = ports.free_port()
         assert 20_000 <= port < first
         assert ports.is_free(port)
 
 
-def test_a_port_in_use_is_not_chosen() -> None:
+def test_used_port_is_not_chosen() -> None:
     with socket.socket() as server:
         chosen = ports.free_port(19_990, 1)
         server.bind(("127.0.0.1", chosen))
@@ -29,15 +29,17 @@ def test_a_port_in_use_is_not_chosen() -> None:
         assert ports.free_port(chosen, 1) != chosen
 
 
-@pytest.mark.parametrize("lent", ["1024\t65535\n", "", "nonsense"])
-def test_where_every_port_is_lent_the_kernel_proposes(
-    lent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "ephemeral_range", ["1024\t65535\n", "", "nonsense"], ids=["all ports", "empty", "invalid"]
+)
+def test_kernel_proposes_a_port_if_the_ephemeral_range_overlaps_or_is_unknown(
+    ephemeral_range: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "range").write_text(lent)
-    monkeypatch.setattr(ports, "_LENT_TO_CLIENTS", tmp_path / "range")
+    (tmp_path / "range").write_text(ephemeral_range)
+    monkeypatch.setattr(ports, "_EPHEMERAL_RANGE", tmp_path / "range")
     assert ports.is_free(ports.free_port())
 
 
-def test_no_port_is_below_one_or_above_the_highest() -> None:
+def test_port_numbers_out_of_range_are_not_free() -> None:
     assert not ports.is_free(0)
     assert not ports.is_free(ports.HIGHEST + 1)

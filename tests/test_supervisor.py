@@ -1,4 +1,4 @@
-"""`bai_services.supervisor` restarts a module that was killed and ends with its parent."""
+"""`bai_services.supervisor` restarts a killed module and ends together with its parent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.testbed.wait import wait_until
 
-KEPT = [sys.executable, "-m", "bai_services.supervisor"]
+SUPERVISOR = [sys.executable, "-m", "bai_services.supervisor"]
 SERVER = ["http:server", "0", "--bind", "127.0.0.1"]
 PARENT = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
@@ -34,7 +34,7 @@ def is_gone(process: psutil.Process) -> bool:
 
 
 def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
-    """Return the process that listens somewhere below another one."""
+    """Return the descendant of ``pid`` that listens on a port."""
 
     def found() -> psutil.Process | None:
         for child in psutil.Process(pid).children(recursive=True):
@@ -48,62 +48,63 @@ def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
     return wait_until(found, 30, "the server to listen")
 
 
-def test_who_is_killed_is_there_again() -> None:
-    with started([*KEPT, *SERVER]) as keeper:
-        first = server_under(keeper.pid)
+def test_killed_module_is_restarted() -> None:
+    with started([*SUPERVISOR, *SERVER]) as supervisor:
+        first = server_under(supervisor.pid)
         first.kill()
-        second = server_under(keeper.pid, other_than=first.pid)
-        assert keeper.poll() is None
-        keeper.terminate()
-        assert keeper.wait(30) == 0
+        second = server_under(supervisor.pid, other_than=first.pid)
+        assert supervisor.poll() is None
+        supervisor.terminate()
+        assert supervisor.wait(30) == 0
         assert is_gone(second)
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_when_it_is_told(told: signal.Signals) -> None:
-    with started([*KEPT, *SERVER]) as keeper:
-        server = server_under(keeper.pid)
-        keeper.send_signal(told)
-        assert keeper.wait(30) == 0
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_stops_supervisor_and_module(number: signal.Signals) -> None:
+    with started([*SUPERVISOR, *SERVER]) as supervisor:
+        server = server_under(supervisor.pid)
+        supervisor.send_signal(number)
+        assert supervisor.wait(30) == 0
         assert is_gone(server)
 
 
-def test_nothing_outlives_a_keeper_that_is_killed() -> None:
-    with started([*KEPT, *SERVER]) as keeper:
-        server = server_under(keeper.pid)
-        keeper.kill()
+def test_module_ends_if_the_supervisor_is_killed() -> None:
+    with started([*SUPERVISOR, *SERVER]) as supervisor:
+        server = server_under(supervisor.pid)
+        supervisor.kill()
         wait_until(lambda: is_gone(server), 30, "the end of the server")
 
 
-def test_nothing_outlives_the_parent_of_a_keeper() -> None:
-    with started([sys.executable, "-c", PARENT, *KEPT, *SERVER]) as parent:
+def test_supervisor_and_module_end_if_the_parent_is_killed() -> None:
+    with started([sys.executable, "-c", PARENT, *SUPERVISOR, *SERVER]) as parent:
         server = server_under(parent.pid)
-        keeper = server.parent()
-        assert keeper is not None
+        supervisor = server.parent()
+        assert supervisor is not None
         parent.kill()
-        wait_until(lambda: is_gone(server) and is_gone(keeper), 30, "the end of both")
+        wait_until(lambda: is_gone(server) and is_gone(supervisor), 30, "the end of both")
 
 
 @pytest.mark.parametrize(
     ("text", "code", "starts"),
     [
-        pytest.param("sys.exit(7)", 7, 1, id="one that cannot start: its code is handed on"),
-        pytest.param("os.kill(os.getpid(), 9)", 137, 3, id="one that is always killed: given up"),
+        pytest.param("sys.exit(7)", 7, 1, id="failed start: exit code is passed on"),
+        pytest.param("os.kill(os.getpid(), 9)", 137, 3, id="killed at each start: gives up"),
     ],
 )
-def test_what_does_not_come_up_is_not_kept(
+def test_supervisor_gives_up_on_a_module_that_fails_to_start(
     tmp_path: Path, text: str, code: int, starts: int
 ) -> None:
-    (tmp_path / "ours").mkdir()
+    (tmp_path / "package").mkdir()
     source = f"import os, sys; print('started', flush=True); {text}"
-    (tmp_path / "ours" / "part.py").write_text(source)
-    done = subprocess.run([*KEPT, "ours:part"], env=_with(tmp_path), capture_output=True, text=True)
+    (tmp_path / "package" / "module.py").write_text(source)
+    command = [*SUPERVISOR, "package:module"]
+    done = subprocess.run(command, env=_with(tmp_path), capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (code, ["started"] * starts)
-    assert done.stderr.count("is started again") == starts - 1
+    assert done.stderr.count("restarting it") == starts - 1
 
 
-def test_it_asks_for_a_module() -> None:
-    done = subprocess.run([*KEPT, "part"], capture_output=True, text=True)
+def test_usage_without_a_module() -> None:
+    done = subprocess.run([*SUPERVISOR, "package"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "PACKAGE:MODULE" in done.stderr
 
