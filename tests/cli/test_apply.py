@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+
+from bai_services.cli.admin import apply
+from bai_services.cli.admin.difference import Change
 
 from .conftest import Bai
 
@@ -220,3 +225,19 @@ async def test_domain_admin_cannot_apply_to_another_domain(bai: Bai, file: Path)
     write(file, "projects:\n- {name: vision, domain: acme}\n")
     done = await bai("apply", "-f", file, by="domain-admin")
     assert done.code in (4, 5)
+
+
+@pytest.mark.parametrize("no_color", [False, True], ids=["colour", "NO_COLOR"])
+def test_changes_have_a_colour_unless_no_color_is_set(
+    no_color: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    drawn = io.StringIO()
+    monkeypatch.setattr(apply.output, "console", lambda: Console(file=drawn, force_terminal=True))
+    apply.print_change(Change("create", "domain", "lab", "POST", "/domains"))
+    assert "+ domain lab" in drawn.getvalue()
+    assert ("\x1b[32m" in drawn.getvalue()) is not no_color

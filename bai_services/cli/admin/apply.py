@@ -78,7 +78,7 @@ async def apply(
                 await _apply_change(connection.client, change, outcome)
             outcome.changes.append(change)
             if not as_json:
-                _print_change(change)
+                print_change(change)
     except BaiError as error:
         # Earlier changes remain, so print the passwords that were generated for them.
         if as_json:
@@ -168,7 +168,8 @@ async def _apply_change(client: Client, change: Change, outcome: Outcome) -> Non
         outcome.passwords[change.name] = body["password"]
 
 
-def _print_change(change: Change) -> None:
+def print_change(change: Change) -> None:
+    """Print a change and its fields in the colour of its action."""
     mark, colour = _MARKS[change.action]
     lines = [f"{mark} {change.kind} {printable(change.name)}"]
     for name, (before, after) in change.fields.items():

@@ -154,8 +154,9 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
         {**item, "depends_on": [names.get(key, key) for key in item["depends_on"]]}
         for item in found["items"]
     ]
-    empty = f"no dependencies; create one: bai session create NAME --depends-on {name}"
-    output.print_table(rows, GRAPH_COLUMNS, empty=empty)
+    output.print_table(rows, GRAPH_COLUMNS)
+    if len(rows) == 1:
+        output.note(f"no dependencies; create one: bai session create NAME --depends-on {name}")
 
 
 def read_status(text: str, option: str) -> Status:
