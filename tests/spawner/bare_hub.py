@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import signal
@@ -87,8 +88,9 @@ class BareHub:
             timeout=60,
         )
 
-    async def add_user(self) -> None:
-        """Create the user ``user``, whose servers `post_server` starts."""
+    async def start_with_user(self) -> None:
+        """Start the Hub and create the user ``user``, whose servers `post_server` starts."""
+        await asyncio.to_thread(self.start)
         await self.api.post("/users/user")
         answer = await self.api.post("/users/user/tokens")
         self._as_user = self._client(answer.json()["token"])

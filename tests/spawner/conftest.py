@@ -59,6 +59,5 @@ async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
 @pytest.fixture
 async def hub(bare_hub: BareHub) -> BareHub:
     """A running Hub that knows ``user``."""
-    await asyncio.to_thread(bare_hub.start)
-    await bare_hub.add_user()
+    await bare_hub.start_with_user()
     return bare_hub

@@ -357,11 +357,14 @@ async def test_folders_are_mounted_as_granted(
 
 
 async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
-    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+    begin: Start,
+    make_plan: Callable[..., LaunchPlan],
+    docker_engine: DockerEngine,
+    shared: dict[str, Any],
 ) -> None:
-    engine, running = await begin(make_plan())
+    _, running = await begin(make_plan())
     await ask(running, "say", text="a line of the log")
-    later = Engine(engine_shared(engine), stop_grace_seconds=3)
+    later = Engine(shared, stop_grace_seconds=3)
     loaded = Running.from_state(json.loads(json.dumps(running.to_state())))
 
     assert await later.poll(loaded) is None
@@ -374,10 +377,6 @@ async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
     assert (await later.poll(loaded)).text == "removed from outside"
     with pytest.raises(docker.errors.NotFound):
         docker_engine.client.api.inspect_container(running.container_id)
-
-
-def engine_shared(engine: Engine) -> dict[str, Any]:
-    return {"docker": engine._calls}
 
 
 async def test_one_that_does_not_listen_is_killed_after_the_grace(

@@ -162,8 +162,7 @@ async def test_a_server_that_does_not_respond_in_time_is_stopped(
     bare_hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     bare_hub.start_timeout = 7
-    await asyncio.to_thread(bare_hub.start)
-    await bare_hub.add_user()
+    await bare_hub.start_with_user()
 
     answer = await bare_hub.post_server("silent", SMALL)
 
@@ -178,8 +177,7 @@ async def test_a_start_pending_after_the_grace_period_is_left_to_the_manager(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0.5
-    await asyncio.to_thread(bare_hub.start)
-    await bare_hub.add_user()
+    await bare_hub.start_with_user()
 
     answer = await bare_hub.post_server("lab", SMALL)
 
@@ -216,8 +214,7 @@ async def test_removing_a_server_cancels_its_pending_session(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0
-    await asyncio.to_thread(bare_hub.start)
-    await bare_hub.add_user()
+    await bare_hub.start_with_user()
     assert (await bare_hub.post_server("lab", SMALL)).status_code == 409
     session = await newest(user, "lab")
 
@@ -263,8 +260,7 @@ async def test_a_server_cannot_start_the_session_of_another_server(
 async def test_unavailable_manager_is_reported(bare_hub: BareHub) -> None:
     # Nothing listens on the discard port.
     bare_hub.manager_url = "http://127.0.0.1:9/services/bai"
-    await asyncio.to_thread(bare_hub.start)
-    await bare_hub.add_user()
+    await bare_hub.start_with_user()
 
     answer = await bare_hub.post_server("lab", SMALL)
 
