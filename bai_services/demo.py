@@ -18,7 +18,7 @@ from bai_services.db import schema
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
 from bai_services.environment import DEFAULT_IMAGE, read_settings
-from bai_services.manager.accounts.passwords import Passwords
+from bai_services.manager.accounts.passwords import PasswordHashes
 from bai_services.manager.manager import Manager
 
 DOMAINS = {"default": "Demo domain", "acme": "Another tenant"}
@@ -174,7 +174,7 @@ class DemoPasswords:
         settings = manager.settings
         self._manager = manager
         self._users = UserStore(manager.database)
-        self._passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
+        self._passwords = PasswordHashes(settings.password_memory_kib, settings.password_rounds)
 
     async def has(self, username: str) -> bool:
         """Return whether the user has a password; after an interrupted run, it may be missing."""

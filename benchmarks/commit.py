@@ -25,7 +25,7 @@ from bai_services.core.scheduling.queue import Decision, run_pass
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.db.scheduling.queue import QueueStore
 from bai_services.db.tables import accounts, cluster
-from bai_services.manager.scheduling.idle_scheduling import new_loop, settle
+from bai_services.manager.scheduling.idle_scheduling import freeze_objects, new_loop
 from tests.db.world import NOW, make_world
 from tests.testbed import ComponentMissing, postgres
 
@@ -93,7 +93,7 @@ def _run(measure: Coroutine[None, None, float]) -> float:
 async def _measure(url: str, spec: argparse.Namespace) -> float:
     """Return the decisions per second of one run on a new database."""
     world = await make_world(url)
-    settle()
+    freeze_objects()
     try:
         await world.write(sa.update(cluster.agents).values(schedulable=False))
         await world.write(sa.update(accounts.user_policies).values(max_pending_sessions=None))

@@ -148,7 +148,7 @@ async def _call(
         result = await method(handler, **arguments)
     except errors.Forbidden as error:
         if handler.request.method not in READ_METHODS and not declared.is_open:
-            await handler.manager.audit.refused(handler.caller, handler.request.path, error)
+            await handler.manager.audit.record_denial(handler.caller, handler.request.path, error)
         raise
     if not handler._finished:
         handler.set_status(declared.status)

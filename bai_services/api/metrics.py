@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class MetricsHandler(APIHandler):
     @operation("Read the metrics in Prometheus text format", tag="health")
     async def get(self) -> None:
-        text = await self.manager.monitoring.text(self.caller)
+        text = await self.manager.metrics_endpoint.text(self.caller)
         self.set_header("Content-Type", CONTENT_TYPE)
         await self.finish(text)
 

@@ -1,4 +1,4 @@
-"""The audit log: creating and reading entries."""
+"""Create and read audit log entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .clock import Clock
 
 
 class Audit:
-    """Creates the entry that a store method writes together with its change."""
+    """Creates the entries that store methods write in the transaction of the change."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._store = AuditStore(database)
@@ -33,8 +33,8 @@ class Audit:
     ) -> AuditEntry:
         """Return the entry for ``action``, written as ``entity.verb`` (``project.create``).
 
-        ``details`` must contain no secret. For an update, name the changed fields rather than their
-        values where these may be private.
+        ``details`` must contain no secret. For an update, pass the names of the changed fields if
+        their values may be private.
         """
         return AuditEntry(
             at=self._clock(),
@@ -64,11 +64,11 @@ class Audit:
         )
 
     async def add(self, entry: AuditEntry) -> None:
-        """Write an entry that does not belong to a change (a refused sign-in)."""
+        """Write an entry without a change of data, for example a rejected sign-in."""
         await self._store.add(entry)
 
-    async def refused(self, caller: Caller, path: str, error: Forbidden) -> None:
-        """Record that a caller was refused a change; ``path`` is what they called."""
+    async def record_denial(self, caller: Caller, path: str, error: Forbidden) -> None:
+        """Record that a caller was denied a change; ``path`` is the path of the request."""
         action = str(error.details.get("action") or "request.change")
         await self.add(
             self.entry(caller, action, path, domain=caller.domain or None, outcome=error.code)
@@ -77,7 +77,7 @@ class Audit:
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         """Return the entries that the caller may see: all, or those of the caller's domain.
 
-        Of the caller's domain, entries of actors with a higher role are left out.
+        Callers who see only their domain do not see entries of actors with a higher role.
         """
         visible = authorizer.visibility(caller, "audit.read")
         return await self._store.page(query, visible.domain, visible.hidden_roles)

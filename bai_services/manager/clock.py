@@ -1,4 +1,4 @@
-"""The system clock; tests pass another one."""
+"""The system clock; tests replace it."""
 
 from __future__ import annotations
 

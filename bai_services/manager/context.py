@@ -1,4 +1,4 @@
-"""Dependencies shared by the use cases."""
+"""Dependencies that all services of the manager share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drain: no new placements or starts, before an installation stops."""
+"""Drain: stop placing and starting sessions before an installation is stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .scheduling.scheduler import Scheduler
 
 
 class Drain:
-    """Stops placement and starts until this manager is started again."""
+    """Stops placements and starts until the manager restarts."""
 
     def __init__(self, scheduler: Scheduler, starter: Starter) -> None:
         self._scheduler = scheduler
@@ -19,7 +19,7 @@ class Drain:
     async def begin(self, caller: Caller) -> None:
         """Stop placing and starting sessions; pending sessions stay in the queue.
 
-        A running scheduling pass ends first. Starts that the Hub has already accepted continue.
+        Waits for a running scheduling pass. Starts that the Hub has already accepted continue.
 
         Raises
         ------

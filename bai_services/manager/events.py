@@ -1,4 +1,4 @@
-"""Broadcast of session changes: to loops of the manager, and to event streams."""
+"""Broadcast session changes to the loops of the manager and to event streams of clients."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from bai_services.db.database import Database
 
 from .accounts import authorizer
 
-# A listener that is this far behind loses the oldest changes; clients read the session itself.
+# A slower listener loses the oldest changes. Clients tolerate this: they fetch the session itself.
 QUEUE_LENGTH = 256
-# The set of owners whose sessions a listener may not read is cached for this time.
+# Cache lifetime of the set of owners whose sessions a listener may not read.
 HIDDEN_TTL_SECONDS = 5.0
-# Kind of a change of a pending session's reasons, position or estimated start.
+# Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a session; the last three fields decide who may read it."""
+    """A change of a session; the last three fields determine who may read it."""
 
     session_id: str
     status: Status
@@ -38,59 +38,62 @@ class Change:
     domain: str
 
     @property
-    def people(self) -> tuple[str, str, str]:
+    def scope(self) -> tuple[str, str, str]:
         return self.owner_id, self.project_id, self.domain
 
 
 class Subscription:
-    """Changes since it was opened, in order; changed positions follow, each session once."""
+    """Queue of one listener: changes in order, then the latest changed position per session."""
 
     def __init__(
-        self, session_id: str | None = None, may_hear: Callable[[Change], bool] | None = None
+        self, session_id: str | None = None, may_read: Callable[[Change], bool] | None = None
     ) -> None:
-        """Subscribe to one session or to all, of owners that ``may_hear`` accepts; without it,
-        of all.
+        """Subscribe to one session or, without ``session_id``, to all.
+
+        ``may_read`` decides which owners' sessions are included; default: all.
         """
         self.session_id = session_id
-        self._may_hear = may_hear
-        self._heard: dict[tuple[str, str, str], bool] = {}
-        self._steps: deque[Change] = deque(maxlen=QUEUE_LENGTH)
+        self._may_read = may_read
+        self._readable: dict[tuple[str, str, str], bool] = {}
+        self._changes: deque[Change] = deque(maxlen=QUEUE_LENGTH)
         self._moved: dict[str, Change] = {}
-        self._has_news = asyncio.Event()
+        self._is_not_empty = asyncio.Event()
 
     def put(self, change: Change) -> None:
         if self.session_id in (None, change.session_id) and self.matches(change):
-            self._steps.append(change)
-            self._has_news.set()
+            self._changes.append(change)
+            self._is_not_empty.set()
 
     def put_moved(self, changes: Mapping[str, Change]) -> None:
-        """Add changed positions, by session; they all concern the same owner, already checked."""
+        """Add changed positions by session id; the caller has checked their (common) owner."""
         self._moved.update(changes)
-        self._has_news.set()
+        self._is_not_empty.set()
 
     def matches(self, change: Change) -> bool:
         """Return whether the listener may read the sessions of this owner."""
-        if self._may_hear is None:
+        if self._may_read is None:
             return True
-        if (known := self._heard.get(change.people)) is None:
-            known = self._heard[change.people] = self._may_hear(change)
+        if (known := self._readable.get(change.scope)) is None:
+            known = self._readable[change.scope] = self._may_read(change)
         return known
 
     async def get(self, timeout_seconds: float) -> Change | None:
         """Return the next change, or None after the timeout."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._has_news.wait()
+                await self._is_not_empty.wait()
         except TimeoutError:
             return None
-        change = self._steps.popleft() if self._steps else self._moved.pop(next(iter(self._moved)))
-        if not self._steps and not self._moved:
-            self._has_news.clear()
+        change = (
+            self._changes.popleft() if self._changes else self._moved.pop(next(iter(self._moved)))
+        )
+        if not self._changes and not self._moved:
+            self._is_not_empty.clear()
         return change
 
 
 class Events:
-    """Broadcast of changes; nothing is stored for later listeners."""
+    """Broadcasts changes to current listeners; later listeners do not receive them."""
 
     def __init__(self) -> None:
         self._subscriptions: set[Subscription] = set()
@@ -110,31 +113,31 @@ class Events:
 
         The cost per listener grows with the number of owners, not of sessions.
         """
-        of_people: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
+        by_scope: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
         for session_id, change in moved.items():
-            of_people[change.people][session_id] = change
+            by_scope[change.scope][session_id] = change
         for subscription in self._followers:
             if subscription.session_id is not None:
                 followed = moved.get(subscription.session_id)
-                parts = [] if followed is None else [{followed.session_id: followed}]
+                groups = [] if followed is None else [{followed.session_id: followed}]
             else:
-                parts = list(of_people.values())
-            for part in parts:
-                if subscription.matches(next(iter(part.values()))):
-                    subscription.put_moved(part)
+                groups = list(by_scope.values())
+            for group in groups:
+                if subscription.matches(next(iter(group.values()))):
+                    subscription.put_moved(group)
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """Subscribe to every status change of every session."""
-        with self._kept(Subscription()) as subscription:
+        with self._registered(Subscription()) as subscription:
             yield subscription
 
     @contextmanager
     def follow(
-        self, session_id: str | None, may_hear: Callable[[Change], bool]
+        self, session_id: str | None, may_read: Callable[[Change], bool]
     ) -> Iterator[Subscription]:
-        """Subscribe to all changes, positions included, of one session or of all readable ones."""
-        with self._kept(Subscription(session_id, may_hear)) as subscription:
+        """Subscribe to all changes, including queue positions, of one or all readable sessions."""
+        with self._registered(Subscription(session_id, may_read)) as subscription:
             self._followers.add(subscription)
             try:
                 yield subscription
@@ -142,7 +145,7 @@ class Events:
                 self._followers.discard(subscription)
 
     @contextmanager
-    def _kept(self, subscription: Subscription) -> Iterator[Subscription]:
+    def _registered(self, subscription: Subscription) -> Iterator[Subscription]:
         self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -151,7 +154,7 @@ class Events:
 
 
 class Feed:
-    """The changes that one caller may read."""
+    """Event streams of clients, limited to the sessions that the caller may read."""
 
     def __init__(self, events: Events, database: Database) -> None:
         self._events = events
@@ -160,14 +163,16 @@ class Feed:
     def follow(
         self, caller: Caller, session_id: str | None, keepalive_seconds: float
     ) -> AsyncGenerator[Change | None, None]:
-        """Yield changes without end, of one session or of all; None after a time without changes.
+        """Yield changes of one session or of all, endlessly.
+
+        Yields None after ``keepalive_seconds`` without a change.
 
         Raises
         ------
         Forbidden
             If the caller may read no sessions at all.
         """
-        # Here and not in the generator: a refusal must come before the answer has begun.
+        # Not in the generator: the error must be raised before the response has begun.
         visible = authorizer.visibility(caller, "session.read")
         return self._changes(visible, session_id, keepalive_seconds)
 
@@ -185,7 +190,8 @@ class Feed:
                     hidden = await self._users.ids_with_roles(visible.hidden_roles)
                     read_at = loop.time()
                 if change is not None and change.owner_id in hidden:
-                    # The caller's permission is checked again now and then, see ``api/events.py``.
+                    # Yield at least every ``keepalive_seconds``: ``api/events.py`` checks the
+                    # caller's permission again after each yield.
                     if loop.time() - sent_at < keepalive_seconds:
                         continue
                     change = None

@@ -13,7 +13,7 @@ from bai_services.db.database import Database
 from .hub.client import Hub
 from .scheduling.lease import Lease
 
-LIMIT_SECONDS = 2.0
+TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Health:
     version: str
     database: bool
     hub: bool
-    # Another manager holds the lease; this one answers requests, and takes over if that one ends.
+    # Another manager holds the lease. This one serves requests and takes over if the other fails.
     standby: bool
 
 
@@ -33,17 +33,17 @@ class HealthCheck:
         self._lease = lease
 
     async def get(self) -> Health:
-        """Return the health; takes at most two seconds, even if a dependency hangs."""
+        """Return the health within ``TIMEOUT_SECONDS``, even if a dependency hangs."""
         database, hub = await asyncio.gather(
-            _answers(self._database.check()), _answers(self._hub.check(LIMIT_SECONDS))
+            _succeeds(self._database.check()), _succeeds(self._hub.check(TIMEOUT_SECONDS))
         )
         status = "ok" if database and hub else "degraded"
         return Health(status, __version__, database, hub, bool(self._lease.other))
 
 
-async def _answers(check: Awaitable[None]) -> bool:
+async def _succeeds(check: Awaitable[None]) -> bool:
     try:
-        await asyncio.wait_for(check, LIMIT_SECONDS)
+        await asyncio.wait_for(check, TIMEOUT_SECONDS)
     except (BaiError, TimeoutError):
         return False
     return True

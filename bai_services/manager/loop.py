@@ -1,4 +1,4 @@
-"""A background loop: woken by events, else run at intervals; survives errors."""
+"""Background loop that runs a step at intervals and when woken, and survives errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_BACKOFF_SECONDS = 30.0
 
 
 class Loop:
-    """Runs ``step`` when woken and at least every ``tick_seconds``; never two at once."""
+    """Runs ``step`` when woken and at least every ``tick_seconds``; steps never overlap."""
 
     def __init__(self, name: str, step: Callable[[], Awaitable[None]], tick_seconds: float) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Run the next step now; cheap, at any time, even before the start."""
+        """Run the next step now. Cheap; may be called at any time, even before ``start``."""
         self._woken.set()
 
     def start(self) -> None:
@@ -47,8 +47,8 @@ class Loop:
                 await self._step()
                 backoff = FIRST_BACKOFF_SECONDS
             except Exception as error:
-                # An unavailable dependency is explained by its message; any other error is a
-                # defect.
+                # The message explains an unavailable dependency. Any other error is a defect,
+                # so log its traceback.
                 trace = None if isinstance(error, Unavailable) else error
                 log.error(
                     "%s failed: %s; next try in %g s", self._name, error, backoff, exc_info=trace

@@ -1,4 +1,4 @@
-"""The manager, composed of one set of services per package."""
+"""The manager: builds, starts and stops the services of every package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .folders.services import folder_services
 from .health import HealthCheck
 from .hub.client import Hub
 from .hub.services import server_services
-from .metrics import Metrics, Monitoring
+from .metrics import Metrics, MetricsEndpoint
 from .scheduling.services import scheduling_services
 from .sessions.lifecycle import Lifecycle
 from .sessions.services import session_services
@@ -26,7 +26,7 @@ from .settings import Settings
 
 
 class Manager:
-    """The use cases by package: a handler calls one method of one service."""
+    """The services by package. A request handler calls one method of one service."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock = utcnow) -> None:
         self.settings = settings
@@ -46,7 +46,7 @@ class Manager:
             sign_outs_due=self.sign_outs_due,
         )
         self.accounts = account_services(context, settings, self.hub, self.metrics)
-        self.folders = folder_services(context, settings)
+        self.folders = folder_services(context, settings, self.accounts.projects)
         self.scheduling = scheduling_services(context, settings, self.lifecycle, self.metrics)
         self.sessions = session_services(
             context,
@@ -67,12 +67,12 @@ class Manager:
         self.cluster = cluster_services(context, settings, self.sessions)
         self.app_shares = AppShares(context, settings, self.sessions.sessions)
         self.sign_outs = SignOuts(
-            database, self.hub, self.accounts.token_endings, self.sessions.sessions.stop
+            database, self.hub, self.accounts.token_revocations, self.sessions.sessions.stop
         )
         self.drain = Drain(self.scheduling.scheduler, self.servers.starter)
         self.health = HealthCheck(database, self.hub, self.scheduling.lease)
-        self.monitoring = Monitoring(database, self.metrics)
-        self.lifecycle.listen(self.metrics.count_step)
+        self.metrics_endpoint = MetricsEndpoint(database, self.metrics)
+        self.lifecycle.listen(self.metrics.count_status_change)
 
     async def start(self) -> None:
         """Start all loops."""
@@ -110,9 +110,12 @@ class Manager:
         await self.servers.servers.stop()
 
     def capacity_changed(self) -> None:
-        """Schedule a pass that reads everything: caps, agents or groups have changed; cheap."""
+        """Request a scheduling pass that reads everything again. Cheap.
+
+        Call it after a change of limits, agents or resource groups.
+        """
         self.scheduling.scheduler.capacity_changed()
 
     def sign_outs_due(self) -> None:
-        """Sign out users who have been deactivated or marked for sign-out; cheap."""
+        """Wake the loop that signs out deactivated users and users marked for sign-out. Cheap."""
         self.sign_outs.wake()

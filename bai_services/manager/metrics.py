@@ -1,4 +1,4 @@
-"""Prometheus metrics, in a registry of their own."""
+"""Prometheus metrics of the manager, in a separate registry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """One per manager, so that two managers in one process (tests) do not share counts.
-
-    Names begin with ``bai_``; each attribute is named after what it counts.
-    """
+    """Counters and gauges of one manager, so that two managers in a test do not share them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -41,10 +38,10 @@ class Metrics:
         self.sessions = Gauge(
             "bai_sessions", "Live sessions, by status.", ["status"], registry=self.registry
         )
-        self.steps = Counter(
+        self.status_changes = Counter(
             "bai_session_steps_total",
-            "Status changes of sessions, by new status: SCHEDULED counts placements by "
-            "the scheduler, RUNNING starts, ERROR failures.",
+            "Status changes of sessions, by new status (SCHEDULED: placed, RUNNING: started, "
+            "ERROR: failed).",
             ["status"],
             registry=self.registry,
         )
@@ -61,30 +58,31 @@ class Metrics:
         )
         self.agents = Gauge("bai_agents", "Agents, by status.", ["status"], registry=self.registry)
 
-    def count_step(self, row: SessionRow) -> None:
-        """Count a status change; called by ``Lifecycle.listen``."""
-        self.steps.labels(row.status).inc()
+    def count_status_change(self, row: SessionRow) -> None:
+        """Count a status change; registered with ``Lifecycle.listen``."""
+        self.status_changes.labels(row.status).inc()
         if row.status is Status.RUNNING and row.started_at is not None:
-            waited = (row.started_at - row.created_at).total_seconds()
-            self.start_seconds.observe(max(0.0, waited))
+            start_seconds = (row.started_at - row.created_at).total_seconds()
+            self.start_seconds.observe(max(0.0, start_seconds))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
-class Monitoring:
-    """Metrics for Prometheus: the counters, and figures that are queried on request."""
+class MetricsEndpoint:
+    """The metrics that Prometheus scrapes: counters, and gauges read from the database."""
 
     def __init__(self, database: Database, metrics: Metrics) -> None:
         self._store = CountStore(database)
         self._metrics = metrics
 
     async def text(self, caller: Caller) -> bytes:
+        """Return all metrics, with gauges that are read from the database on each scrape."""
         authorizer.require(caller, "metrics.read")
         sessions, agents = await self._store.by_status()
         for status in LIVE:
             self._metrics.sessions.labels(status).set(sessions.get(status, 0))
-        for name in {*agents, "ALIVE", "LOST"}:
-            self._metrics.agents.labels(name).set(agents.get(name, 0))
+        for agent_status in {*agents, "ALIVE", "LOST"}:
+            self._metrics.agents.labels(agent_status).set(agents.get(agent_status, 0))
         return self._metrics.text()

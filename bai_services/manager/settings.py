@@ -10,7 +10,7 @@ from bai_services.core.sessions.callbacks import AllowedTargets
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """Path and backend of a storage host."""
+    """Name, backend and root path of a storage host."""
 
     name: str
     backend: str
@@ -19,9 +19,9 @@ class HostPlace:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values from the environment (see docs/admin-guide.md), read once by ``app.py``.
+    """Values of the environment variables in docs/admin-guide.md, read once at start.
 
-    Secrets are left out of the repr.
+    The repr contains no secrets.
     """
 
     home: Path
@@ -43,21 +43,21 @@ class Settings:
     # Cost of argon2id; a change applies to each user at the next sign-in.
     password_memory_kib: int = 65_536
     password_rounds: int = 3
-    # Storage hosts by name, the default one first; without any: ``local`` at ``storage_root``.
+    # The first storage host is the default; without any, ``local`` at ``storage_root`` is used.
     storage_hosts: tuple[HostPlace, ...] = ()
-    # Days that a folder stays in the trash before it is purged; 0: never automatically.
+    # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
-    # Unfinished uploads expire this many seconds after their last piece.
+    # An unfinished upload expires this many seconds after its last chunk.
     upload_expiry_seconds: int = 24 * 3600
-    # Unfinished uploads per user, parts of a split upload included.
+    # Limit per user; each part of a split upload counts.
     max_open_uploads: int = 256
-    # Largest size of one file in a folder.
+    # Maximum size of one file in a folder.
     max_file_bytes: int = 16 * 2**30
     # Addresses that callbacks of sessions may reach.
     callback_reach: AllowedTargets = AllowedTargets()
     cli_token_seconds: int = 30 * 24 * 3600
     heartbeat_deadline_seconds: int = 40
-    # Another manager takes over the queue if the lease is not renewed for this long.
+    # Another manager takes over if the lease is not renewed for this time.
     lease_seconds: float = 15.0
     heartbeat_interval_seconds: int = 5
 

@@ -184,7 +184,7 @@ async def test_missing_image_fails_without_blocking_other_users(
         assert MISSING_IMAGE in str(ended["status_info"])
         assert ended["allocations"] == []
     assert seconds < 15, seconds
-    assert await api.world.manager.sessions.ledger.audit() == []
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 @pytest.fixture

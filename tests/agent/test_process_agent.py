@@ -150,7 +150,7 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
         return not folder.exists() and not any(_lives(p) for p in members)
 
     await wait_until_async(is_gone, 60, "strays and folder to go")
-    assert await api.world.manager.sessions.ledger.audit() == []
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 async def test_restarted_agent_gets_unfinished_work_again(

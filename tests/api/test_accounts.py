@@ -280,7 +280,7 @@ async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
         pytest.param(
             "/users",
             {"username": "x", "email": "x@example.org", "role": "king"},
-            "'king' is not a possible role",
+            "'king' is not a valid role",
             id="unknown role",
         ),
         pytest.param(

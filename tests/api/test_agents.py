@@ -114,10 +114,10 @@ async def test_used_device_is_kept_when_the_agent_reports_fewer(api: Api) -> Non
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
     # The used device is kept as unhealthy; the other one, simulated and unused, is deleted.
     assert [(d["id"], d["is_healthy"]) for d in agent["devices"]] == [(taken, False)]
-    assert await api.world.manager.sessions.ledger.audit() == []
+    assert await api.world.manager.sessions.records.check_consistency() == []
     await (await api.client("user")).delete(f"/sessions/{session['id']}")
     assert (await admin.get("/agents/a1"))["used"] == {}
-    assert await api.world.manager.sessions.ledger.audit() == []
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 async def test_device_belongs_to_one_live_agent(api: Api) -> None:

@@ -48,7 +48,9 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
     async def open_link(share: dict[str, Any], name: str | None, **others: str) -> dict[str, Any]:
         shares = api.world.manager.app_shares
         caller = None if name is None else await api.world.caller(name)
-        address = await shares.entrance(share["id"], caller, others.get("client_ip", CLIENT_IP))
+        address = await shares.create_entry_url(
+            share["id"], caller, others.get("client_ip", CLIENT_IP)
+        )
         assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
         entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
         return dict(await ask(api, session, share["app"], entry=entry, **others))
@@ -62,7 +64,7 @@ async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
     facts = {"session_id": session["id"], "app": app, "client_ip": CLIENT_IP, **shown}
-    return dict(await manager.app_shares.visit(caller, facts))
+    return dict(await manager.app_shares.authorize_visit(caller, facts))
 
 
 def shares_of(session: dict[str, Any]) -> str:
@@ -120,7 +122,7 @@ async def test_only_the_audience_of_a_share_is_admitted(
         assert (await enter(made, visitor))["visit"]
     else:
         # The same message as for a missing share, so that guessing reveals nothing.
-        with pytest.raises(errors.NotFound, match="no such share, or not for you"):
+        with pytest.raises(errors.NotFound, match="no such share, or it is not for you"):
             await enter(made, visitor)
 
 
@@ -132,7 +134,7 @@ async def test_entry_token_is_single_use_and_bound_to_app_and_session(
     guest = await api.world.caller("user2")
 
     async def entry() -> str:
-        address = await shares.entrance(made["id"], guest, CLIENT_IP)
+        address = await shares.create_entry_url(made["id"], guest, CLIENT_IP)
         return parse_qs(urlsplit(address).query)["bai_entry"][0]
 
     for wrong in (
@@ -248,6 +250,6 @@ async def test_visit_of_a_session_that_is_not_running_is_denied(
     waiting = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
     made = await user.post(shares_of(waiting), {"app": "tensorboard", "user": "user2"})
     with pytest.raises(errors.Conflict, match="available while it runs"):
-        await api.world.manager.app_shares.entrance(
+        await api.world.manager.app_shares.create_entry_url(
             made["id"], await api.world.caller("user2"), CLIENT_IP
         )

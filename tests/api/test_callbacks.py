@@ -99,7 +99,7 @@ async def test_failed_call_is_retried_before_later_ones(
     receiver.answers.extend([500, 503])
     await started(api, agent, "lab1", callback_url=receiver.url)
     state = await until_callback(user, "lab1", tries=1)
-    assert state["last_error"] == "it answered 500"
+    assert state["last_error"] == "the receiver responded with status 500"
     assert state["next_at"] is not None
     assert receiver.statuses == ["SCHEDULED"], "a later status was delivered before an earlier one"
     for tries in (2, 0):

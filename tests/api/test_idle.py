@@ -78,13 +78,13 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     assert await session_server.status() == "RUNNING"
     await session_server.report(600)
     ending = await status_of(user, "lab1", "TERMINATING")
-    why = "idle-timeout: unused for 10min, the most that keypair policy default allows"
+    why = "idle-timeout: unused for 10min, the maximum of keypair policy default"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)
     # Reports of a session that is being stopped have no effect.
     assert (await session_server.report(601))["idle_ends_at"] is None
-    with pytest.raises(errors.Conflict, match="only a running one"):
+    with pytest.raises(errors.Conflict, match="only a running session"):
         await user.post("/sessions/lab1/activity", {})
 
 

@@ -45,7 +45,7 @@ async def test_secret_variable_is_only_in_the_launch_plan(
 
 
 async def test_invalid_secret_environ_is_rejected(agent: FakeAgent, user: Client) -> None:
-    with pytest.raises(errors.InvalidRequest, match="which environ does not have"):
+    with pytest.raises(errors.InvalidRequest, match="which is missing in environ"):
         await user.post(
             "/sessions", {"name": "lab1", "resources": SMALL, "secret_environ": ["TOKEN"]}
         )

@@ -161,7 +161,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         errors.Conflict,
         "gone (CANCELLED)",
     ),
-    "priority above the policy": ({"priority": 60}, errors.Forbidden, "above 50"),
+    "priority above the policy": ({"priority": 60}, errors.Forbidden, "exceeds 50"),
     "enqueue_only with max_wait_seconds": (
         {"enqueue_only": True, "max_wait_seconds": 3},
         errors.InvalidRequest,
@@ -253,8 +253,8 @@ async def test_pending_timeout_of_a_resource_group(
     api.world.clock.advance(seconds=601)
     ended = await status_of(user, "waits", "CANCELLED")
     assert ended["status_info"] == (
-        "PENDING_TIMEOUT_EXCEEDED: waited longer than 10min, the most that resource group default "
-        "allows"
+        "PENDING_TIMEOUT_EXCEEDED: pending for more than 10min, the maximum of resource group "
+        "default"
     )
     # Time before starts_at does not count as pending time.
     for name in ("awaits", "later"):
@@ -269,7 +269,7 @@ async def test_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Clie
     api.world.clock.advance(seconds=61)
     ending = await status_of(user, "train", "TERMINATING")
     assert ending["status_info"] == (
-        "BATCH_TIMEOUT_EXCEEDED: ran longer than 1min, its batch_timeout"
+        "BATCH_TIMEOUT_EXCEEDED: ran for more than 1min, its batch_timeout"
     )
     await exited(api, session, 143, reason_code="stopped", log="half\n")
     ended = await status_of(user, "train", "TERMINATED")
@@ -288,7 +288,7 @@ async def test_policy_limits_the_session_lifetime(api: Api, agent: FakeAgent, us
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
     ending = await status_of(user, "lab1", "TERMINATING")
-    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 10min")
+    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran for more than 10min")
 
 
 async def test_owner_extends_lifetime_within_the_policy(
@@ -318,7 +318,7 @@ async def test_owner_extends_lifetime_within_the_policy(
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
     ending = await status_of(user, "lab1", "TERMINATING")
-    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran longer than 15min")
+    assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran for more than 15min")
     with pytest.raises(errors.Conflict, match="of a running session"):
         await user.post(*asked)
 
@@ -446,9 +446,9 @@ async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: C
         return bool((await user.get("/sessions/two2"))["queue_position"] == 1)
 
     await wait_until_async(is_next, 10, "the queue to be another one")
-    with pytest.raises(errors.Forbidden, match="above 50"):
+    with pytest.raises(errors.Forbidden, match="exceeds 50"):
         await user.patch("/sessions/one1", {"priority": 51})
-    with pytest.raises(errors.InvalidRequest, match="within 0 to 100"):
+    with pytest.raises(errors.InvalidRequest, match="between 0 and 100"):
         await admin.patch(f"/sessions/{changed['id']}", {"priority": 101})
     one = (await user.get("/sessions/one1"))["id"]
     assert (await admin.patch(f"/sessions/{one}", {"priority": 90}))["priority"] == 90
@@ -529,5 +529,5 @@ async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAge
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")
     assert (await foreign_user.get("/session-templates"))["total"] == 0
-    with pytest.raises(errors.InvalidRequest, match="name the project"):
+    with pytest.raises(errors.InvalidRequest, match="specify the project"):
         await admin.post("/session-templates", {"name": "none", **spec, "audience": "project"})

@@ -15,7 +15,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core.accounts import signature
-from bai_services.manager.folders.write_buffer import PIECE_BYTES
+from bai_services.manager.folders.write_buffer import CHUNK_BYTES
 from bai_services.manager.settings import HostPlace
 from bai_services.storage.transfers.staging import DIRECTORY
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
@@ -26,7 +26,7 @@ from .test_uploads import CHUNK_HEADERS, MIB, begin, offset_of
 
 CONTENT = "/vfolders/data/content"
 # Sizes below and above the write buffer, also including the bytes that tornado has read ahead.
-SIZES = [0, 1, 5000, MIB, PIECE_BYTES, 3 * PIECE_BYTES + 7]
+SIZES = [0, 1, 5000, MIB, CHUNK_BYTES, 3 * CHUNK_BYTES + 7]
 
 
 @pytest.fixture
@@ -148,9 +148,9 @@ async def test_expect_100_continue_is_answered(api: Api, user: Client) -> None:
 
 
 async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, user: Client) -> None:
-    content = os.urandom(PIECE_BYTES + 300_000)
+    content = os.urandom(CHUNK_BYTES + 300_000)
     upload = await begin(user, len(content), "f")
-    sent = [100_000, PIECE_BYTES + 200_000, len(content)]
+    sent = [100_000, CHUNK_BYTES + 200_000, len(content)]
     offset = 0
     for end in sent:
         # An incomplete body, once below and once above the write buffer.

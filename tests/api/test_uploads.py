@@ -184,7 +184,7 @@ async def test_aborted_upload_is_deleted(user: Client) -> None:
 
 async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
     upload = await begin(user, 10, "f")
-    (host,) = api.world.manager.folders.storage_hosts.every()
+    (host,) = api.world.manager.folders.storage_hosts.all()
     (row,) = await VfolderStore(api.world.manager.database).by_id(upload.split("/")[2])
     staging = host.staging(location_of(row))
     assert staging.sweep(0, is_start=False) == 0

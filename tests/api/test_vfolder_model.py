@@ -101,7 +101,7 @@ class FoldersMachine(RuleBasedStateMachine):
             assert not expected, error
             return None
         assert expected, "the operation succeeded unexpectedly"
-        self.run(self.manager.folders.vfolders.settled())
+        self.run(self.manager.folders.vfolders.wait_for_tasks())
         return found
 
     def is_free(self, user: str, name: str, but: ModelFolder | None = None) -> bool:

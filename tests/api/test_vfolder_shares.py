@@ -125,5 +125,5 @@ async def test_only_the_owner_may_rename_to_a_dot_folder(api: Api, user: Client)
         await admin.put(f"{path}/owner", {"user": "user2"})
     # Users may still request the folder explicitly.
     await admin.put(f"{path}/owner", {"user": "admin"})
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await admin.get(path))["owner"] == "admin"

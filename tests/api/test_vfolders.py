@@ -255,7 +255,7 @@ async def test_purge_deletes_the_files_of_trashed_folders_only(api: Api) -> None
     await user.delete("/vfolders/data")
     answer = await user.post("/vfolders/data/purge")
     assert answer["status"] in ("delete-ongoing", "delete-complete")
-    await manager.folders.vfolders.settled()
+    await manager.folders.vfolders.wait_for_tasks()
     assert folders_on_disk(api) == []
     assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
     assert await names(user) == []
@@ -275,7 +275,7 @@ async def test_interrupted_purge_resumes_at_the_next_start(api: Api) -> None:
     await store.move(folder["id"], VfolderEvent.PURGED, api.world.clock())
     await manager.folders.vfolders.stop()
     await manager.folders.vfolders.start()
-    await manager.folders.vfolders.settled()
+    await manager.folders.vfolders.wait_for_tasks()
     assert (await user.get(f"/vfolders/{folder['id']}"))["status"] == "delete-complete"
 
 
@@ -295,7 +295,7 @@ async def test_list_is_sorted_filtered_and_paged(api: Api) -> None:
     await user.delete("/vfolders/m")
     assert await names(user, status="delete-pending") == ["m"]
     await user.post("/vfolders/m/purge")
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     assert await names(admin) == ["a", "b", "c", "team"]
     assert await names(await api.client("monitor")) == ["a", "b", "c", "foreign", "team"]
     with pytest.raises(InvalidRequest, match="has no field"):
@@ -309,7 +309,7 @@ async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
     assert (await (await api.client("admin")).get(path))["permission"] == "wd"
     monitor = await api.client("monitor")
     assert (await monitor.get(path))["permission"] is None
-    with pytest.raises(Forbidden, match="not its files"):
+    with pytest.raises(Forbidden, match="but not read its files"):
         await monitor.get(f"{path}/files")
     for other_user in (await api.client("user2"), await api.client("acme-user")):
         with pytest.raises(NotFound):

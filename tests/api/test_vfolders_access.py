@@ -116,14 +116,14 @@ async def test_permission_of_a_member_in_a_project_folder(api: Api) -> None:
 
 async def test_clone_is_created_in_the_background(api: Api, user: Client) -> None:
     await put(user, "a/b", b"content")
-    with pytest.raises(Forbidden, match="may not be cloned"):
+    with pytest.raises(Forbidden, match="is not cloneable"):
         await user.post("/vfolders/data/clone", {"name": "copy"})
     assert (await user.patch("/vfolders/data", {"cloneable": True}))["cloneable"]
     guest = await api.client("user2")
     await api.lend("user", "data", "user2")
     made = await guest.post("/vfolders/data/clone", {"name": "copy"})
     assert made["status"] in ("cloning", "ready") and made["owner"] == "user2"
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     done = await guest.get("/vfolders/copy")
     assert (done["status"], done["task"], done["permission"]) == ("ready", None, "wd")
     assert await content_of(guest, "a/b", "copy") == b"content"
@@ -138,14 +138,14 @@ async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: 
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     os.rename(root, f"{root}-away")
     await user.post("/vfolders/data/clone", {"name": "copy"})
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     row = next(i for i in (await user.get("/vfolders"))["items"] if i["name"] == "copy")
     assert row["status"] == "error" and row["status_info"]
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     os.rename(f"{root}-away", root)
 
 
@@ -156,7 +156,7 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
     with pytest.raises(Forbidden):
         await user.put("/vfolders/data/owner", {"user": "user2"})
     await admin.put(f"/vfolders/{folder}/owner", {"user": "user2"})
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     found = await heir.get(f"/vfolders/{folder}")
     assert (found["owner"], found["status"], found["is_owner"]) == ("user2", "ready", True)
     assert await content_of(heir, "f", folder) == b"mine"
@@ -189,7 +189,7 @@ async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
     await put(admin, "new", b"x", "sets")
     await admin.delete("/vfolders/sets")
     await admin.post("/vfolders/sets/purge")
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (place / "f").read_bytes() == b"old"
 
 
@@ -316,7 +316,7 @@ async def test_trashed_folders_are_deleted_after_the_retention_time(api: Api, us
     assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-pending"
     api.world.clock.advance(days=31)
     await tasks.empty_trash()
-    await tasks.settled()
+    await tasks.wait()
     api.world.clock.advance(days=-31)
     assert (await user.get(f"/vfolders/{folder}"))["status"] == "delete-complete"
     assert not list(api.world.manager.settings.storage_root.glob("user/*/[!.]*"))

@@ -65,7 +65,7 @@ async def test_callback_url_and_secret(bai: Bai, api: Api) -> None:
 async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
-    assert (early.code, "only a running one" in early.stderr) == (1, True)
+    assert (early.code, "only a running session" in early.stderr) == (1, True)
     await run_it(api, agent, "lab1")
     free = await bai("session", "keep-alive", "lab1", by="user")
     assert free.stdout == "lab1 has no idle timeout\n"

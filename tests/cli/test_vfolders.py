@@ -286,7 +286,7 @@ async def test_hosts_quota_and_change_owner(bai: Bai, api: Api) -> None:
     back = await bai("vfolder", "quota", scope, "--limit", "policy", "--json")
     assert back.document["override_bytes"] is None
     await bai("vfolder", "change-owner", made["id"], "user2")
-    await api.world.manager.folders.vfolders.settled()
+    await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await bai("vfolder", "info", "data", by="user2")).code == 0
 
 

@@ -60,7 +60,9 @@ async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Rec
     receiver.answers.extend([500, 404])
     async with calling() as calls:
         for status in (500, 404):
-            with pytest.raises(CallFailed, match=f"^it answered {status}$") as failed:
+            with pytest.raises(
+                CallFailed, match=f"^the receiver responded with status {status}$"
+            ) as failed:
                 await calls.post(receiver.url, b"", {})
             assert not failed.value.is_final
 
@@ -68,7 +70,7 @@ async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Rec
 async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
     async with serve_receiver() as other, calling() as calls:
         receiver.answers.append(other.url)
-        with pytest.raises(CallFailed, match="it answered 302; redirects are not followed"):
+        with pytest.raises(CallFailed, match="status 302; redirects are not followed"):
             await calls.post(receiver.url, b"", {})
         assert other.calls == []
 
@@ -76,7 +78,7 @@ async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
 async def test_a_receiver_that_does_not_answer_is_left(receiver: Receiver) -> None:
     receiver.is_open.clear()
     async with calling(seconds=0.2) as calls:
-        with pytest.raises(CallFailed, match="did not answer in time"):
+        with pytest.raises(CallFailed, match="did not respond in time"):
             await calls.post(receiver.url, b"", {})
     assert len(receiver.calls) <= 1
 

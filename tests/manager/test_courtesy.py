@@ -23,7 +23,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", LONG)
+    monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", LONG)
     done: list[str] = []
 
     async def answer() -> None:
@@ -32,7 +32,7 @@ def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> 
         done.append("answer")
 
     async def long_work() -> None:
-        await idle_scheduling.spare_time()
+        await idle_scheduling.wait_until_idle()
         done.append("long work")
 
     async def both() -> None:
@@ -45,7 +45,7 @@ def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_loop_that_is_never_idle_does_not_stop_long_work(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", NONE)
+    monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", NONE)
 
     async def busy() -> None:
         while True:  # noqa: ASYNC110  # to be busy is all that it is for
@@ -53,7 +53,7 @@ def test_a_loop_that_is_never_idle_does_not_stop_long_work(
 
     async def both() -> None:
         task = asyncio.create_task(busy())
-        await idle_scheduling.spare_time()
+        await idle_scheduling.wait_until_idle()
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -65,12 +65,12 @@ def test_long_work_that_is_given_up_leaves_the_loop_as_it_was() -> None:
     told: list[str] = []
 
     async def give_up() -> None:
-        task = asyncio.create_task(idle_scheduling.spare_time())
+        task = asyncio.create_task(idle_scheduling.wait_until_idle())
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-        await idle_scheduling.spare_time()
+        await idle_scheduling.wait_until_idle()
         told.append("next")
 
     run(give_up)
@@ -78,7 +78,7 @@ def test_long_work_that_is_given_up_leaves_the_loop_as_it_was() -> None:
 
 
 def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idle_scheduling, "PATIENCE_SECONDS", LONG)
+    monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", LONG)
     done: list[str] = []
 
     async def both() -> None:
@@ -121,7 +121,7 @@ def test_a_busy_loop_makes_a_thread_slower(
 ) -> None:
     monkeypatch.setattr(idle_scheduling, "SLICE_SECONDS", slice_seconds)
     never = NeverIdle()
-    rest = idle_scheduling._Rest(never)
+    rest = idle_scheduling._Pause(never)
     for _ in range(3):
         rest()
     assert never.waited == waited
@@ -129,7 +129,7 @@ def test_a_busy_loop_makes_a_thread_slower(
 
 async def test_in_any_other_loop_work_just_runs() -> None:
     assert idle_scheduling.give_way() is no_op
-    await idle_scheduling.spare_time()
+    await idle_scheduling.wait_until_idle()
     frozen = gc.get_freeze_count()
-    idle_scheduling.settle()
+    idle_scheduling.freeze_objects()
     assert gc.get_freeze_count() == frozen

@@ -163,8 +163,8 @@ class PlacedMeanwhile(DeadlineStore):
         super().__init__(world.database)
         self._world = world
 
-    async def waiting(self, now: datetime) -> list[Overdue]:
-        late = await super().waiting(now)
+    async def pending(self, now: datetime) -> list[Overdue]:
+        late = await super().pending(now)
         for row in await self._world.sessions.in_status(Status.RUNNING):
             await self._world.sessions.move(row.id, Event.EXITED, now)
         await self._world.run_pass()

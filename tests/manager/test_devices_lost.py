@@ -83,6 +83,6 @@ async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluste
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):
         await cluster.agent.beat([kernel], devices=devices)
         assert (await cluster.store.find(session["id"])).status is Status.RUNNING
-    assert await cluster.manager.sessions.ledger.audit() == []
+    assert await cluster.manager.sessions.records.check_consistency() == []
     instance = await cluster.create("lab2", resources={"cuda.mig-1g.10gb": "1"})
     assert await devices_of(cluster, instance) == ["m1"]

@@ -166,7 +166,7 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
     assert names == {"before", "after", *created}
     for name in done:
         assert (await admin.get(f"/projects/default%2F{name}"))["name"] == name
-    assert await manager.sessions.ledger.audit() == []
+    assert await manager.sessions.records.check_consistency() == []
     await manager.stop_session_loops()
     if manager.database.is_sqlite:
         async with manager.database.read() as tx:

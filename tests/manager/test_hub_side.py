@@ -15,7 +15,7 @@ from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.rows import SessionRow
 from bai_services.db.sessions.store import SessionStore
-from bai_services.manager.hub.starter import TRIES
+from bai_services.manager.hub.starter import MAX_FAILURES
 from bai_services.manager.manager import Manager
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.fake_hub import FakeHub, Key, serve_fake_hub
@@ -99,7 +99,7 @@ async def cluster(
         manager.start_session_loops()
         yield cluster
         await manager.stop_session_loops()
-        assert await manager.sessions.ledger.audit() == []
+        assert await manager.sessions.records.check_consistency() == []
 
 
 async def test_the_server_is_made_early_and_started_when_prepared(cluster: Cluster) -> None:
@@ -134,12 +134,12 @@ async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
 
 
 async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -> None:
-    cluster.hub.start_statuses = [400] * TRIES
+    cluster.hub.start_statuses = [400] * MAX_FAILURES
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
     row = await cluster.until(session["id"], Status.ERROR)
-    assert "as the test said: 400" in row.status_info
-    assert len(cluster.hub.start_requests) == TRIES
+    assert "error set by the test: 400" in row.status_info
+    assert len(cluster.hub.start_requests) == MAX_FAILURES
 
 
 async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:

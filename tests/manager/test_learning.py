@@ -38,12 +38,12 @@ async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others
     groups = (await QueueStore(world.database).snapshot(world.later())).groups
     await learner.step()
     assert not built
-    assert all(group.tables is None for group in learner.taught(groups).values())
+    assert all(group.tables is None for group in learner.with_tables(groups).values())
     row, _ = await world.sessions.enqueue(world.new("one", REQUEST), world.later())
     await learner.step()
     await learner.step()
     assert len(built) == 1
-    tables = learner.taught(groups)[row.resource_group].tables
+    tables = learner.with_tables(groups)[row.resource_group].tables
     assert tables is not None
     assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
     # Ended sessions count as well as pending ones.

@@ -11,7 +11,7 @@ from bai_services.core.accounts.passwords import (
     MAX_DELAY_SECONDS,
 )
 from bai_services.core.errors import BaiError, Forbidden, SignInBlocked, SignInRefused
-from bai_services.manager.accounts.lockouts import MAX_WAITING, canonical, network_of
+from bai_services.manager.accounts.lockouts import MAX_DELAYED, canonical, network_of
 from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
 
 HOME, ABROAD, ATTACKER = "10.1.2.3", "192.0.2.9", "198.51.100.7"
@@ -72,7 +72,7 @@ async def test_a_known_address_is_slowed_down_within_bounds(person: World) -> No
     assert waits["user"] == [1, 2, 4, 8, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
     assert waits["nobody"] == waits["user"]
     assert await attempt(person, "user", PASSWORD, HOME) is None
-    assert BLOCK_TIME.total_seconds() > MAX_WAITING * MAX_DELAY_SECONDS
+    assert BLOCK_TIME.total_seconds() > MAX_DELAYED * MAX_DELAY_SECONDS
 
 
 async def test_an_address_that_tries_many_names_is_blocked(person: World) -> None:

@@ -46,7 +46,7 @@ async def test_a_pass_does_not_wait_for_a_question(manager: Manager) -> None:
         assert go_on.wait(LIMIT_SECONDS)
         return len(explainer.positions("default"))
 
-    answer = asyncio.create_task(manager.scheduling.scheduler.look(question))
+    answer = asyncio.create_task(manager.scheduling.scheduler.query(question))
     assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
     ended = (await in_status(manager, Status.SCHEDULED))[0]
     await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
@@ -72,7 +72,7 @@ async def test_a_question_does_not_wait_for_a_long_pass(
     monkeypatch.setattr(Queue, "run", long_run)
     step = asyncio.create_task(manager.scheduling.scheduler._step())
     assert await asyncio.to_thread(begun.wait, LIMIT_SECONDS)
-    assert await manager.scheduling.scheduler.look(lambda e: len(e.positions("default"))) == 20
+    assert await manager.scheduling.scheduler.query(lambda e: len(e.positions("default"))) == 20
     assert not step.done()
     go_on.set()
     await step
@@ -100,10 +100,10 @@ async def test_who_only_moved_on_is_current_at_once_and_written_later(
     state = scheduler._states.of(last)
     assert state is not None
     assert (state.position, await written()) == (18, 19)
-    assert not scheduler._states.is_late()
-    monkeypatch.setattr(wait_states, "MOVED_SECONDS", 0.0)
-    assert scheduler._states.is_late()
-    await scheduler._say()
+    assert not scheduler._states.is_due()
+    monkeypatch.setattr(wait_states, "WRITE_INTERVAL_SECONDS", 0.0)
+    assert scheduler._states.is_due()
+    await scheduler._write_due_states()
     assert await written() == 18
-    scheduler._states.leave()
+    scheduler._states.clear()
     assert scheduler._states.of(last) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.manager.folders.write_buffer import PIECE_BYTES, WriteBuffer
+from bai_services.manager.folders.write_buffer import CHUNK_BYTES, WriteBuffer
 from tests.storage.test_host import fresh_location, host_at
 
 
@@ -15,8 +15,8 @@ from tests.storage.test_host import fresh_location, host_at
     "sizes",
     [
         pytest.param([1], id="a byte"),
-        pytest.param([PIECE_BYTES] * 3, id="pieces"),
-        pytest.param([PIECE_BYTES - 1, 2, PIECE_BYTES * 3, 1, PIECE_BYTES + 1, 5], id="odd"),
+        pytest.param([CHUNK_BYTES] * 3, id="pieces"),
+        pytest.param([CHUNK_BYTES - 1, 2, CHUNK_BYTES * 3, 1, CHUNK_BYTES + 1, 5], id="odd"),
         pytest.param([random.Random(7).randrange(1, 2**19) for _ in range(60)], id="chunks"),
     ],
 )

@@ -90,7 +90,7 @@ async def test_one_that_is_stopped_past_its_lease_and_woken(
         with manager(database_url, tmp_path / "b"):
 
             async def says_that_it_waits() -> bool:
-                return "this one waits" in log("b")
+                return "this one is on standby" in log("b")
 
             await wait_until_async(says_that_it_waits, 40, "the second one to wait")
             await create(world, "one", "two")

@@ -21,7 +21,7 @@ from bai_services.core.errors import (
 )
 from bai_services.core.listing import ListQuery
 from bai_services.db.accounts.callers import AccountStore
-from bai_services.manager.accounts.passwords import Passwords
+from bai_services.manager.accounts.passwords import PasswordHashes
 from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
 
 IP = "10.1.2.3"
@@ -113,13 +113,13 @@ async def test_an_unknown_name_costs_a_hash_like_a_known_one(
     person: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
-    verify = Passwords._verify
+    verify = PasswordHashes._verify
 
-    def counting(self: Passwords, password_hash: str, password: str) -> bool:
+    def counting(self: PasswordHashes, password_hash: str, password: str) -> bool:
         hashed.append(password_hash)
         return verify(self, password_hash, password)
 
-    monkeypatch.setattr(Passwords, "_verify", counting)
+    monkeypatch.setattr(PasswordHashes, "_verify", counting)
     await attempt(person, "user", "wrong horse 1!")
     await attempt(person, "no-such-person", "wrong horse 1!")
     await attempt(person, "user2", "wrong horse 1!")
@@ -223,7 +223,7 @@ async def test_a_password_that_must_change_is_changed_with_the_old_one(person: W
     await person.manager.accounts.users.update(SUPERADMIN, "user", {"need_password_change": True})
     assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"]
     with pytest.raises(SignInRefused) as caught:
-        await sign_ins.token("user", PASSWORD, IP)
+        await sign_ins.create_token("user", PASSWORD, IP)
     assert caught.value.details["need_password_change"] is True
     with pytest.raises(SignInRefused):
         await sign_ins.change_password("user", "wrong horse 1!", NEW, IP)
@@ -250,7 +250,7 @@ async def test_changing_a_password_is_locked_out_too(person: World) -> None:
 async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
     store = AccountStore(person.manager.database)
     before = await store.by_sign_in_name("user")
-    person.manager.accounts.sign_ins._passwords = Passwords(memory_kib=16, rounds=2)
+    person.manager.accounts.sign_ins._passwords = PasswordHashes(memory_kib=16, rounds=2)
     assert (await attempt(person, "user", PASSWORD)).kind is None
     after = await store.by_sign_in_name("user")
     assert before is not None and after is not None
@@ -261,7 +261,7 @@ async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
 
 async def test_without_a_hub_no_token_is_given(person: World) -> None:
     with pytest.raises(Unavailable, match="without a Hub"):
-        await person.manager.accounts.sign_ins.token("user", PASSWORD, IP)
+        await person.manager.accounts.sign_ins.create_token("user", PASSWORD, IP)
 
 
 @pytest.mark.parametrize(
@@ -285,26 +285,28 @@ async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     sign_ins, caller = person.manager.accounts.sign_ins, await person.caller("user")
-    late = sign_ins.code(caller, challenge)["code"]
+    late = sign_ins.create_code(caller, challenge)["code"]
     clock.advance(minutes=2, seconds=1)
-    stolen = sign_ins.code(caller, challenge)["code"]
-    good = sign_ins.code(caller, challenge)["code"]
+    stolen = sign_ins.create_code(caller, challenge)["code"]
+    good = sign_ins.create_code(caller, challenge)["code"]
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
-            await sign_ins.redeem(code, proof, IP)
+            await sign_ins.redeem_code(code, proof, IP)
     # All is right now; only the Hub, which makes the token, is missing here.
     with pytest.raises(Unavailable):
-        await sign_ins.redeem(good, verifier, IP)
+        await sign_ins.redeem_code(good, verifier, IP)
     with pytest.raises(SignInRefused):
-        await sign_ins.redeem(good, verifier, IP)
+        await sign_ins.redeem_code(good, verifier, IP)
 
 
 async def test_a_deactivated_person_cannot_redeem_a_code(person: World) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-    code = person.manager.accounts.sign_ins.code(await person.caller("user"), challenge)["code"]
+    code = person.manager.accounts.sign_ins.create_code(await person.caller("user"), challenge)[
+        "code"
+    ]
     await person.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(SignInRefused, match="not active"):
-        await person.manager.accounts.sign_ins.redeem(
+        await person.manager.accounts.sign_ins.redeem_code(
             code, "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", IP
         )
 

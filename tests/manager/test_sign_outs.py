@@ -38,7 +38,7 @@ async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
             await world.manager.accounts.users.delete(SUPERADMIN, "user")
         case _:
             await world.manager.accounts.domains.update(SUPERADMIN, "default", {"is_active": False})
-    assert await world.manager.sign_outs.work_off()
+    assert await world.manager.sign_outs.process_pending()
     assert await statuses(world, "user") == ["CANCELLED"]
     assert await statuses(world, "acme-user") == ["PENDING"]
     assert await UserStore(world.manager.database).pending_sign_outs() == []
@@ -48,7 +48,7 @@ async def test_signing_out_leaves_what_waits(world: World) -> None:
     caller = await world.caller("user")
     await world.manager.sessions.sessions.create(caller, SPEC)
     await world.manager.accounts.users.sign_out(caller, "user")
-    assert await world.manager.sign_outs.work_off()
+    assert await world.manager.sign_outs.process_pending()
     assert await statuses(world, "user") == ["PENDING"]
 
 

@@ -198,7 +198,9 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
         with lone_manager(database_url, tmp_path / "a", hub.url) as first:
             await until_held(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
-                await wait_until_async(lambda: "this one waits" in log_of("b"), 60, "b to wait")
+                await wait_until_async(
+                    lambda: "this one is on standby" in log_of("b"), 60, "b to wait"
+                )
                 # A manager reads agents together with sessions that another manager created.
                 await beat(after_seconds=0)
                 hub.start_statuses = [202]
@@ -216,4 +218,4 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
                 two = await prepared_now("lab2")
                 await until(two, Status.RUNNING)
                 assert set(hub.start_tokens[2:]) == {"b"}
-        assert await files.sessions.ledger.audit() == []
+        assert await files.sessions.records.check_consistency() == []

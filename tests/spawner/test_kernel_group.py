@@ -175,7 +175,7 @@ async def test_three_containers_resolve_each_other_and_stop_together(
     assert ended.code is not None
     main_log, sub_logs = await kernel_group.read_logs(engine, saved, 4096)
     assert set(sub_logs) == {"sub1", "sub2"}
-    assert "no sshd here" in sub_logs["sub1"]
+    assert "image has no sshd" in sub_logs["sub1"]
     await kernel_group.remove(engine, saved)
     assert containers_of(docker_engine, given.session_id) == []
 

@@ -326,7 +326,7 @@ async def agent(api: Api) -> AsyncIterator[FakeAgent]:
     await api.world.manager.start()
     yield voice
     await api.world.manager.stop_session_loops()
-    assert await api.world.manager.sessions.ledger.audit() == []
+    assert await api.world.manager.sessions.records.check_consistency() == []
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ class TokenHandler(APIHandler):
     )
     async def post(self, body: Credentials) -> Any:
         address = await self.settings["sign_in"].user_ip(self)
-        return await self.manager.accounts.sign_ins.token(
+        return await self.manager.accounts.sign_ins.create_token(
             body.name, body.password.get_secret_value(), address
         )
 
@@ -160,7 +160,7 @@ class CodeHandler(APIHandler):
     async def post(self, body: Challenge) -> Any:
         # Tokens are not accepted: a token could create a new token that outlives it.
         caller = await self.settings["sign_in"].browser_caller(self)
-        return self.manager.accounts.sign_ins.code(caller, body.challenge)
+        return self.manager.accounts.sign_ins.create_code(caller, body.challenge)
 
 
 class RedeemHandler(APIHandler):
@@ -173,7 +173,7 @@ class RedeemHandler(APIHandler):
     )
     async def post(self, body: Redemption) -> Any:
         address = await self.settings["sign_in"].user_ip(self)
-        return await self.manager.accounts.sign_ins.redeem(body.code, body.verifier, address)
+        return await self.manager.accounts.sign_ins.redeem_code(body.code, body.verifier, address)
 
 
 ROUTES = [

@@ -42,7 +42,7 @@ class CodePageHandler(PageHandler):
         try:
             self.check_parameters()
             caller = await self.settings["sign_in"].browser_caller(self)
-            code = manager_of(self).accounts.sign_ins.code(caller, self.challenge)["code"]
+            code = manager_of(self).accounts.sign_ins.create_code(caller, self.challenge)["code"]
         except errors.BaiError as error:
             self.render_error(error, caller)
             return

@@ -126,7 +126,7 @@ class SignIn:
                 "send the token to be revoked as Authorization: Bearer TOKEN; "
                 "to deactivate a keypair, use PATCH /keypairs/KEY"
             )
-        await self._manager.accounts.sign_ins.withdraw(caller, token)
+        await self._manager.accounts.sign_ins.revoke_token(caller, token)
         self._tokens[_key_of(token)] = (time.monotonic() + TOKEN_CACHE_SECONDS, None)
 
     async def user_ip(self, handler: RequestHandler, reported: str = "") -> str:

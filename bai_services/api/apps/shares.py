@@ -84,7 +84,7 @@ class AppSharesHandler(APIHandler):
         is_for_sessions=True,
     )
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.app_shares.of_session(self.caller, key, query)
+        return await self.manager.app_shares.page_of_session(self.caller, key, query)
 
     @operation(
         "Share an app of a session",
@@ -111,7 +111,7 @@ class OwnAppSharesHandler(APIHandler):
         is_list=True,
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.app_shares.mine(self.caller, query)
+        return await self.manager.app_shares.page_of_caller(self.caller, query)
 
 
 class AppVisitsHandler(APIHandler):
@@ -123,7 +123,7 @@ class AppVisitsHandler(APIHandler):
         is_for_sessions=True,
     )
     async def post(self, body: VisitCredentials) -> Any:
-        return await self.manager.app_shares.visit(
+        return await self.manager.app_shares.authorize_visit(
             self.caller, {name: str(value) for name, value in body.given_fields().items()}
         )
 
@@ -143,7 +143,7 @@ class SharedAppPageHandler(PageHandler):
                 if caller is None:
                     return
             client_ip = self.settings["sign_in"].client_ip(self.request)
-            address = await shares.entrance(share_id, caller, client_ip)
+            address = await shares.create_entry_url(share_id, caller, client_ip)
         except errors.BaiError as error:
             self.render_error(error, caller)
         else:

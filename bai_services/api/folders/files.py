@@ -199,7 +199,7 @@ class ReceivingHandler(APIHandler):
 
     def _discard_upload(self) -> None:
         if self._upload is not None:
-            self.manager.folders.files.forget(self._upload)
+            self.manager.folders.files.abort_in_background(self._upload)
             self._upload = None
 
 

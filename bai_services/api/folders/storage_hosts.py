@@ -114,7 +114,7 @@ class ScopeHandler(APIHandler):
 class FolderInvitationsHandler(APIHandler):
     @operation("List the invitations to a folder", tag=_TAG, returns=Invitation, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
-        return await self.manager.folders.invitations.of_folder(self.caller, key, query)
+        return await self.manager.folders.invitations.page_of_folder(self.caller, key, query)
 
     @operation(
         "Invite a user to a folder",

@@ -154,7 +154,7 @@ class UploadHandler(_TusHandler):
         self.check_version()
         if self.request.headers.get("Content-Type") != _CHUNK_TYPE:
             raise InvalidRequest(f"the Content-Type must be {_CHUNK_TYPE}", header="Content-Type")
-        return await self.manager.folders.uploads.piece(
+        return await self.manager.folders.uploads.open_chunk(
             self.caller,
             self.path_kwargs["key"],
             self.path_kwargs["upload"],

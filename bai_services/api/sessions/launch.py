@@ -100,7 +100,7 @@ class ExitedHandler(APIHandler):
     async def post(self, key: str, body: ExitReport) -> Any:
         end = SessionEnd(body.exit_code, body.reason_code, body.reason, body.log, body.sub_logs)
         row = await self.manager.sessions.launch.exited(self.caller, key, end)
-        return await self.manager.sessions.sessions.described(self.caller, row)
+        return await self.manager.sessions.sessions.view(self.caller, row)
 
 
 class DetachHandler(APIHandler):
@@ -111,8 +111,8 @@ class DetachHandler(APIHandler):
         returns=Session,
     )
     async def post(self, key: str, body: EmptyBody) -> Any:
-        row = await self.manager.sessions.launch.detach(self.caller, key)
-        return await self.manager.sessions.sessions.described(self.caller, row)
+        row = await self.manager.sessions.launch.leave_start_to_manager(self.caller, key)
+        return await self.manager.sessions.sessions.view(self.caller, row)
 
 
 _KEY = r"/sessions/(?P<key>[^/]+)"

@@ -11,7 +11,7 @@ from tornado.iostream import StreamClosedError
 
 from bai_services.core import errors
 from bai_services.core.sessions.kernel_group import MAIN_HOST
-from bai_services.manager.sessions.logs import Piece
+from bai_services.manager.sessions.logs import LogChunk
 
 from ..base import APIHandler, operation
 from ..fields import ResponseModel
@@ -70,7 +70,7 @@ class LogsHandler(LogHandler):
             self.caller,
             key,
             self.kernel(),
-            most_lines=_lines(self.get_query_argument("lines", "")),
+            max_lines=_lines(self.get_query_argument("lines", "")),
             words=self.get_query_argument("search", "", strip=False),
             has_times=self.has_times(),
         )
@@ -135,7 +135,7 @@ class LogStreamHandler(LogHandler):
         finally:
             await chunks.aclose()
 
-    async def _send(self, chunk: Piece | None) -> None:
+    async def _send(self, chunk: LogChunk | None) -> None:
         if chunk is None:
             self.write(": keepalive\n\n")
         else:

@@ -52,7 +52,7 @@ class Dependency(ResponseModel):
 class KernelsHandler(APIHandler):
     @operation("List kernels", tag="sessions", returns=Kernel, is_list=True)
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.sessions.ledger.kernels(self.caller, query)
+        return await self.manager.sessions.records.kernels(self.caller, query)
 
 
 class AllocationsHandler(APIHandler):
@@ -63,7 +63,7 @@ class AllocationsHandler(APIHandler):
         is_list=True,
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.sessions.ledger.page(self.caller, query)
+        return await self.manager.sessions.records.page(self.caller, query)
 
 
 class DependenciesHandler(APIHandler):
@@ -71,7 +71,7 @@ class DependenciesHandler(APIHandler):
         "List dependencies between sessions", tag="sessions", returns=Dependency, is_list=True
     )
     async def get(self, query: ListQuery) -> Any:
-        return await self.manager.sessions.ledger.dependencies(self.caller, query)
+        return await self.manager.sessions.records.dependencies(self.caller, query)
 
 
 ROUTES = [

@@ -389,7 +389,7 @@ class ActivityHandler(APIHandler):
         is_for_sessions=True,
     )
     async def post(self, key: str, body: SessionActivity) -> Any:
-        return await self.manager.sessions.activity.note(self.caller, key, body.idle_seconds)
+        return await self.manager.sessions.activity.record_use(self.caller, key, body.idle_seconds)
 
 
 class TokenHandler(APIHandler):
@@ -470,7 +470,7 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
     name = given.pop("template", None)
     if name is None:
         return body
-    applied = await handler.manager.sessions.templates.applied(handler.caller, str(name), given)
+    applied = await handler.manager.sessions.templates.apply(handler.caller, str(name), given)
     try:
         return type(body).model_validate(applied)
     except ValidationError as error:

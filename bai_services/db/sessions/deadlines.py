@@ -39,7 +39,7 @@ class DeadlineStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def waiting(self, now: datetime) -> list[Overdue]:
+    async def pending(self, now: datetime) -> list[Overdue]:
         """Return the sessions that are pending longer than their resource group allows.
 
         The time starts at the latest of the creation, the begin time and the end of the last

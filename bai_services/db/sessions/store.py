@@ -299,7 +299,7 @@ class SessionStore:
             )
         return row
 
-    async def hand_over(self, session_id: str) -> SessionRow:
+    async def leave_start_to_manager(self, session_id: str) -> SessionRow:
         """Let the manager start a session that the Hub would have started; idempotent."""
         async with self._db.write() as tx:
             await tx.execute(

@@ -1,4 +1,4 @@
-"""Authorization: the one place that decides which caller may do what."""
+"""Authorization: check which caller may do what."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from bai_services.core.errors import Forbidden, NotFound
 
 
 def require(caller: Caller, action: str, target: Target | None = None) -> None:
-    """Return if the caller may do ``action`` at ``target``; raise otherwise.
+    """Raise unless the caller may do ``action`` on ``target``.
 
-    Without a target: whether the caller may do it to anything at all.
+    Without a target, the caller must be allowed the action on at least one target.
 
     Raises
     ------
     NotFound
-        If the caller may not even read the target, so that its existence is not revealed.
+        If the caller may not even read the target; this hides whether it exists.
     Forbidden
-        If the caller may read the target, or if there is no target.
+        If the caller may read the target, or if no target is given.
     """
     if target is None:
         if reach(caller.role, action) is not Reach.NONE:
@@ -45,12 +45,12 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
 
 
 def visibility(caller: Caller, action: str) -> Visibility:
-    """Return which rows ``action`` (a ``….read``) shows to the caller.
+    """Return which rows the caller may read; ``action`` is the ``….read`` action of their kind.
 
     Raises
     ------
     Forbidden
-        If the caller's role may read none.
+        If the caller's role may read no rows.
     """
     match reach(caller.role, action):
         case Reach.ALL:

@@ -1,4 +1,4 @@
-"""Identification of callers; the account is read from the database for every request."""
+"""Authenticate callers; every request reads the account from the database."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# The time of use is stored at most this often; otherwise each request would be a write.
-LAST_USED_STEP = timedelta(minutes=5)
+# Minimum time between updates of a keypair's ``last_used``; without it every request would write.
+LAST_USED_INTERVAL = timedelta(minutes=5)
 
 _REASONS = {
     "inactive": "this account is not active; ask an administrator of your domain",
@@ -46,14 +46,14 @@ class SignedRequest:
 
 
 class Callers:
-    """Turns a proof of identity into the ``Caller`` that use cases take."""
+    """Turns a proof of identity into the ``Caller`` that the services take."""
 
     def __init__(self, database: Database, clock: Clock, secrets: KeypairSecrets) -> None:
         self._store = AccountStore(database)
         self._clock = clock
         self._secrets = secrets
         self._counts: dict[str, SlidingCount] = {}
-        self._nobodys_secret = new_secret_key()
+        self._dummy_secret = new_secret_key()
 
     async def by_username(self, username: str, client_ip: str) -> Caller:
         """Return the caller that the Hub has identified.
@@ -61,7 +61,7 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the account is unknown here, not active, or not allowed from that address.
+            If the account is unknown, not active, or not allowed from that address.
         """
         account = await self._store.by_username(username)
         if account is None:
@@ -71,7 +71,7 @@ class Callers:
     async def in_session(self, username: str, client_ip: str) -> Caller:
         """Return the caller for a request sent by a session of that user.
 
-        Its address is that of the session, so the account's allowed addresses do not apply.
+        The account's allowed addresses do not apply: the request comes from the session's address.
 
         Raises
         ------
@@ -81,14 +81,14 @@ class Callers:
         account = await self._store.by_username(username)
         if account is None:
             raise NotSignedIn(f"{username} has no account here; ask an administrator")
-        found = refusal(account, None)
-        if found is not None:
-            raise NotSignedIn(found.text, reason=found.reason)
+        denial = refusal(account, None)
+        if denial is not None:
+            raise NotSignedIn(denial.text, reason=denial.reason)
         caller = _as_caller(account, None, client_ip)
         return replace(caller, role=Role.SESSION)
 
     async def viewer(self, caller: Caller, username: str) -> Caller:
-        """Return the user on whose behalf the Hub reads.
+        """Return the caller for a user whose data the Hub reads on the user's behalf.
 
         Raises
         ------
@@ -110,17 +110,17 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the date is outside the clock window, the keypair unknown or not
-            active, the signature wrong, or the account refused.
+            If the date is outside the allowed clock difference, the keypair unknown or not active,
+            the signature wrong, or the account not accepted.
         RateLimited
             If the keypair has used up its requests of the last 15 minutes.
         """
         now = self._clock()
         signature.check_date(request.date, now)
         found = await self._store.by_access_key(request.access_key)
-        # An unknown access key takes the same time and gives the same text as a wrong signature.
+        # An unknown access key must take as long and give the same error as a wrong signature.
         secret = (
-            self._nobodys_secret
+            self._dummy_secret
             if found is None
             else self._secrets.decrypt(found.secret_key_encrypted)
         )
@@ -139,9 +139,8 @@ class Callers:
             raise NotSignedIn(f"keypair {found.access_key} is not active")
         caller = _caller(found.account, found.access_key, client_ip)
         self._count(found, now)
-        if found.last_used is None or now - found.last_used > LAST_USED_STEP:
-            # Reading must work even while the database cannot write, for example because its disk
-            # is full.
+        if found.last_used is None or now - found.last_used > LAST_USED_INTERVAL:
+            # Read requests must succeed even if the database cannot write (disk full).
             with contextlib.suppress(Unavailable):
                 await self._store.used(found.access_key, now)
         return caller
@@ -156,28 +155,28 @@ class Callers:
     def _count(self, keypair: KeypairAccount, now: datetime) -> None:
         count = self._counts.setdefault(keypair.access_key, SlidingCount())
         if count.total(now) >= keypair.rate_limit:
-            wait = count.seconds_until_room(now)
+            wait_seconds = count.seconds_until_room(now)
             raise RateLimited(
                 f"keypair {keypair.access_key} has used up its {keypair.rate_limit} requests in 15 "
-                f"minutes; try again in {wait} s",
+                f"minutes; try again in {wait_seconds} s",
                 limit=keypair.rate_limit,
-                retry_after_seconds=wait,
+                retry_after_seconds=wait_seconds,
             )
         count.add(now)
 
 
 class Refusal(NamedTuple):
-    """Why an account is refused: a code for programs, a text for users."""
+    """Why an account is not accepted: a code for programs and a text for users."""
 
     reason: str
     text: str
 
 
 def refusal(account: Account, client_ip: str | None) -> Refusal | None:
-    """Return why an account is refused now; None if it is accepted.
+    """Return why an account is not accepted now; None if it is accepted.
 
-    Only for somebody who has proved to own the account. Without a client address the allowed
-    addresses are not checked.
+    The result reveals facts about the account: show it only to a user who has proved to own it.
+    With ``client_ip`` None the allowed addresses are not checked.
     """
     if account.status != "active":
         text = _REASONS.get(account.status, "this account may not sign in")
@@ -191,9 +190,9 @@ def refusal(account: Account, client_ip: str | None) -> Refusal | None:
 
 
 def _caller(account: Account, access_key: str | None, client_ip: str) -> Caller:
-    found = refusal(account, client_ip)
-    if found is not None:
-        raise NotSignedIn(found.text, reason=found.reason)
+    denial = refusal(account, client_ip)
+    if denial is not None:
+        raise NotSignedIn(denial.text, reason=denial.reason)
     return _as_caller(account, access_key, client_ip)
 
 

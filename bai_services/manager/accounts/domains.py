@@ -22,7 +22,7 @@ DEFAULT_POLICY = "default"
 
 
 class Domains:
-    """One method per verb; the caller comes first."""
+    """List, get, create, update and delete domains."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = DomainStore(context.database)
@@ -55,7 +55,7 @@ class Domains:
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
             "allowed_vfolder_hosts": dict(EVERYTHING_LOCAL),
-            **checked(spec),
+            **parse_fields(spec),
         }
         project = {
             "id": str(uuid.uuid4()),
@@ -72,14 +72,14 @@ class Domains:
         return await self.get(caller, name)
 
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
-        """Change a domain; when it is deactivated, its users lose access at once."""
+        """Update a domain; deactivating it signs its users out immediately."""
         await self.get(caller, name)
         authorizer.require(caller, "domain.write", Target(domain=name))
         signs_out = changes.get("is_active") is False
         entry = self._audit.entry(
             caller, "domain.update", name, domain=name, fields=sorted(changes)
         )
-        row = await self._store.update(name, checked(changes), signs_out, entry)
+        row = await self._store.update(name, parse_fields(changes), signs_out, entry)
         self._capacity_changed()
         if signs_out:
             self._sign_outs_due()
@@ -92,8 +92,8 @@ class Domains:
         await self._store.delete(name, entry)
 
 
-def checked(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns for the fields that domains and projects have in common."""
+def parse_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Validate the fields that domains and projects share; return their columns."""
     values = {key: value for key, value in fields.items() if key != "name"}
     if "total_resource_slots" in values:
         values["total_resource_slots"] = Caps.parse(values["total_resource_slots"])

@@ -1,4 +1,4 @@
-"""Creation of keypairs and encryption of their secrets."""
+"""Generate keypairs and encrypt their secret keys."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _SECRET = string.ascii_letters + string.digits + "-_"
 
 
 @dataclass(frozen=True, slots=True)
-class NewKeypair:
+class GeneratedKeypair:
     access_key: str
     secret_key: str = field(repr=False)
 
 
-def new_keypair() -> NewKeypair:
-    return NewKeypair(
+def new_keypair() -> GeneratedKeypair:
+    return GeneratedKeypair(
         "AK" + "".join(secrets.choice(_ACCESS) for _ in range(ACCESS_KEY_LENGTH - 2)),
         new_secret_key(),
     )
@@ -48,12 +48,12 @@ class KeypairSecrets:
         Raises
         ------
         Unavailable
-            If it was encrypted with another key than the manager's current one.
+            If it was encrypted with a different key than the manager's current one.
         """
         try:
             return self._fernet.decrypt(encrypted.encode()).decode()
         except InvalidToken:
             raise Unavailable(
-                "the manager's key file is not the one that keypairs were encrypted with; "
-                "restore it (BAI_KEY_FILE)"
+                "the keypairs were encrypted with a different key file; "
+                "restore that file (BAI_KEY_FILE)"
             ) from None

@@ -1,4 +1,4 @@
-"""Keypairs: access keys for programs."""
+"""Keypairs: access and secret keys with which programs sign requests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.callbacks import secret_of
 from bai_services.db.accounts.keypairs import KeypairStore, Row
 from bai_services.db.accounts.policies import PolicyStore
+from bai_services.db.audit import AuditEntry
 
 from ..context import ManagerContext
 from . import authorizer
@@ -18,14 +19,14 @@ from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
 from .users import Users
 
-# What users may change of their own keypairs. Only administrators create further keypairs, because
-# each brings caps of its own.
+# Fields that users may change of their own keypairs. Only administrators create more keypairs,
+# because each has its own limits.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000
 
 
 class Keypairs:
-    """One method per verb; the key is the access key."""
+    """List, get, create, update and delete keypairs, identified by their access keys."""
 
     def __init__(self, context: ManagerContext, users: Users, secrets: KeypairSecrets) -> None:
         self._store = KeypairStore(context.database)
@@ -48,9 +49,9 @@ class Keypairs:
         return found
 
     async def callback_secret(self, caller: Caller, access_key: str) -> dict[str, str]:
-        """Return the key that signs the callbacks of a keypair's sessions.
+        """Return the secret that signs the callbacks of a keypair's sessions.
 
-        Only the keypair's owner may read it. It changes with the secret key and grants no access.
+        Only the keypair's owner may read it. It derives from the secret key and grants no access.
         """
         found = await self.get(caller, access_key)
         if found["user_id"] != caller.user_id:
@@ -63,16 +64,17 @@ class Keypairs:
         return {"access_key": access_key, "callback_secret": secret}
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Create a keypair for ``user`` (default: the caller); only this answer contains the
-        secret.
+        """Create a keypair for ``user`` (default: the caller).
+
+        Only this response contains the secret key.
         """
         authorizer.require(caller, "keypair.write")
         owner = await self._users.get(caller, spec.get("user") or caller.user_id or "")
-        whose = Owner(owner["id"], Role(owner["role"]))
-        authorizer.require(caller, "keypair.write", Target(domain=owner["domain"], owner=whose))
+        target = Target(domain=owner["domain"], owner=Owner(owner["id"], Role(owner["role"])))
+        authorizer.require(caller, "keypair.write", target)
         if owner["status"] == "deleted":
             raise Conflict(f"{owner['username']} is deleted")
-        columns = await self._checked(spec)
+        columns = await self._columns(spec)
         columns.setdefault("resource_policy", DEFAULT_POLICY)
         await self._require_policy(columns["resource_policy"])
         keypair = new_keypair()
@@ -91,15 +93,15 @@ class Keypairs:
             user=owner["username"],
         )
         await self._store.create(values, bool(spec.get("is_main")), entry)
-        made = await self.get(caller, keypair.access_key)
-        return {**made, "secret_key": keypair.secret_key}
+        created = await self.get(caller, keypair.access_key)
+        return {**created, "secret_key": keypair.secret_key}
 
     async def update(
         self, caller: Caller, access_key: str, changes: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Change a keypair; with ``new_secret`` the answer contains the new secret key, once."""
-        row = await self._writable(caller, access_key, changes)
-        columns = await self._checked(changes)
+        """Update a keypair; with ``new_secret``, only this response contains the new secret key."""
+        row = await self._require_writable(caller, access_key, changes)
+        columns = await self._columns(changes)
         secret_key = new_secret_key() if changes.get("new_secret") else None
         if secret_key is not None:
             columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
@@ -110,10 +112,12 @@ class Keypairs:
         return {**changed} if secret_key is None else {**changed, "secret_key": secret_key}
 
     async def delete(self, caller: Caller, access_key: str) -> None:
-        row = await self._writable(caller, access_key, {"delete": True})
+        row = await self._require_writable(caller, access_key, {"delete": True})
         await self._store.delete(access_key, self._entry(caller, "keypair.delete", row))
 
-    async def _writable(self, caller: Caller, access_key: str, changes: Mapping[str, Any]) -> Row:
+    async def _require_writable(
+        self, caller: Caller, access_key: str, changes: Mapping[str, Any]
+    ) -> Row:
         row = await self.get(caller, access_key)
         if row["user_id"] == caller.user_id and set(changes) <= OWN_FIELDS:
             authorizer.require(caller, "keypair.change-own", _target(row))
@@ -121,12 +125,12 @@ class Keypairs:
         authorizer.require(caller, "keypair.write", _target(row))
         return row
 
-    async def _checked(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        columns = ("is_active", "rate_limit", "resource_policy")
-        values = {key: fields[key] for key in columns if key in fields}
+    async def _columns(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        names = ("is_active", "rate_limit", "resource_policy")
+        values = {key: fields[key] for key in names if key in fields}
         if not 1 <= values.get("rate_limit", 1) <= MAX_RATE_LIMIT:
             raise InvalidRequest(
-                f"rate_limit={values['rate_limit']} is not between 1 and {MAX_RATE_LIMIT}",
+                f"rate_limit must be between 1 and {MAX_RATE_LIMIT}, not {values['rate_limit']}",
                 field="rate_limit",
             )
         if "resource_policy" in values:
@@ -137,7 +141,7 @@ class Keypairs:
         if await self._policies.one(name) is None:
             raise NotFound(f"there is no keypair policy {name}", name=name)
 
-    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> Any:
+    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> AuditEntry:
         return self._audit.entry(
             caller,
             action,

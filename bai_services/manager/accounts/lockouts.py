@@ -1,8 +1,8 @@
-"""Counters of failed sign-ins: per account, per typed name and per address.
+"""Count failed sign-ins per account, per typed name and per address, and lock or delay attempts.
 
-Answers depend only on the typed name and the address, never on whether an account exists. The
-counter of an account decides, without a visible difference, whether a correct password from a new
-address is accepted.
+Responses depend only on the typed name and the address, never on whether an account exists. The
+counter of an account decides only whether a correct password from an unknown address is accepted,
+which a client cannot tell from a wrong password.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ from bai_services.db.accounts.sign_in_failures import SignInFailureStore
 from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
 
-# Attempts with one name from one address that may wait at the same time.
-MAX_WAITING = 8
+# Maximum number of concurrently delayed attempts with one name from one address.
+MAX_DELAYED = 8
 # An IPv6 network with this prefix length is assumed to belong to one customer.
 IPV6_PREFIX = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One sign-in attempt, counted before its outcome is known."""
+    """A sign-in attempt, counted before the password is checked.
+
+    ``name``, ``account``, ``address`` and ``pair`` (name and address) are keyed hashes.
+    """
 
     user_id: str | None
     name: str
@@ -48,30 +51,30 @@ class Attempt:
 
     @property
     def is_accepted(self) -> bool:
-        """Whether a correct password is accepted."""
+        """Return whether a correct password is accepted."""
         return self.is_from_known_address or not (self.is_locked or self.blocked_until)
 
 
 class Lockouts:
-    """Counts failures; a known address is slowed down but never locked out."""
+    """Counts failed attempts. Known addresses of an account are delayed, but never locked out."""
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
-        """``subject_key`` keys the hash that hides names and addresses in the table of failures."""
+        """Names and addresses are stored as hashes keyed with ``subject_key``."""
         self._store = SignInFailureStore(database)
         self._key = subject_key
-        self._turns: dict[str, asyncio.Lock] = {}
-        self._waiting: dict[str, int] = {}
+        self._delay_locks: dict[str, asyncio.Lock] = {}
+        self._n_delayed: dict[str, int] = {}
         self.pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def begin(
         self, typed: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt, and delay it after many from this address.
+        """Count an attempt as failed; delay it after many failures from this address.
 
         Raises
         ------
         SignInBlocked
-            If too many attempts from this address are waiting already.
+            If too many attempts with this name from this address are already delayed.
         """
         name, address = self._subject("name", typed), self._address(client_ip)
         account = self._subject("account", user_id or f"nobody {typed}")
@@ -84,7 +87,7 @@ class Lockouts:
         }
         counted = await self._store.count_attempt(allowed, now, BLOCK_TIME)
         known = await self._store.is_known(user_id or "", address)
-        await self._slow_down(pair, delay_seconds(counted[pair].count))
+        await self._delay(pair, delay_seconds(counted[pair].count))
         ends = [until for s in (name, address) if (until := counted[s].blocked_until) is not None]
         return Attempt(
             user_id=user_id,
@@ -97,47 +100,47 @@ class Lockouts:
             is_from_known_address=known,
         )
 
-    async def succeeded(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
-        """Reset the failures, and store the address as a known one of the account.
+    async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
+        """Reset the failures and store the address as known for the account.
 
-        A sign-in from a known address does not unlock the account for other addresses.
+        If the account is locked, it remains locked for unknown addresses.
         """
-        forgiven = [attempt.pair]
+        subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:
-            forgiven += [attempt.name, attempt.account]
+            subjects_to_reset += [attempt.name, attempt.account]
         await self._store.reset_after_sign_in(
-            forgiven, attempt.address, (attempt.user_id or "", attempt.address, now), audit
+            subjects_to_reset, attempt.address, (attempt.user_id or "", attempt.address, now), audit
         )
 
     async def locked_until(self, user_ids: Sequence[str], now: datetime) -> dict[str, datetime]:
-        """Return the time until which each locked account is locked."""
+        """Return the end of the lock of each locked account, by user id."""
         subjects = {self._subject("account", user_id): user_id for user_id in user_ids}
         found = await self._store.blocked(list(subjects), now)
         return {subjects[subject]: until for subject, until in found.items()}
 
     async def unlock(self, user_id: str, names: Sequence[str], audit: AuditEntry) -> None:
-        """Reset the failures of an account and of the names that it signs in with."""
+        """Reset the failures of an account and of its sign-in names."""
         subjects = [self._subject("account", user_id)]
         subjects += [self._subject("name", canonical(name)) for name in names]
         await self._store.forget(subjects, audit)
 
-    async def _slow_down(self, pair: str, seconds: float) -> None:
+    async def _delay(self, pair: str, seconds: float) -> None:
         if not seconds:
             return
-        if self._waiting.get(pair, 0) >= MAX_WAITING:
+        if self._n_delayed.get(pair, 0) >= MAX_DELAYED:
             raise SignInBlocked(
-                f"{MAX_WAITING} attempts with this name wait already; try again in {seconds:.0f} s",
+                f"{MAX_DELAYED} attempts with this name are pending; try again in {seconds:.0f} s",
                 retry_after_seconds=int(seconds),
             )
-        self._waiting[pair] = self._waiting.get(pair, 0) + 1
+        self._n_delayed[pair] = self._n_delayed.get(pair, 0) + 1
         try:
-            # One at a time: concurrent attempts would not be slowed down.
-            async with self._turns.setdefault(pair, asyncio.Lock()):
+            # Serialize the delays: otherwise concurrent attempts would wait in parallel.
+            async with self._delay_locks.setdefault(pair, asyncio.Lock()):
                 await self.pause(seconds)
         finally:
-            self._waiting[pair] -= 1
-            if not self._waiting[pair]:
-                del self._waiting[pair], self._turns[pair]
+            self._n_delayed[pair] -= 1
+            if not self._n_delayed[pair]:
+                del self._n_delayed[pair], self._delay_locks[pair]
 
     def _address(self, client_ip: str) -> str:
         return self._subject("address", network_of(client_ip))
@@ -147,12 +150,12 @@ class Lockouts:
 
 
 def canonical(name: str) -> str:
-    """Return the normalized spelling by which variants of a name are counted and looked up."""
+    """Return the normalized form of a typed name, by which it is counted and looked up."""
     return unicodedata.normalize("NFKC", name).strip().lower()
 
 
 def network_of(client_ip: str) -> str:
-    """Return the network that counts as one address: an IPv4 address, or an IPv6 /64."""
+    """Return the network that counts as one client: an IPv4 address or an IPv6 /64."""
     try:
         address = ipaddress.ip_address(client_ip)
     except ValueError:

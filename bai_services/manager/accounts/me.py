@@ -22,6 +22,8 @@ from bai_services.db.database import Database
 
 
 class Me:
+    """Returns the caller's own account."""
+
     def __init__(self, database: Database) -> None:
         self._users = UserStore(database)
         self._keypairs = KeypairStore(database)
@@ -30,8 +32,8 @@ class Me:
     async def get(self, caller: Caller) -> dict[str, Any]:
         """Return the caller's account, projects, keypairs, limits and usage.
 
-        ``limits`` are the tightest of domain, user and keypair per slot (and ``sessions``); a slot
-        that is not listed is not limited. The caps of a project apply in addition.
+        ``limits`` has the lowest limit of domain, user and keypair per slot and for ``sessions``;
+        slots without a limit are left out. The limits of a project apply in addition.
         """
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")

@@ -13,11 +13,12 @@ from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.db.accounts.policies import PolicyStore, Row
+from bai_services.db.audit import AuditEntry
 
 from ..context import ManagerContext
 from . import authorizer
 
-_CAPS = ("total_resource_slots", "max_pending_slots")
+_CAPS_FIELDS = ("total_resource_slots", "max_pending_slots")
 
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "keypair": {
@@ -48,7 +49,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Policies:
-    """Policies of one kind: ``keypair``, ``user`` or ``project``."""
+    """Manage the policies of one kind: ``keypair``, ``user`` or ``project``."""
 
     def __init__(self, kind: str, context: ManagerContext) -> None:
         self._kind = kind
@@ -71,7 +72,7 @@ class Policies:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "policy.write")
         name = check_slug(f"{self._kind} policy", spec["name"])
-        values = {**DEFAULTS[self._kind], **_checked(spec)}
+        values = {**DEFAULTS[self._kind], **_columns(spec)}
         values.update(name=name, created_at=self._clock())
         await self._store.create(values, self._entry(caller, "create", name))
         return await self.get(caller, name)
@@ -79,7 +80,7 @@ class Policies:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "policy.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _checked(changes), entry)
+        row = await self._store.update(name, _columns(changes), entry)
         self._capacity_changed()
         return row
 
@@ -87,20 +88,20 @@ class Policies:
         authorizer.require(caller, "policy.write")
         await self._store.delete(name, self._entry(caller, "delete", name))
 
-    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"{self._kind}-policy.{verb}", name, **details)
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in fields.items() if key != "name"}
-    for field in _CAPS:
+    for field in _CAPS_FIELDS:
         if values.get(field) is not None:
             values[field] = Caps.parse(values[field])
     if "allowed_vfolder_hosts" in values:
         values["allowed_vfolder_hosts"] = check_hosts(values["allowed_vfolder_hosts"])
     if values.get("default_for_unspecified", "LIMITED") not in ("LIMITED", "UNLIMITED"):
         raise InvalidRequest(
-            "default_for_unspecified must be LIMITED (slots not listed are 0) or UNLIMITED",
+            "default_for_unspecified must be LIMITED (slots not listed: limit 0) or UNLIMITED",
             field="default_for_unspecified",
         )
     return values

@@ -1,4 +1,4 @@
-"""Projects: groups of users of a domain that share limits."""
+"""Projects: groups of users of one domain with shared limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from bai_services.core.resources import Caps
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore, Row
 from bai_services.db.accounts.users import UserStore
+from bai_services.db.audit import AuditEntry
 
 from ..context import ManagerContext
 from . import authorizer
-from .domains import DEFAULT_POLICY, Domains, checked
+from .domains import DEFAULT_POLICY, Domains, parse_fields
 
 
 class Projects:
-    """One method per verb; ``key`` is an id, a name, or ``DOMAIN/NAME``."""
+    """Manage projects and their members; ``key`` is an id, a name, or ``DOMAIN/NAME``."""
 
     def __init__(self, context: ManagerContext, domains: Domains) -> None:
         self._store = ProjectStore(context.database)
@@ -38,17 +39,16 @@ class Projects:
         return await self._store.page(query, visible.domain, visible.project_ids)
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the project that ``key`` names for the caller.
+        """Return the visible project that ``key`` identifies.
 
-        Where several visible projects have the name, the one of the caller's own domain is
-        returned.
+        If several have the name, the project of the caller's own domain takes precedence.
 
         Raises
         ------
         NotFound
-            If the caller can see none.
+            If no visible project matches.
         Conflict
-            If it is ambiguous; the details contain the ids.
+            If several projects of other domains match; the message lists them.
         """
         visible = authorizer.visibility(caller, "project.read")
         found = await self._store.named(key, visible.domain, visible.project_ids)
@@ -58,7 +58,7 @@ class Projects:
             raise NotFound(f"there is no project {key}, or you may not see it")
         if len(found) > 1:
             names = ", ".join(sorted(f"{row['domain']}/{row['name']}" for row in found))
-            raise Conflict(f"{key} may be any of {names}; add the domain, or use the id")
+            raise Conflict(f"{key} is ambiguous: {names}; add the domain, or use the id")
         return found[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
@@ -76,11 +76,11 @@ class Projects:
             "total_resource_slots": Caps(),
             "allowed_vfolder_hosts": {},
             "resource_policy": DEFAULT_POLICY,
-            **checked(spec),
+            **parse_fields(spec),
             "domain": domain,
             "name": check_slug("project", spec["name"]),
         }
-        _refuse_beyond_domain(caller, values, of_domain)
+        _require_within_domain(caller, values, of_domain)
         await self._require_policy(values["resource_policy"])
         entry = self._audit.entry(
             caller, "project.create", project_id, domain=domain, name=values["name"]
@@ -89,9 +89,9 @@ class Projects:
         return await self._one(project_id)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        row = await self._writable(caller, key)
-        values = checked(changes)
-        _refuse_beyond_domain(caller, values, await self._domains.get(caller, row["domain"]), row)
+        row = await self._require_writable(caller, key)
+        values = parse_fields(changes)
+        _require_within_domain(caller, values, await self._domains.get(caller, row["domain"]), row)
         if "name" in changes:
             values["name"] = check_slug("project", changes["name"])
         if "resource_policy" in values:
@@ -109,61 +109,63 @@ class Projects:
         return changed
 
     async def delete(self, caller: Caller, key: str) -> None:
-        row = await self._writable(caller, key)
+        row = await self._require_writable(caller, key)
         entry = self._audit.entry(
             caller, "project.delete", row["id"], domain=row["domain"], name=row["name"]
         )
         await self._store.delete(row["id"], entry)
 
     async def members(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
-        """Return the members of a project, for callers who may manage it."""
-        row = await self._writable(caller, key, "user.read")
+        """Return the members of a project, if the caller may manage it."""
+        row = await self._require_writable(caller, key, "user.read")
         return await self._store.members(row["id"], query)
 
-    async def add_member(self, caller: Caller, key: str, user: str) -> None:
-        """Add a user of the project's domain; idempotent."""
-        row, person = await self._project_and_person(caller, key, user)
-        if person["domain"] != row["domain"]:
+    async def add_member(self, caller: Caller, key: str, user_key: str) -> None:
+        """Add a user of the project's domain to the project; idempotent."""
+        row, user = await self._project_and_user(caller, key, user_key)
+        if user["domain"] != row["domain"]:
             raise InvalidRequest(
-                f"{person['username']} is in domain {person['domain']}, project {row['name']} in "
-                f"{row['domain']}; users can only be members of projects of their own domain"
+                f"{user['username']} is in domain {user['domain']}, but project {row['name']} "
+                f"is in {row['domain']}; users can only be members of projects of their own domain"
             )
-        if person["status"] == "deleted":
-            raise InvalidRequest(f"{person['username']} is deleted")
-        entry = self._membership_entry(caller, "project.add-member", row, person)
-        await self._store.add_member(row["id"], person["id"], entry)
+        if user["status"] == "deleted":
+            raise InvalidRequest(f"{user['username']} is deleted")
+        entry = self._membership_entry(caller, "project.add-member", row, user)
+        await self._store.add_member(row["id"], user["id"], entry)
 
-    async def remove_member(self, caller: Caller, key: str, user: str) -> None:
-        row, person = await self._project_and_person(caller, key, user)
-        entry = self._membership_entry(caller, "project.remove-member", row, person)
-        await self._store.remove_member(row["id"], person["id"], entry)
+    async def remove_member(self, caller: Caller, key: str, user_key: str) -> None:
+        row, user = await self._project_and_user(caller, key, user_key)
+        entry = self._membership_entry(caller, "project.remove-member", row, user)
+        await self._store.remove_member(row["id"], user["id"], entry)
 
-    async def _project_and_person(self, caller: Caller, key: str, user: str) -> tuple[Row, Row]:
-        row = await self._writable(caller, key)
+    async def _project_and_user(self, caller: Caller, key: str, user_key: str) -> tuple[Row, Row]:
+        row = await self._require_writable(caller, key)
         visible = authorizer.visibility(caller, "user.read")
-        person = await self._users.find(user, visible.domain, visible.owner_id)
-        if person is None:
-            raise NotFound(f"there is no user {user}, or you may not see them")
-        owner = Owner(person["id"], Role(person["role"]))
+        user = await self._users.find(user_key, visible.domain, visible.owner_id)
+        if user is None:
+            raise NotFound(f"there is no user {user_key}, or you may not see them")
+        owner = Owner(user["id"], Role(user["role"]))
         if not reaches(caller, "project.write", Target(row["domain"], owner=owner)):
             raise Forbidden(
-                f"{person['username']} is {person['role']}; a user with a lower role cannot "
+                f"{user['username']} has the role {user['role']}; a user with a lower role cannot "
                 "change their projects; ask a superadmin",
                 action="project.write",
             )
-        return row, person
+        return row, user
 
-    def _membership_entry(self, caller: Caller, action: str, row: Row, person: Row) -> Any:
+    def _membership_entry(self, caller: Caller, action: str, row: Row, user: Row) -> AuditEntry:
         return self._audit.entry(
             caller,
             action,
             row["id"],
             domain=row["domain"],
             name=row["name"],
-            user=person["username"],
+            user=user["username"],
         )
 
-    async def _writable(self, caller: Caller, key: str, action: str = "project.write") -> Row:
+    async def _require_writable(
+        self, caller: Caller, key: str, action: str = "project.write"
+    ) -> Row:
         row = await self.get(caller, key)
         authorizer.require(caller, action, Target(domain=row["domain"]))
         return row
@@ -177,20 +179,23 @@ class Projects:
             raise NotFound(f"there is no project policy {name}", name=name)
 
 
-def _refuse_beyond_domain(caller: Caller, values: Mapping[str, Any], *have: Row) -> None:
-    """Refuse a domain admin permissions on storage hosts that the domain itself does not have.
+def _require_within_domain(caller: Caller, values: Mapping[str, Any], *current: Row) -> None:
+    """Raise ``Forbidden`` if a domain admin grants storage permissions that the domain lacks.
 
-    ``have`` are the current domain and project: what a superadmin granted the project may stay.
+    ``current`` is the domain's row and, for an update, the project's: permissions that a superadmin
+    has granted the project before are allowed.
     """
-    wanted = values.get("allowed_vfolder_hosts")
-    if not wanted or caller.role is Role.SUPERADMIN:
+    permissions = values.get("allowed_vfolder_hosts")
+    if not permissions or caller.role is Role.SUPERADMIN:
         return
-    missing = missing_permissions(wanted, *(row["allowed_vfolder_hosts"] or {} for row in have))
+    missing = missing_permissions(
+        permissions, *(row["allowed_vfolder_hosts"] or {} for row in current)
+    )
     if missing:
         named = "; ".join(f"{host}: {', '.join(names)}" for host, names in missing.items())
         raise Forbidden(
-            f"domain {have[0]['name']} does not have these permissions on storage hosts: {named}; "
-            "its administrators can grant projects only what it has; ask a superadmin for more",
+            f"domain {current[0]['name']} lacks these permissions on storage hosts: {named}; its "
+            "administrators can grant projects only permissions of the domain; ask a superadmin",
             field="allowed_vfolder_hosts",
             missing=missing,
         )

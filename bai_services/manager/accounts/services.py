@@ -1,4 +1,4 @@
-"""The use cases of accounts, composed."""
+"""Build the account services."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .keypair_secrets import KeypairSecrets
 from .keypairs import Keypairs
 from .lockouts import Lockouts
 from .me import Me
-from .passwords import Passwords
+from .passwords import PasswordHashes
 from .policies import Policies
 from .projects import Projects
 from .sign_in import SignIns
-from .sign_outs import TokenEndings
+from .sign_outs import TokenRevocations
 from .ssh_keys import SshKeys
 from .users import Users
 
 
 @dataclass(frozen=True, slots=True)
 class AccountServices:
-    """Users, domains, projects, keypairs, policies and sign-in."""
+    """Services for users, domains, projects, keypairs, policies and sign-in."""
 
     callers: Callers
     me: Me
@@ -38,20 +38,20 @@ class AccountServices:
     project_policies: Policies
     ssh_keys: SshKeys
     sign_ins: SignIns
-    token_endings: TokenEndings
+    token_revocations: TokenRevocations
 
 
 def account_services(
     context: ManagerContext, settings: Settings, hub: Hub, metrics: Metrics
 ) -> AccountServices:
-    """Build the use cases of accounts."""
+    """Build the services and pass them their dependencies."""
     secrets = KeypairSecrets(settings.key)
-    passwords = Passwords(settings.password_memory_kib, settings.password_rounds)
+    passwords = PasswordHashes(settings.password_memory_kib, settings.password_rounds)
     lockouts = Lockouts(context.database, settings.key)
     domains = Domains(context)
     projects = Projects(context, domains)
     users = Users(context, domains, projects, passwords, secrets, lockouts)
-    token_endings = TokenEndings(context.database, hub)
+    token_revocations = TokenRevocations(context.database, hub)
     return AccountServices(
         callers=Callers(context.database, context.clock, secrets),
         me=Me(context.database),
@@ -67,10 +67,10 @@ def account_services(
             context,
             passwords,
             hub,
-            token_endings,
+            token_revocations,
             metrics,
             lockouts,
             token_seconds=settings.cli_token_seconds,
         ),
-        token_endings=token_endings,
+        token_revocations=token_revocations,
     )

@@ -1,4 +1,4 @@
-"""Sign-in by password, and the account data that the Hub receives."""
+"""Sign in by password or one-time code, and provide account data to the Hub."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from bai_services.core.errors import (
 )
 from bai_services.db.accounts.callers import AccountStore, PasswordAccount
 from bai_services.db.accounts.users import Account, Revocation, UserStore
+from bai_services.db.audit import AuditEntry
 
 from ..audit import Audit
 from ..context import ManagerContext
@@ -29,12 +30,12 @@ from ..metrics import Metrics
 from . import authorizer
 from .callers import refusal
 from .lockouts import Attempt, Lockouts, canonical
-from .passwords import Passwords
-from .sign_outs import TokenEndings
+from .passwords import PasswordHashes
+from .sign_outs import TokenRevocations
 
-CODE_LIFE = timedelta(minutes=2)
-CODES_AT_ONCE = 1000
-MAX_NAME = 128
+CODE_LIFETIME = timedelta(minutes=2)
+MAX_PENDING_CODES = 1000
+MAX_NAME_CHARACTERS = 128
 _WRONG = "the name or the password is wrong"
 
 
@@ -46,14 +47,14 @@ class _Code:
 
 
 class SignIns:
-    """Passwords, tokens for the CLI, and one-time codes of its browser sign-in."""
+    """Checks passwords; issues Hub tokens to the CLI for a password or a one-time code."""
 
     def __init__(
         self,
         context: ManagerContext,
-        passwords: Passwords,
+        passwords: PasswordHashes,
         hub: Hub,
-        endings: TokenEndings,
+        revocations: TokenRevocations,
         metrics: Metrics,
         lockouts: Lockouts,
         *,
@@ -66,26 +67,26 @@ class SignIns:
         self._audit = context.audit
         self._passwords = passwords
         self._hub = hub
-        self._endings = endings
+        self._revocations = revocations
         self._sign_outs_due = context.sign_outs_due
         self._metrics = metrics
         self._token_seconds = token_seconds
-        # Lost with a restart, which is acceptable for a sign-in of two minutes.
+        # In memory only: after a restart the user starts the browser sign-in again.
         self._codes: dict[str, _Code] = {}
-        endings.listen(self._forget_codes)
+        revocations.listen(self._discard_codes)
 
     async def verify(
         self, caller: Caller, name: str, password: str, client_ip: str
     ) -> dict[str, Any]:
-        """Return the account whose password was sent to the Hub.
+        """Check a name and password that were sent to the Hub; return the account.
 
         Raises
         ------
         SignInRefused
-            If name or password is wrong (one text for both), or, after the right password, with
-            the reason why the account is refused.
+            If the name or password is wrong (same text for both), or, with a correct password, the
+            reason why the account is not accepted.
         SignInBlocked
-            After too many failures with that name, whether it exists or not.
+            After too many failures with that name (existing or not) or from that address.
         """
         authorizer.require(caller, "account.verify")
         account = await self._check(name, password, client_ip, "sign-in.hub")
@@ -100,8 +101,8 @@ class SignIns:
             raise NotFound(f"there is no account {username}")
         return hub_account(found)
 
-    async def token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
-        """Return a Hub token for a name and password; same rules as ``verify``."""
+    async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
+        """Return a new Hub token for a name and password; raises like ``verify``."""
         account = await self._check(name, password, client_ip, "sign-in.token")
         if account.need_password_change:
             raise SignInRefused(
@@ -111,7 +112,7 @@ class SignIns:
             )
         return await self._hub_token(account.username, "bai login")
 
-    async def withdraw(self, caller: Caller, token: str) -> None:
+    async def revoke_token(self, caller: Caller, token: str) -> None:
         """Revoke the token with which the caller signed in."""
         authorizer.require(caller, "user.change-own")
         await self._hub.delete_token(token)
@@ -130,15 +131,15 @@ class SignIns:
         keep_session: str = "",
         revokes_tokens: bool = False,
     ) -> None:
-        """Set a new password after checking the old one; same lockout as sign-in.
+        """Set a new password after checking the old one; the lockout of sign-ins applies.
 
-        It ends every browser sign-in of the account except ``keep_session`` (the Hub's id of the
-        browser session in use), and with ``revokes_tokens`` its API tokens, too.
+        Ends every browser sign-in of the account except ``keep_session`` (the Hub's id of the
+        current browser session). With ``revokes_tokens`` also revokes the API tokens.
 
         Raises
         ------
         InvalidRequest
-            If the new password breaks the rules or is the old one.
+            If the new password breaks the rules or equals the old one.
         """
         account = await self._check(name, old, client_ip, "sign-in.password")
         if hmac.compare_digest(old.encode(), new.encode()):
@@ -157,23 +158,23 @@ class SignIns:
             name=account.username,
         )
         hashed = await self._passwords.hash(new)
-        ending: Revocation = "all" if revokes_tokens else "sign-ins"
-        await self._users.set_password(account.id, hashed, self._clock(), entry, ending)
-        due = {"id": account.id, "username": account.username, "tokens_to_end": ending}
+        kind: Revocation = "all" if revokes_tokens else "sign-ins"
+        await self._users.set_password(account.id, hashed, self._clock(), entry, kind)
+        due = {"id": account.id, "username": account.username, "tokens_to_end": kind}
         try:
-            await self._endings.end(due, keep_session)
+            await self._revocations.revoke(due, keep_session)
         except BaiError:
-            # The password has changed; what the Hub still has to do is retried until it answers.
+            # The password has changed; the sign-out loop retries the revocations at the Hub.
             self._sign_outs_due()
 
-    def _forget_codes(self, username: str) -> None:
+    def _discard_codes(self, username: str) -> None:
         self._codes = {k: c for k, c in self._codes.items() if c.username != username}
 
-    def code(self, caller: Caller, challenge: str) -> dict[str, str]:
-        """Return a one-time code that lets the CLI with the ``challenge`` act as the caller.
+    def create_code(self, caller: Caller, challenge: str) -> dict[str, str]:
+        """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
 
-        It is valid for two minutes and one use, and only with the verifier whose SHA-256 is the
-        challenge (PKCE, S256).
+        It is valid for two minutes and one use, and only with the verifier whose SHA-256 is
+        ``challenge``.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")
@@ -183,27 +184,27 @@ class SignIns:
                 "the challenge is not a SHA-256 in URL-safe base64", field="challenge"
             )
         self._codes = {k: c for k, c in self._codes.items() if c.expires_at > now}
-        while len(self._codes) >= CODES_AT_ONCE:
+        while len(self._codes) >= MAX_PENDING_CODES:
             self._codes.pop(next(iter(self._codes)))
         code = secrets.token_urlsafe(32)
-        expires_at = now + CODE_LIFE
-        self._codes[_hashed(code)] = _Code(caller.username, challenge, expires_at)
+        expires_at = now + CODE_LIFETIME
+        self._codes[_sha256(code)] = _Code(caller.username, challenge, expires_at)
         return {"code": code, "expires_at": expires_at.isoformat()}
 
-    async def redeem(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
-        """Return a Hub token for a code; the code is used up even if something is wrong."""
-        found = self._codes.pop(_hashed(code), None)
-        is_right = (
+    async def redeem_code(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
+        """Return a Hub token for a code; the code is invalidated even if the redemption fails."""
+        found = self._codes.pop(_sha256(code), None)
+        is_valid = (
             found is not None
             and found.expires_at > self._clock()
-            and hmac.compare_digest(found.challenge, _hashed(verifier))
+            and hmac.compare_digest(found.challenge, _sha256(verifier))
         )
-        if found is None or not is_right:
+        if found is None or not is_valid:
             raise SignInRefused("the code is wrong, used or expired; run bai login again")
         account = await self._accounts.by_username(found.username)
         if account is None:
             raise SignInRefused(_WRONG)
-        await self._refuse(account, client_ip, "sign-in.code")
+        await self._require_accepted(account, client_ip, "sign-in.code")
         entry = self._audit.entry(
             _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
         )
@@ -216,14 +217,14 @@ class SignIns:
         return {"token": token.value, "username": username}
 
     async def _check(self, name: str, password: str, client_ip: str, action: str) -> Account:
-        typed = canonical(name)[: MAX_NAME + 1]
+        typed = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
         found = await self._find(typed, password)
         user_id = None if found is None else found.account.id
         attempt = await self.lockouts.begin(typed, user_id, client_ip, now)
-        # Checked even if the attempt is blocked anyway: response times must reveal nothing.
-        is_right = await self._is_right(found, password)
-        if is_right and found is not None and attempt.is_accepted:
+        # Verify the password even if the attempt is blocked: response times must reveal nothing.
+        is_correct = await self._is_correct(found, password)
+        if is_correct and found is not None and attempt.is_accepted:
             return await self._accept(found, attempt, password, client_ip, action)
         if attempt.blocked_until is not None:
             self._metrics.sign_ins.labels("blocked").inc()
@@ -234,7 +235,7 @@ class SignIns:
                 retry_after_seconds=seconds,
             )
         self._metrics.sign_ins.labels("refused").inc()
-        await self._audit.add(_refused_entry(self._audit, action, client_ip))
+        await self._audit.add(_failure_entry(self._audit, action, client_ip))
         raise SignInRefused(_WRONG)
 
     async def _accept(
@@ -244,23 +245,27 @@ class SignIns:
         entry = self._audit.entry(
             _as_caller(account, client_ip), action, account.id, domain=account.domain
         )
-        await self.lockouts.succeeded(attempt, self._clock(), entry)
-        await self._refuse(account, client_ip, action)
+        await self.lockouts.record_success(attempt, self._clock(), entry)
+        await self._require_accepted(account, client_ip, action)
         await self._rehash_if_outdated(found, password)
         self._metrics.sign_ins.labels("done").inc()
         return account
 
     async def _find(self, typed: str, password: str) -> PasswordAccount | None:
-        is_sane = 0 < len(typed) <= MAX_NAME and len(password) <= MAX_LENGTH and "\0" not in typed
-        found = await self._accounts.by_sign_in_name(typed) if is_sane else None
+        is_plausible = (
+            0 < len(typed) <= MAX_NAME_CHARACTERS
+            and len(password) <= MAX_LENGTH
+            and "\0" not in typed
+        )
+        found = await self._accounts.by_sign_in_name(typed) if is_plausible else None
         return None if found is None or found.account.status == "deleted" else found
 
-    async def _is_right(self, found: PasswordAccount | None, password: str) -> bool:
-        """Return whether the password is right; takes the same time if there is no account."""
+    async def _is_correct(self, found: PasswordAccount | None, password: str) -> bool:
+        """Return whether the password is correct; takes the same time without an account."""
         password_hash = None if found is None else found.password_hash
         return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
 
-    async def _refuse(self, account: Account, client_ip: str, action: str) -> None:
+    async def _require_accepted(self, account: Account, client_ip: str, action: str) -> None:
         found = refusal(account, client_ip)
         if found is None:
             return
@@ -286,7 +291,7 @@ class SignIns:
 
 
 def hub_account(account: Account) -> dict[str, Any]:
-    """Return the account in the form that the Hub's authenticator takes."""
+    """Return the account in the form that the Hub's authenticator expects."""
     domain = account.domain
     groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
     return {
@@ -302,17 +307,15 @@ def hub_account(account: Account) -> dict[str, Any]:
     }
 
 
-# Scopes of administrators in the Hub. Accounts and sessions are changed through the manager, which
-# compares the roles of caller and owner; the filters of the Hub cannot do this. These scopes
-# therefore do not allow creating a user, starting a server, issuing a token or opening another
-# user's server, all of which the Hub's own role "admin" would allow.
+# Hub scopes of administrators. They are read-only, unlike the Hub's own role "admin": accounts and
+# sessions are changed through the manager, because only it compares the roles of caller and owner.
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
-    # No role is higher, so a superadmin may also stop servers that the manager does not know.
+    # For servers that the manager does not know. No owner has a higher role than a superadmin.
     *("read:servers", "delete:servers"),
 )
-# Without "read:servers", because a server's options contain the environment of its session.
+# No "read:servers": the options of a server contain its session's environment variables.
 _DOMAIN_ADMIN_SCOPES = ("list:users", "read:users", "list:groups", "read:groups")
 
 
@@ -347,12 +350,12 @@ def _as_caller(account: Account, client_ip: str) -> Caller:
     )
 
 
-def _refused_entry(audit: Audit, action: str, client_ip: str) -> Any:
-    # The account is unknown, and a mistyped name may be a password, so neither is stored.
+def _failure_entry(audit: Audit, action: str, client_ip: str) -> AuditEntry:
+    # Without the typed name: it may be a password that the user typed into the wrong field.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
     return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
 
 
-def _hashed(text: str) -> str:
+def _sha256(text: str) -> str:
     digest = hashlib.sha256(text.encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -1,6 +1,6 @@
-"""Sign-out at the Hub: tokens at once, then sessions, servers and the Hub's user.
+"""Sign users out at the Hub: revoke tokens first, then end sessions, servers and the Hub's user.
 
-The users to sign out are stored in the database, so a restarted manager continues.
+Pending sign-outs are stored in the database, so a restarted manager continues them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import BaiError
@@ -20,52 +19,52 @@ from bai_services.db.database import Database
 from ..hub.client import Hub
 from .callers import refusal
 
-RETRY_SECONDS = 5.0
-MAX_RETRY_SECONDS = 120.0
+FIRST_BACKOFF_SECONDS = 5.0
+MAX_BACKOFF_SECONDS = 120.0
 
 _MANAGER = Caller(Role.SUPERADMIN, username="manager")
 
 log = logging.getLogger(__name__)
 
 
-class TokenEndings:
-    """Ends a user's browser sign-ins at the Hub, and API tokens where requested."""
+class TokenRevocations:
+    """Ends users' browser sign-ins at the Hub and, if requested, revokes their API tokens."""
 
     def __init__(self, database: Database, hub: Hub) -> None:
         self._users = UserStore(database)
         self._hub = hub
         self._listeners: list[Callable[[str], None]] = []
 
-    def listen(self, forget: Callable[[str], None]) -> None:
-        """Call ``forget`` with the name of each user whose sign-ins end."""
-        self._listeners.append(forget)
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the name of each user whose sign-ins end."""
+        self._listeners.append(listener)
 
-    async def end(self, row: Row, keep_session: str = "") -> None:
-        """End what ``tokens_to_end`` of a user's row names.
+    async def revoke(self, row: Row, keep_session: str = "") -> None:
+        """End the sign-ins or revoke all tokens, as ``tokens_to_end`` of the user's row says.
 
         Raises
         ------
         Unavailable
-            If the Hub cannot be reached; the row remains to be processed.
+            If the Hub cannot be reached; the revocation stays pending.
         """
-        ending: Revocation | None = row["tokens_to_end"]
-        if ending is None:
+        kind: Revocation | None = row["tokens_to_end"]
+        if kind is None:
             return
-        for forget in self._listeners:
-            forget(row["username"])
+        for listener in self._listeners:
+            listener(row["username"])
         if self._hub.is_known:
-            if ending == "all":
+            if kind == "all":
                 await self._hub.end_access(row["username"])
             else:
                 await self._hub.end_sign_ins(row["username"], keep_session)
-        await self._users.mark_revoked(row["id"], ending)
+        await self._users.mark_revoked(row["id"], kind)
 
-    async def work_off(self) -> bool:
-        """End the tokens of all users in question; return False if some remain for later."""
+    async def process_pending(self) -> bool:
+        """Process all pending revocations; return False if some failed."""
         is_done = True
         for row in await self._users.pending_revocations():
             try:
-                await self.end(row)
+                await self.revoke(row)
             except BaiError as error:
                 log.warning("tokens of %s are still valid: %s", row["username"], error)
                 is_done = False
@@ -73,39 +72,39 @@ class TokenEndings:
 
 
 class SignOuts:
-    """Signs out the users that are marked for it in the database.
+    """Signs out the users that are marked for sign-out in the database.
 
-    The manager itself refuses them from the moment of the change; this class removes what the Hub
-    still grants them.
+    The manager itself rejects them as soon as they are marked; this class removes their access at
+    the Hub.
     """
 
     def __init__(
         self,
         database: Database,
         hub: Hub,
-        endings: TokenEndings,
+        revocations: TokenRevocations,
         stop_session: Callable[[Caller, str], Awaitable[object]],
     ) -> None:
         self._users = UserStore(database)
         self._stop_session = stop_session
         self._accounts = AccountStore(database)
         self._hub = hub
-        self._endings = endings
-        # Stopping servers takes up to a minute each; ending tokens must not wait for it.
+        self._revocations = revocations
+        # Separate loops: stopping a server takes up to a minute, which must not delay revocations.
         self._due = {"tokens": asyncio.Event(), "servers": asyncio.Event()}
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self) -> None:
-        """Check soon for users to sign out; cheap."""
+        """Wake the loops to check for pending sign-outs. Cheap."""
         for due in self._due.values():
             due.set()
 
     def start(self) -> None:
         self.wake()
-        work = {"tokens": self._endings.work_off, "servers": self.work_off}
+        work = {"tokens": self._revocations.process_pending, "servers": self.process_pending}
         self._tasks = [
-            asyncio.create_task(_run(self._due[what], each), name=f"sign-outs: {what}")
-            for what, each in work.items()
+            asyncio.create_task(_run(self._due[kind], process), name=f"sign-outs: {kind}")
+            for kind, process in work.items()
         ]
 
     async def stop(self) -> None:
@@ -115,57 +114,57 @@ class SignOuts:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def work_off(self) -> bool:
-        """Sign out all users marked for it; return False if some remain for later."""
+    async def process_pending(self) -> bool:
+        """Process all pending sign-outs; return False if some failed."""
         is_done = True
         for row in await self._users.pending_sign_outs():
             try:
                 is_done &= await self._sign_out(row)
             except BaiError as error:
-                log.warning("%s is still known to the Hub: %s", row["username"], error)
+                log.warning("%s is not signed out at the Hub yet: %s", row["username"], error)
                 is_done = False
         return is_done
 
     async def _sign_out(self, row: Row) -> bool:
-        await self._endings.end(row)
+        await self._revocations.revoke(row)
         account = await self._accounts.by_username(row["username"])
-        may_come_back = account is not None and refusal(account, None) is None
-        if not may_come_back:
+        may_sign_in = account is not None and refusal(account, None) is None
+        if not may_sign_in:
             for session_id in await self._users.live_sessions(row["id"]):
                 await self._stop_session(_MANAGER, session_id)
-        if self._hub.is_known and not await self._stop_at_hub(row["username"], may_come_back):
+        if self._hub.is_known and not await self._stop_at_hub(row["username"], may_sign_in):
             return False
         await self._users.signed_out(row["id"])
         return True
 
-    async def _stop_at_hub(self, username: str, may_come_back: bool) -> bool:
+    async def _stop_at_hub(self, username: str, may_sign_in: bool) -> bool:
         is_stopped = True
         for name, server in (await self._hub.servers_of(username)).items():
             if not server.get("stopped"):
                 is_stopped &= await self._hub.stop_server(username, name)
         if not is_stopped:
             return False
-        if not may_come_back:
+        if not may_sign_in:
             await self._hub.delete_tokens(username)
             await self._hub.delete_user(username)
         return True
 
 
-async def _run(due: asyncio.Event, work_off: Callable[[], Awaitable[Any]]) -> None:
-    """Call ``work_off`` when ``due`` is set, and again later while something remains."""
-    wait = RETRY_SECONDS
+async def _run(due: asyncio.Event, process: Callable[[], Awaitable[bool]]) -> None:
+    """Call ``process`` when ``due`` is set; retry with exponential backoff until it is True."""
+    backoff = FIRST_BACKOFF_SECONDS
     while True:
         await due.wait()
         due.clear()
         try:
-            is_done = await work_off()
+            is_done = await process()
         except Exception:
             log.exception("signing users out at the Hub failed")
             is_done = False
         if is_done:
-            wait = RETRY_SECONDS
+            backoff = FIRST_BACKOFF_SECONDS
             continue
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(due.wait(), wait)
-        wait = min(wait * 2, MAX_RETRY_SECONDS)
+            await asyncio.wait_for(due.wait(), backoff)
+        backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)
         due.set()

@@ -1,4 +1,4 @@
-"""Users' public keys for the SSH servers of their sessions; private keys are never stored."""
+"""Store users' public SSH keys for their sessions; private keys are never stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from . import authorizer
 
 
 class SshKeys:
-    """The caller's own keys; nobody can add a key for another user's sessions."""
+    """Manage the caller's own keys; no role can add a key for another user's sessions."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = SshKeyStore(context.database)
@@ -37,8 +37,9 @@ class SshKeys:
         return {"items": await self._store.of(owner_id)}
 
     async def add(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Store a public key; without one, create a pair whose private key only this answer
-        contains.
+        """Store a public key; without one in ``spec``, generate a pair.
+
+        Only this response contains a generated private key.
         """
         owner_id = _own(caller, "ssh-key.write")
         name = check_key_name(spec["name"])
@@ -46,7 +47,7 @@ class SshKeys:
         if text is None:
             private_key, text = new_pair(name)
         key = parse_public_key(text)
-        shown = {
+        response = {
             "name": name,
             "public_key": key.text,
             "fingerprint": key.fingerprint,
@@ -55,12 +56,12 @@ class SshKeys:
         entry = self._audit.entry(
             caller, "ssh-key.add", name, domain=caller.domain, fingerprint=key.fingerprint
         )
-        row = {"id": str(uuid.uuid4()), "user_id": owner_id, **shown}
+        row = {"id": str(uuid.uuid4()), "user_id": owner_id, **response}
         await self._store.add(row, MAX_KEYS, entry)
-        return {**shown, "private_key": private_key}
+        return {**response, "private_key": private_key}
 
     async def remove(self, caller: Caller, name: str) -> None:
-        """Delete a key; open connections stay open, new ones are refused."""
+        """Delete a key; existing connections stay open, new ones are rejected."""
         owner_id = _own(caller, "ssh-key.write")
         entry = self._audit.entry(caller, "ssh-key.remove", name, domain=caller.domain)
         await self._store.remove(owner_id, name, entry)

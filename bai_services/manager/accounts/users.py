@@ -1,4 +1,4 @@
-"""Users: accounts, their roles, and signing them out."""
+"""Users: accounts, roles and sign-out."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.users import Row, UserChange, UserStore
+from bai_services.db.audit import AuditEntry
 
 from ..context import ManagerContext
 from . import authorizer
 from .domains import DEFAULT_POLICY, Domains
 from .keypair_secrets import KeypairSecrets, new_keypair
 from .lockouts import Lockouts
-from .passwords import Passwords
+from .passwords import PasswordHashes
 from .projects import Projects
 
 ROLES = (Role.SUPERADMIN, Role.ADMIN, Role.USER, Role.MONITOR)
 STATUSES = ("active", "inactive", "before-verification")
-# Fields that users may change of themselves.
+# Fields that users may change in their own accounts.
 OWN_FIELDS = frozenset({"full_name", "description"})
 _CONTAINER_IDS = ("container_uid", "container_gid")
 
 
 class Users:
-    """One method per verb; ``key`` is an id, a user name or an e-mail address."""
+    """Manage users; ``key`` is an id, a user name or an e-mail address."""
 
     def __init__(
         self,
         context: ManagerContext,
         domains: Domains,
         projects: Projects,
-        passwords: Passwords,
+        passwords: PasswordHashes,
         secrets: KeypairSecrets,
         lockouts: Lockouts,
     ) -> None:
@@ -66,7 +67,7 @@ class Users:
         return (await self._with_locks([found]))[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an account with its main keypair; only this answer contains the secret key.
+        """Create an account with its main keypair; only this response contains the secret key.
 
         Without a password the user cannot sign in until one is set.
         """
@@ -85,7 +86,7 @@ class Users:
             "username": names.check_username(spec["username"]),
             "email": names.check_email(spec["email"]),
         }
-        values |= await self._checked(caller, spec, values)
+        values |= await self._columns(caller, spec, values)
         keypair = new_keypair()
         policy = spec.get("keypair_policy") or DEFAULT_POLICY
         await self._require_policy("keypair", policy)
@@ -102,31 +103,32 @@ class Users:
             caller, "user.create", user_id, domain=domain, name=values["username"]
         )
         await self._store.create(values, row, projects, entry)
-        made = await self.get(caller, user_id)
-        shown = {"access_key": keypair.access_key, "secret_key": keypair.secret_key}
-        return {**made, "keypair": shown}
+        created = await self.get(caller, user_id)
+        secret = {"access_key": keypair.access_key, "secret_key": keypair.secret_key}
+        return {**created, "keypair": secret}
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change an account; a deactivated one loses access and sessions at once.
+        """Update an account; deactivating it signs the user out and ends all sessions.
 
         Raises
         ------
         Forbidden
-            If the caller changes a user with a higher role, or grants a role.
+            If the user has a higher role, or the caller may not grant a role, ids or a domain.
         Conflict
-            If no active superadmin would be left.
+            If this would deactivate or demote the last active superadmin.
         """
-        row = await self._writable(caller, key, changes)
-        values = await self._checked(caller, changes, row)
-        is_moved = "domain" in values and values["domain"] != row["domain"]
-        is_out = values.get("status", row["status"]) != "active" and row["status"] == "active"
+        row = await self._require_writable(caller, key, changes)
+        values = await self._columns(caller, changes, row)
+        leaves_domain = "domain" in values and values["domain"] != row["domain"]
+        is_deactivated = (
+            values.get("status", row["status"]) != "active" and row["status"] == "active"
+        )
         entry = self._entry(caller, "user.update", row, fields=sorted(changes))
-        is_reset = "password_hash" in values
         change = UserChange(
             values,
-            leaves_projects=is_moved,
-            signs_out=is_out or is_moved,
-            revokes_tokens=is_reset,
+            leaves_projects=leaves_domain,
+            signs_out=is_deactivated or leaves_domain,
+            revokes_tokens="password_hash" in values,
         )
         changed = await self._store.update(row["id"], change, entry)
         if change.signs_out or change.revokes_tokens:
@@ -134,10 +136,8 @@ class Users:
         return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
-        """Delete softly: the account stays as ``deleted``, its keypairs are deactivated, and it
-        is signed out.
-        """
-        row = await self._writable(caller, key, {"status": "deleted"})
+        """Mark an account as ``deleted``, deactivate its keypairs and sign the user out."""
+        row = await self._require_writable(caller, key, {"status": "deleted"})
         if row["id"] == caller.user_id:
             raise Conflict("you cannot delete your own account; another administrator can")
         entry = self._entry(caller, "user.delete", row)
@@ -146,29 +146,29 @@ class Users:
         self._sign_outs_due()
 
     async def sign_out(self, caller: Caller, key: str) -> None:
-        """End the tokens and servers of a user, who may sign in again if active."""
+        """Revoke the tokens and stop the servers of a user; an active user may sign in again."""
         row = await self.get(caller, key)
         if row["id"] != caller.user_id:
-            row = await self._writable(caller, key, {})
+            row = await self._require_writable(caller, key, {})
         entry = self._entry(caller, "user.sign-out", row)
         await self._store.update(row["id"], UserChange({}, signs_out=True), entry)
         self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
-        """Reset an account's failed sign-ins: it is accepted from every address again."""
-        row = await self._writable(caller, key, {"locked_until": None})
+        """Reset an account's failed sign-ins, so that it is accepted from every address again."""
+        row = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", row)
         await self._lockouts.unlock(row["id"], (row["username"], row["email"]), entry)
 
     async def _with_locks(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with whether, and until when, failed sign-ins lock the account."""
+        """Return the rows with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""
         until = await self._lockouts.locked_until([row["id"] for row in rows], self._clock())
         return [
             {**row, "is_locked": row["id"] in until, "locked_until": until.get(row["id"])}
             for row in rows
         ]
 
-    async def _writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def _require_writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
         row = await self.get(caller, key)
         target = Target(domain=row["domain"], owner=Owner(row["id"], Role(row["role"])))
         if row["id"] == caller.user_id and set(changes) <= OWN_FIELDS:
@@ -177,16 +177,16 @@ class Users:
         authorizer.require(caller, "user.write", target)
         return row
 
-    async def _checked(
+    async def _columns(
         self, caller: Caller, fields: Mapping[str, Any], row: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Return the columns that ``fields`` set, after the rules for each of them."""
+        """Validate ``fields``; return the columns to set. ``row`` has the current values."""
         not_columns = {"password", "projects", "keypair_policy"}
         values = {key: value for key, value in fields.items() if key not in not_columns}
         if "username" in values:
             values["username"] = names.check_username(values["username"])
             if values["username"] != row["username"]:
-                self._refuse_rename(row)
+                self._raise_for_rename(row)
         if "email" in values:
             values["email"] = names.check_email(values["email"])
         if values.get("allowed_client_ip") is not None:
@@ -198,36 +198,36 @@ class Users:
         if values.get("role", row["role"]) != row["role"]:
             authorizer.require(caller, "user.grant-role")
         if any(values.get(name, row.get(name)) != row.get(name) for name in _CONTAINER_IDS):
-            # A user with the uid of another user could read that user's files.
+            # With the uid of another user, a user could read that user's files.
             authorizer.require(caller, "user.grant-role")
         if values.get("domain", row["domain"]) != row["domain"]:
-            # Moving users gives the administrators of another domain power over them.
+            # Moving a user gives the administrators of another domain control over the account.
             authorizer.require(caller, "user.grant-role")
             await self._domains.get(caller, values["domain"])
         if fields.get("password") is not None:
-            names_of_them = (values.get("username", row["username"]), values.get("email", ""))
-            check_password(fields["password"], *names_of_them)
+            own_names = (values.get("username", row["username"]), values.get("email", ""))
+            check_password(fields["password"], *own_names)
             values["password_hash"] = await self._passwords.hash(fields["password"])
             values["password_changed_at"] = self._clock()
         return values
 
-    def _refuse_rename(self, row: Mapping[str, Any]) -> None:
+    def _raise_for_rename(self, row: Mapping[str, Any]) -> None:
         raise InvalidRequest(
-            f"user names cannot change: {row['username']} identifies the user in the Hub",
+            f"user name {row['username']} cannot be changed: it identifies the user in the Hub",
             field="username",
         )
 
     def _check_choice(self, field: str, values: Mapping[str, Any], choices: Sequence[str]) -> None:
         if field in values and values[field] not in choices:
             raise InvalidRequest(
-                f"{values[field]!r} is not a possible {field}; use one of {', '.join(choices)}",
+                f"{values[field]!r} is not a valid {field}; use one of {', '.join(choices)}",
                 field=field,
             )
 
     async def _project_ids(self, caller: Caller, keys: Sequence[str], domain: str) -> list[str]:
         found = []
         for key in keys:
-            # A bare name means the project of the new user's own domain.
+            # A name without a domain refers to the project of the new user's domain.
             try:
                 row = await self._projects.get(caller, f"{domain}/{key}")
             except NotFound:
@@ -241,7 +241,7 @@ class Users:
         if await self._policies[kind].one(name) is None:
             raise NotFound(f"there is no {kind} policy {name}", name=name)
 
-    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> Any:
+    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> AuditEntry:
         return self._audit.entry(
             caller, action, row["id"], domain=row["domain"], name=row["username"], **details
         )

@@ -1,4 +1,4 @@
-"""Shares of session apps, and access of the users they are shared with."""
+"""Share apps of sessions, and authorize the visitors of shared apps."""
 
 from __future__ import annotations
 
@@ -43,28 +43,29 @@ Row = Mapping[str, Any]
 
 
 class AppShares:
-    """Shares of apps: created, listed and revoked; visits through them."""
+    """Create, list and revoke app shares; authorize their visitors."""
 
     def __init__(self, context: ManagerContext, settings: Settings, sessions: Sessions) -> None:
         self._store = AppShareStore(context.database)
-        self._people = GrantStore(context.database)
+        self._grants = GrantStore(context.database)
         self._users = UserStore(context.database)
         self._sessions = sessions
         self._settings = settings
         self._clock = context.clock
         self._audit = context.audit
-        # Each entry is valid for one visit; expired entries are recognized by their signed time.
-        self._used: dict[str, datetime] = {}
+        # Nonces of redeemed entry tokens, until they expire: an entry token is single-use.
+        self._redeemed: dict[str, datetime] = {}
 
-    async def of_session(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
-        row = await self._sessions.visible(caller, key)
-        return self._shown(await self._store.of_session(row.id, query, self._clock()))
+    async def page_of_session(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
+        """Return the shares of a session."""
+        row = await self._sessions.find_visible(caller, key)
+        return self._to_page(await self._store.of_session(row.id, query, self._clock()))
 
-    async def mine(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return the shares that the caller has created and received."""
+    async def page_of_caller(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        """Return the shares of the caller's sessions, and those shared with the caller."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
-        return self._shown(await self._store.of_user(caller.user_id, query, self._clock()))
+        return self._to_page(await self._store.of_user(caller.user_id, query, self._clock()))
 
     async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Row:
         """Share one app of a live session.
@@ -72,19 +73,19 @@ class AppShares:
         Raises
         ------
         Forbidden
-            If the policy of the session's owner does not allow that audience.
+            If the policy of the session's owner does not allow the audience.
         InvalidRequest
             If the app cannot be shared, or audience, addresses or expiry are invalid.
         NotFound
-            If there is no such user or project.
+            If the user or project does not exist.
         Conflict
             If the session has ended.
         """
-        row = await self._sessions.visible(caller, key)
+        row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.share", target_of(row))
         if row.status in ENDED:
             raise Conflict(f"session {row.name} is {row.status}; its apps cannot be shared")
-        audience, person = await self._audience(row, spec)
+        audience, audience_id = await self._audience(row, spec)
         policy = await self._store.policy(row.owner_id)
         check_sharing(policy.app_sharing, audience)
         now = self._clock()
@@ -95,8 +96,8 @@ class AppShares:
             "session_id": row.id,
             "app": check_app(spec["app"]),
             "audience": audience,
-            "user_id": person if audience is Audience.USER else None,
-            "project_id": person if audience is Audience.PROJECT else None,
+            "user_id": audience_id if audience is Audience.USER else None,
+            "project_id": audience_id if audience is Audience.PROJECT else None,
             "allowed_addresses": check_addresses(audience, spec.get("allowed_addresses") or ()),
             "expires_at": share_end(now, spec.get("expires_in"), policy.max_app_share_seconds),
             "created_by": caller.username,
@@ -109,14 +110,14 @@ class AppShares:
             name=row.name,
             app=values["app"],
             audience=audience,
-            to=person or "",
+            to=audience_id,
         )
         await self._store.create(values, now, entry)
-        return self._described(await self._live(share_id))
+        return self._to_row(await self._require_share(share_id))
 
     async def revoke(self, caller: Caller, key: str, share_id: str) -> None:
         """Revoke a share; visitors lose access within seconds."""
-        row = await self._sessions.visible(caller, key)
+        row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.unshare", target_of(row))
         entry = self._audit.entry(
             caller, "session.unshare-app", row.id, domain=row.domain, name=row.name, share=share_id
@@ -125,22 +126,22 @@ class AppShares:
 
     async def is_public(self, share_id: str) -> bool:
         """Return whether a share can be used without signing in."""
-        found = await self._store.find(share_id, self._clock())
-        return found is not None and found.audience == Audience.PUBLIC
+        share = await self._store.find(share_id, self._clock())
+        return share is not None and share.audience == Audience.PUBLIC
 
-    async def entrance(self, share_id: str, caller: Caller | None, client_ip: str) -> str:
-        """Return the address of one visit, valid for one use within a minute.
+    async def create_entry_url(self, share_id: str, caller: Caller | None, client_ip: str) -> str:
+        """Return a single-use URL of the app, valid for one minute.
 
         Raises
         ------
         NotFound
-            If there is no such share (any more), or it is not for this user.
+            If the share does not exist, or is not for this user.
         Conflict
-            If its session is not running.
+            If the session is not running.
         """
-        share = await self._live(share_id)
+        share = await self._require_share(share_id)
         user_id = "" if caller is None else caller.user_id or ""
-        await self._check(share, user_id, client_ip)
+        await self._require_access(share, user_id, client_ip)
         if share.status is not Status.RUNNING:
             raise Conflict(
                 f"session {share.session} is {share.status}; its apps are available while it runs"
@@ -156,40 +157,41 @@ class AppShares:
         sealed = seal(self._settings.key, entry)
         return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': sealed})}"
 
-    async def visit(self, caller: Caller, facts: Mapping[str, str]) -> Row:
-        """Answer to a session whether a visitor may use an app of it, by an entry or a visit's
-        pass.
+    async def authorize_visit(self, caller: Caller, facts: Mapping[str, str]) -> Row:
+        """Authorize a visitor for a session's server; return a visit token.
+
+        The visitor presents a single-use entry token (``entry``) or a visit token (``visit``).
 
         Raises
         ------
         Forbidden
-            If the visitor may not, or no longer.
+            If the token is invalid, expired or used, or the share no longer covers the visitor.
         """
         now = self._clock()
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
-        shown = unseal(self._settings.key, facts.get(kind) or "", kind, now)
+        token = unseal(self._settings.key, facts.get(kind) or "", kind, now)
         refused = Forbidden("this app is not shared with you (any more); open its link again")
-        if shown is None or (kind is PassKind.ENTRY and not self._first_use(shown, now)):
+        if token is None or (kind is PassKind.ENTRY and not self._redeem(token, now)):
             raise refused
-        share = await self._store.find(shown.share_id, now)
-        is_theirs = share is not None and (share.session_id, share.app, share.owner_id) == (
+        share = await self._store.find(token.share_id, now)
+        is_of_session = share is not None and (share.session_id, share.app, share.owner_id) == (
             facts["session_id"],
             facts["app"],
             caller.user_id,
         )
-        if share is None or not is_theirs:
+        if share is None or not is_of_session:
             raise refused
         try:
-            await self._check(share, shown.user_id, facts.get("client_ip", ""))
+            await self._require_access(share, token.user_id, facts.get("client_ip", ""))
         except NotFound:
             raise refused from None
         until = min(share.expires_at, now + PASS_LIFE)
-        visit = replace(shown, kind=PassKind.VISIT, expires_at=until)
+        visit = replace(token, kind=PassKind.VISIT, expires_at=until)
         text = seal(self._settings.key, visit) if kind is PassKind.ENTRY else facts["visit"]
         return {"visit": text, "expires_at": until, "audience": share.audience}
 
     async def _audience(self, row: SessionRow, spec: Mapping[str, Any]) -> tuple[Audience, str]:
-        """Return the audience of a share, with the id of the user or project."""
+        """Return the audience of a share and the id of its user or project (public: empty)."""
         given = [each for each in Audience if spec.get(each.value)]
         if len(given) != 1:
             raise InvalidRequest(
@@ -206,18 +208,16 @@ class AppShares:
                     field="project",
                 )
             return given[0], row.project_id
-        person = await self._people.find_user(spec["user"], row.domain)
+        person = await self._grants.find_user(spec["user"], row.domain)
         if person is None or person["status"] != "active":
             raise NotFound(f"there is no user named {spec['user']!r} in domain {row.domain}")
         if person["id"] == row.owner_id:
             raise InvalidRequest("this user is the owner of the session", field="user")
         return given[0], str(person["id"])
 
-    async def _check(self, share: AppShare, user_id: str, client_ip: str) -> None:
-        """Return if that user may visit now, according to their account and all current
-        policies.
-        """
-        refused = NotFound("there is no such share, or not for you; ask who sent you the link")
+    async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
+        """Raise ``NotFound`` unless the share admits the user now: policy, address and account."""
+        refused = _no_such_share()
         try:
             check_sharing(share.allowed, Audience(share.audience))
         except Forbidden:
@@ -233,24 +233,25 @@ class AppShares:
         if user_id != share.user_id and not (share.project_id and is_member):
             raise refused
 
-    def _first_use(self, entry: Pass, now: datetime) -> bool:
-        self._used = {nonce: end for nonce, end in self._used.items() if end > now}
-        if entry.nonce in self._used:
+    def _redeem(self, entry: Pass, now: datetime) -> bool:
+        """Record the use of an entry token; return whether it was its first use."""
+        self._redeemed = {nonce: end for nonce, end in self._redeemed.items() if end > now}
+        if entry.nonce in self._redeemed:
             return False
-        self._used[entry.nonce] = entry.expires_at
+        self._redeemed[entry.nonce] = entry.expires_at
         return True
 
-    async def _live(self, share_id: str) -> AppShare:
-        found = await self._store.find(share_id, self._clock())
-        if found is None:
-            raise NotFound("there is no such share, or not for you; ask who sent you the link")
-        return found
+    async def _require_share(self, share_id: str) -> AppShare:
+        share = await self._store.find(share_id, self._clock())
+        if share is None:
+            raise _no_such_share()
+        return share
 
-    def _shown(self, page: Page[AppShare]) -> Page[Row]:
-        items = [self._described(item) for item in page.items]
+    def _to_page(self, page: Page[AppShare]) -> Page[Row]:
+        items = [self._to_row(item) for item in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
-    def _described(self, share: AppShare) -> Row:
+    def _to_row(self, share: AppShare) -> Row:
         base = self._settings.base_url.rstrip("/")
         return {
             "id": share.id,
@@ -267,3 +268,10 @@ class AppShares:
             "created_by": share.created_by,
             "url": f"{base}/shared/{share.id}",
         }
+
+
+def _no_such_share() -> NotFound:
+    """Return one error for missing shares and those of others, which must look the same."""
+    return NotFound(
+        "there is no such share, or it is not for you; ask the person who sent you the link"
+    )

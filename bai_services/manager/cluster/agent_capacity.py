@@ -15,16 +15,16 @@ from bai_services.single_flight import SingleFlight
 
 from ..scheduling.jit_warmup import JitWarmup
 
-# The longest that the start form waits for the compiled placement code.
-PATIENCE_SECONDS = 3.0
+# Maximum wait of the start form for the compilation of the placement code.
+WARMUP_TIMEOUT_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Amounts:
-    """Amounts of one slot: the most that one session could ever have, and the most now.
+class SlotCapacity:
+    """Maximum amount of a slot for one session: on idle agents (``largest``) and now (``free``).
 
-    For shares also the values that devices in use are limited to, and the enforcement level; None:
-    no agent offers shares now.
+    For shares also the share sizes to which devices in use are fixed (``in_force``), and the
+    weakest enforcement level (None: no agent offers shares now).
     """
 
     largest: int
@@ -34,20 +34,20 @@ class Amounts:
 
 
 class AgentCapacity:
-    """Agents of one resource group as last read; immutable.
+    """The capacity of the agents of one resource group; immutable.
 
-    Until the placement code is compiled (``can_tell``), every request counts as fitting.
+    Until the placement code is compiled (``is_compiled``), every request counts as fitting.
     """
 
-    def __init__(self, agents: Sequence[AgentState], can_tell: bool = True) -> None:
+    def __init__(self, agents: Sequence[AgentState], is_compiled: bool = True) -> None:
         self.agents = agents
-        self.can_tell = can_tell
+        self.is_compiled = is_compiled
         self._fits: dict[Request, bool] = {}
 
     @cached_property
-    def amounts(self) -> Mapping[str, Amounts]:
-        """Return the amounts of each slot that an agent has, and of cpu and mem."""
-        able = [agent for agent in self.agents if agent.is_alive and agent.is_schedulable]
+    def amounts(self) -> Mapping[str, SlotCapacity]:
+        """Return the capacity of every slot of the agents, always including cpu and mem."""
+        usable = [agent for agent in self.agents if agent.is_alive and agent.is_schedulable]
         best = [agent.at_best() for agent in self.agents]
         slots = {CPU, MEM}
         for agent in self.agents:
@@ -56,18 +56,27 @@ class AgentCapacity:
                 slots |= {device.slot} if device.slot else {f"{device.family}.device"}
                 slots |= {f"{device.family}.shares"} if device.sharing.most else set()
         return {
-            slot: Amounts(
+            slot: SlotCapacity(
                 max((agent.free(slot) for agent in best), default=0),
-                max((agent.free(slot) for agent in able), default=0),
-                sorted({d.share_in_force for a in able for d in a.devices if _is_alike(d, slot)}),
-                _weakest_enforcement(d for a in able for d in a.devices if _gives(d, slot)),
+                max((agent.free(slot) for agent in usable), default=0),
+                sorted(
+                    {
+                        d.share_in_force
+                        for a in usable
+                        for d in a.devices
+                        if _has_fixed_share(d, slot)
+                    }
+                ),
+                _weakest_enforcement(
+                    d for a in usable for d in a.devices if _offers_shares(d, slot)
+                ),
             )
             for slot in sorted(slots)
         }
 
     def fits(self, request: Request) -> bool:
-        """Return whether the agents have room for a session now."""
-        if not self.can_tell:
+        """Return whether the free capacity of the agents is sufficient for a session now."""
+        if not self.is_compiled:
             return True
         if request not in self._fits:
             self._fits[request] = self._placer.fits(self._placer.prepare(request))
@@ -79,35 +88,36 @@ class AgentCapacity:
 
 
 class AgentCapacityCache:
-    """Agents of each resource group as last read, with the capacity computed from them."""
+    """Caches the computed capacity of each resource group until its agents change."""
 
     def __init__(self, jit_warmup: JitWarmup) -> None:
         self._jit_warmup = jit_warmup
-        self._of_group: dict[str, AgentCapacity] = {}
+        self._by_group: dict[str, AgentCapacity] = {}
         self._reads: SingleFlight[str, Sequence[AgentState]] = SingleFlight()
 
     async def read(
         self, group: str, read: Callable[[], Coroutine[Any, Any, Sequence[AgentState]]]
     ) -> AgentCapacity:
-        """Return the agents; concurrent callers share one read (single-flight).
+        """Read the agents of a group; return their capacity.
 
-        The computed capacity is discarded as soon as anything differs.
+        Concurrent callers share one read (single-flight). The cached capacity is reused if the
+        agents are unchanged.
         """
         agents = await self._reads(group, read)
-        can_tell = await self._jit_warmup.is_over(PATIENCE_SECONDS)
-        known = self._of_group.get(group)
-        if known is None or known.agents != agents or known.can_tell != can_tell:
-            known = self._of_group[group] = AgentCapacity(agents, can_tell)
+        is_compiled = await self._jit_warmup.wait(WARMUP_TIMEOUT_SECONDS)
+        known = self._by_group.get(group)
+        if known is None or known.agents != agents or known.is_compiled != is_compiled:
+            known = self._by_group[group] = AgentCapacity(agents, is_compiled)
         return known
 
 
-def _is_alike(device: Device, slot: str) -> bool:
-    """Return whether a device in use only offers shares of the size that is in force there."""
+def _has_fixed_share(device: Device, slot: str) -> bool:
+    """Return whether a device in use only offers shares of one size."""
     return slot == f"{device.family}.{SHARES}" and 0 < device.share_in_force <= device.most_alone
 
 
-def _gives(device: Device, slot: str) -> bool:
-    """Return whether sessions may have shares of a device by that slot."""
+def _offers_shares(device: Device, slot: str) -> bool:
+    """Return whether sessions may have shares of a device through ``slot``."""
     is_offered = device.is_healthy and device.sharing.most > 0
     return slot == f"{device.family}.{SHARES}" and is_offered
 

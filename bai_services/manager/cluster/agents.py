@@ -1,4 +1,4 @@
-"""Agents: heartbeats with a deadline, their inventory, and their work."""
+"""Agents: process heartbeats, detect lost agents, and pass on work and reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PATCHED = frozenset({"schedulable", "resource_group"})
 
 
 class AgentWork(Protocol):
-    """What agents report about kernels and are asked to do with them; see ``kernels.py``."""
+    """Work and reports of agents about kernels; implemented in ``sessions/kernels.py``."""
 
     async def observe(
         self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
@@ -42,7 +42,7 @@ class AgentWork(Protocol):
 
 
 class Agents:
-    """Stores agents, their slots, devices and status; passes on what concerns kernels."""
+    """Stores agents with their slots, devices and status; passes on kernel work and reports."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Agents:
         )
 
     def start(self) -> None:
-        """Watch deadlines; the deadline of a silent agent starts anew from here."""
+        """Start to check heartbeat deadlines, which begin now for every agent."""
         self._started_at = self._clock()
         self._loop.start()
 
@@ -70,11 +70,10 @@ class Agents:
         await self._loop.stop()
 
     async def check_deadlines(self) -> None:
-        """Mark agents as LOST whose last heartbeat is older than the deadline."""
+        """Mark agents as LOST if their last heartbeat is older than the deadline."""
         now = self._clock()
         deadline = timedelta(seconds=self._settings.heartbeat_deadline_seconds)
-        # Agents cannot reach a manager that is not running, so silence from before its start is
-        # ignored.
+        # Agents could not send heartbeats while the manager was not running.
         if self._started_at is not None and now - self._started_at < deadline:
             return
         if not await self._store.has_lost_agents(now - deadline):
@@ -89,19 +88,21 @@ class Agents:
         beat: AgentHeartbeat,
         kernels: Sequence[Mapping[str, Any]] | None,
     ) -> Row:
-        """Store what an agent reports about itself and its kernels (None: it cannot list them).
+        """Process a heartbeat; ``kernels`` is None if the agent cannot list its kernels.
 
         Raises
         ------
         NotFound
-            If a new agent names a resource group that does not exist.
+            If the resource group of a new agent does not exist.
         InvalidRequest
-            If the id is malformed, or slots are given that are counted per device.
+            If the id is malformed, or ``beat.slots`` has slots other than cpu and mem.
         """
         authorizer.require(caller, "agent.report")
         check_agent_id(agent_id)
-        if wrong := sorted(set(beat.slots) - {"cpu", "mem"}):
-            raise InvalidRequest(f"{', '.join(wrong)}: only cpu and mem are counted per agent")
+        if invalid := sorted(set(beat.slots) - {"cpu", "mem"}):
+            raise InvalidRequest(
+                f"{', '.join(invalid)}: only cpu and mem are counted per agent, not per device"
+            )
         result = await self._store.record_heartbeat(agent_id, beat, self._clock())
         _log(agent_id, result)
         if not beat.is_leaving:
@@ -117,61 +118,61 @@ class Agents:
     async def work(
         self, caller: Caller, agent_id: str, wait_seconds: float
     ) -> Sequence[Mapping[str, Any]]:
-        """Return an agent's work as soon as there is some, or an empty list after the timeout.
+        """Return an agent's work (long poll); an empty list after the timeout.
 
         Raises
         ------
         NotFound
-            If the agent never sent a heartbeat, or was deleted.
+            If the agent has never sent a heartbeat or was deleted.
         """
         authorizer.require(caller, "agent.report")
         await self._require_known(agent_id)
         return await self._kernels.work(agent_id, wait_seconds)
 
     async def report(self, caller: Caller, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Record the progress of one work item; a late report is harmless."""
+        """Process a report on a work item; outdated reports are ignored."""
         authorizer.require(caller, "agent.report")
         await self._require_known(agent_id)
         await self._kernels.report(agent_id, report)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "agent.read")
-        return await _shown_page(self._store.page(query), _shown)
+        return await _to_json_page(self._store.page(query), _to_json)
 
     async def get(self, caller: Caller, agent_id: str) -> Row:
         authorizer.require(caller, "agent.read")
-        return _shown(await self._store.one(agent_id))
+        return _to_json(await self._store.one(agent_id))
 
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Row:
-        """Change whether new sessions may be placed there, or the resource group."""
+        """Change the resource group of an agent, or whether new sessions may be placed on it."""
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _PATCHED}
         entry = self._audit.entry(caller, "agent.update", agent_id, **values)
         row = await self._store.update(agent_id, values, entry)
         self._capacity_changed()
-        return _shown(row)
+        return _to_json(row)
 
     async def delete(self, caller: Caller, agent_id: str) -> None:
-        """Delete an agent that is LOST or TERMINATED and on which no session has allocations."""
+        """Delete an agent that is LOST or TERMINATED and has no allocations."""
         authorizer.require(caller, "agent.write")
         await self._store.delete(agent_id, self._audit.entry(caller, "agent.delete", agent_id))
 
     async def devices(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "agent.read")
-        return await _shown_page(self._store.devices(query), _shown_device)
+        return await _to_json_page(self._store.devices(query), _device_to_json)
 
     async def _require_known(self, agent_id: str) -> None:
         if not await self._store.is_known(agent_id):
             raise NotFound(f"there is no agent {agent_id}; it must send a heartbeat first")
 
 
-async def _shown_page(page: Awaitable[Page[Row]], shown: Callable[[Row], Row]) -> Page[Row]:
+async def _to_json_page(page: Awaitable[Page[Row]], convert: Callable[[Row], Row]) -> Page[Row]:
     found = await page
-    return Page([shown(row) for row in found.items], found.total, found.limit, found.offset)
+    return Page([convert(row) for row in found.items], found.total, found.limit, found.offset)
 
 
-def _shown(row: Row) -> Row:
-    """Return an agent in the format of the REST API, with amounts as texts."""
+def _to_json(row: Row) -> Row:
+    """Return an agent in the format of the REST API, with resources as texts."""
     capacity: Counter[str] = Counter(row["capacity"])
     used: Counter[str] = Counter(row["used"])
     for device in row["devices"]:
@@ -179,16 +180,16 @@ def _shown(row: Row) -> Row:
         unit = thousandths(slot, 1)
         capacity[slot] += device["capacity"] // unit if device["is_healthy"] else 0
         used[slot] += device["used"] // unit
-    shown = {name: value for name, value in row.items() if name != "capacity"}
+    fields = {name: value for name, value in row.items() if name != "capacity"}
     return {
-        **shown,
+        **fields,
         "slots": ResourceSlots(capacity),
         "used": ResourceSlots(used),
-        "devices": [_shown_device(device) for device in row["devices"]],
+        "devices": [_device_to_json(device) for device in row["devices"]],
     }
 
 
-def _shown_device(row: Row) -> Row:
+def _device_to_json(row: Row) -> Row:
     slot, share = f"{row['family']}.{SHARES}", row["share_in_force"]
     return {
         **row,
@@ -203,7 +204,7 @@ def _log(agent_id: str, result: HeartbeatResult) -> None:
         log.info("agent %s: %s -> %s", agent_id, result.before or "new", result.status)
     if result.refused and result.before is not AgentStatus.ALIVE:
         log.warning(
-            "agent %s reports devices that another agent has: %s",
+            "agent %s reports devices that belong to another agent: %s",
             agent_id,
             ", ".join(result.refused),
         )

@@ -1,4 +1,4 @@
-"""Images of sessions, and their aliases."""
+"""Manage the images of sessions and their aliases."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import ResourceSlots
+from bai_services.db.audit import AuditEntry
 from bai_services.db.cluster.images import ImageAliasStore, ImageStore, Row
 
 from ..accounts import authorizer
@@ -23,7 +24,11 @@ _BOUNDS = ("min_slots", "max_slots")
 
 
 class Images:
-    """One method per verb. The labels of an image are read when it is registered."""
+    """List, get, create, update and delete images.
+
+    ``min_slots`` and ``max_slots`` are taken from the labels at registration; the other facts are
+    parsed from the labels on each read.
+    """
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = ImageStore(context.database)
@@ -33,7 +38,7 @@ class Images:
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         authorizer.require(caller, "image.read")
         page = await self._store.page(query)
-        items = [_shown(row) for row in page.items]
+        items = [_to_json(row) for row in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
     async def get(self, caller: Caller, key: str) -> Row:
@@ -42,22 +47,22 @@ class Images:
         Raises
         ------
         NotFound
-            If there is none.
+            If no image matches.
         InvalidRequest
             If the name exists for several architectures.
         """
         authorizer.require(caller, "image.read")
-        return _shown(await self._one(key))
+        return _to_json(await self._one(key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
-        """Register an image; amounts that are not given are taken from its labels.
+        """Register an image; resource limits not given are taken from its labels.
 
         Raises
         ------
         InvalidRequest
-            If the name or a label is malformed, or amounts contradict each other.
+            If the name or a label is malformed, or a minimum exceeds its maximum.
         AlreadyExists
-            If there is one of that name and architecture.
+            If an image with that name and architecture exists.
         """
         authorizer.require(caller, "image.write")
         facts = parse_labels(spec.get("labels", {}))
@@ -76,10 +81,10 @@ class Images:
         }
         check_bounds(values["min_slots"], values["max_slots"])
         entry = self._entry(caller, "create", values["name"])
-        return _shown(await self._store.create(values, entry))
+        return _to_json(await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change an image; new labels also change its amounts unless these are given."""
+        """Update an image; new labels replace the resource limits that ``changes`` does not set."""
         authorizer.require(caller, "image.write")
         image = await self._one(key)
         values = dict(changes)
@@ -90,10 +95,10 @@ class Images:
         for field in _BOUNDS:
             if field in values and not isinstance(values[field], ResourceSlots):
                 values[field] = ResourceSlots.parse(values[field])
-        after = {**image, **values}
-        check_bounds(after["min_slots"], after["max_slots"])
+        updated = {**image, **values}
+        check_bounds(updated["min_slots"], updated["max_slots"])
         entry = self._entry(caller, "update", image["name"], fields=sorted(changes))
-        return _shown(await self._store.update(image["id"], values, entry))
+        return _to_json(await self._store.update(image["id"], values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         authorizer.require(caller, "image.write")
@@ -101,14 +106,14 @@ class Images:
         await self._store.delete(image["id"], self._entry(caller, "delete", image["name"]))
 
     async def _one(self, key: str) -> Row:
-        return await only_image(self._store, key)
+        return await resolve_image(self._store, key)
 
-    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"image.{verb}", name, **details)
 
 
 class ImageAliases:
-    """Short names; an alias names one image and can be changed to name another."""
+    """Manage aliases: short names that refer to one image each."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = ImageAliasStore(context.database)
@@ -125,18 +130,18 @@ class ImageAliases:
         return await self._store.one(alias)
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
-        """Create ``alias`` as a name of ``image`` (id or name).
+        """Create ``alias`` for ``image`` (id, alias or name).
 
         Raises
         ------
         AlreadyExists
-            If the alias is taken.
+            If the alias exists.
         NotFound
-            If there is no such image.
+            If the image does not exist.
         """
         authorizer.require(caller, "image.write")
         alias = check_slug("image alias", spec["alias"])
-        image = await only_image(self._images, spec["image"])
+        image = await resolve_image(self._images, spec["image"])
         values = {"alias": alias, "created_at": self._clock(), "image_id": image["id"]}
         return await self._store.create(values, self._entry(caller, "create", alias))
 
@@ -144,7 +149,7 @@ class ImageAliases:
         authorizer.require(caller, "image.write")
         if "image" not in changes:
             return await self._store.one(alias)
-        image = await only_image(self._images, changes["image"])
+        image = await resolve_image(self._images, changes["image"])
         entry = self._entry(caller, "update", alias, image=image["name"])
         return await self._store.update(alias, image["id"], entry)
 
@@ -152,17 +157,17 @@ class ImageAliases:
         authorizer.require(caller, "image.write")
         await self._store.delete(alias, self._entry(caller, "delete", alias))
 
-    def _entry(self, caller: Caller, verb: str, alias: str, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, alias: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"image-alias.{verb}", alias, **details)
 
 
-async def only_image(store: ImageStore, key: str) -> Row:
-    """Return the one image that ``key`` names: an id, an alias or a name.
+async def resolve_image(store: ImageStore, key: str) -> Row:
+    """Return the image with that id, alias or name.
 
     Raises
     ------
     NotFound
-        If there is none.
+        If no image matches.
     InvalidRequest
         If the name exists for several architectures.
     """
@@ -174,20 +179,22 @@ async def only_image(store: ImageStore, key: str) -> Row:
     if not rows:
         raise NotFound(f"there is no image {key!r}", image=key)
     if len(rows) > 1:
-        built = [row["architecture"] for row in rows]
-        raise InvalidRequest(f"image {key!r} exists for {', '.join(built)}; use its id", image=key)
+        architectures = [row["architecture"] for row in rows]
+        raise InvalidRequest(
+            f"image {key!r} exists for {', '.join(architectures)}; use its id", image=key
+        )
     return rows[0]
 
 
 def _bounds(fields: Mapping[str, Any], facts: ImageLabels) -> dict[str, ResourceSlots]:
-    of_labels = {"min_slots": facts.min_slots, "max_slots": facts.max_slots}
+    from_labels = {"min_slots": facts.min_slots, "max_slots": facts.max_slots}
     return {
-        field: ResourceSlots.parse(fields[field]) if fields.get(field) else of_labels[field]
+        field: ResourceSlots.parse(fields[field]) if fields.get(field) else from_labels[field]
         for field in _BOUNDS
     }
 
 
-def _shown(row: Row) -> Row:
+def _to_json(row: Row) -> Row:
     """Return an image with the content of its labels, in the format of the REST API."""
     facts = parse_labels(row["labels"])
     preferred = facts.preferred_shared_memory_bytes

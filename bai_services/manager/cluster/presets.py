@@ -1,4 +1,4 @@
-"""Resource presets: named sets of resources."""
+"""Manage resource presets: named sets of resources for the start of a session."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import MEM, ResourceSlots, format_amount, parse_amount
+from bai_services.db.audit import AuditEntry
 from bai_services.db.cluster.presets import PresetStore, Row
 from bai_services.db.sessions.requests import PresetFacts
 
@@ -19,11 +20,11 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..sessions.requests.choices import session_type
 from ..sessions.requests.options import Options, is_allocatable
-from .resource_groups import group_user
+from .resource_groups import visible_groups
 
 
 class Presets:
-    """One method per verb. A preset belongs to one resource group or to all."""
+    """Manages presets. A preset belongs to one resource group or to all."""
 
     def __init__(self, context: ManagerContext, options: Options) -> None:
         self._store = PresetStore(context.database)
@@ -39,27 +40,29 @@ class Presets:
         resource_group: str | None = None,
         kind: str | None = None,
     ) -> Page[Row]:
-        """Return a page of presets, or of those that can be chosen in one group.
+        """Return the visible presets.
 
-        With a project, a group or a session type, each states whether the caller could start it
-        now.
+        With a project, a resource group or a session type (``kind``), return only the presets of
+        that group, and set ``allocatable`` to whether the caller could start such a session now.
         """
         authorizer.require(caller, "preset.read")
-        may_start: Callable[[Row], bool] | None = None
+        can_start: Callable[[Row], bool] | None = None
         if (project, resource_group, kind) != (None, None, None):
-            wanted = None if kind is None else session_type(kind)
-            group, room, agents = await self._options.room(caller, project, resource_group, wanted)
+            session_kind = None if kind is None else session_type(kind)
+            group, facts, agents = await self._options.group_capacity(
+                caller, project, resource_group, session_kind
+            )
             resource_group = group.name
 
-            def may_start(row: Row) -> bool:
-                return is_allocatable(_facts(row), group, room, agents, wanted)
+            def can_start(row: Row) -> bool:
+                return is_allocatable(_facts(row), group, facts, agents, session_kind)
 
-        page = await self._store.page(query, group_user(caller), resource_group)
-        items = [_shown(row, may_start(row) if may_start else None) for row in page.items]
+        page = await self._store.page(query, visible_groups(caller), resource_group)
+        items = [_to_json(row, can_start(row) if can_start else None) for row in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
     async def get(self, caller: Caller, key: str) -> Row:
-        return _shown(await self._one(caller, key))
+        return _to_json(await self._one(caller, key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
@@ -67,17 +70,17 @@ class Presets:
         Raises
         ------
         AlreadyExists
-            If there is one of that name in the group, or in all groups.
+            If the group, or all groups, already have a preset with that name.
         """
         authorizer.require(caller, "preset.write")
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "shared_memory_bytes": None,
-            **_checked(spec),
+            **_columns(spec),
             "resource_group": spec.get("resource_group") or "",
         }
-        return _shown(
+        return _to_json(
             await self._store.create(values, self._entry(caller, "create", values["name"]))
         )
 
@@ -85,7 +88,7 @@ class Presets:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
         entry = self._entry(caller, "update", preset["name"], fields=sorted(changes))
-        return _shown(await self._store.update(preset["id"], _checked(changes), entry))
+        return _to_json(await self._store.update(preset["id"], _columns(changes), entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         preset = await self._one(caller, key)
@@ -94,7 +97,7 @@ class Presets:
 
     async def _one(self, caller: Caller, key: str) -> Row:
         authorizer.require(caller, "preset.read")
-        rows = await self._store.named(key, group_user(caller))
+        rows = await self._store.named(key, visible_groups(caller))
         if not rows:
             raise NotFound(f"there is no preset {key!r}, or you may not use it", preset=key)
         if len(rows) > 1:
@@ -102,11 +105,11 @@ class Presets:
             raise InvalidRequest(f"preset {key!r} exists in {groups}; use its id", preset=key)
         return rows[0]
 
-    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"preset.{verb}", name, **details)
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if "name" in fields:
         values["name"] = check_slug("preset", fields["name"])
@@ -129,10 +132,10 @@ def _facts(row: Row) -> PresetFacts:
     )
 
 
-def _shown(row: Row, allocatable: bool | None = None) -> Row:
-    shown = {key: value for key, value in row.items() if key != "shared_memory_bytes"}
+def _to_json(row: Row, allocatable: bool | None = None) -> Row:
+    result = {key: value for key, value in row.items() if key != "shared_memory_bytes"}
     size = row["shared_memory_bytes"]
-    shown["shared_memory"] = None if size is None else format_amount(MEM, size)
-    shown["resource_group"] = row["resource_group"] or None
-    shown["allocatable"] = allocatable
-    return shown
+    result["shared_memory"] = None if size is None else format_amount(MEM, size)
+    result["resource_group"] = row["resource_group"] or None
+    result["allocatable"] = allocatable
+    return result

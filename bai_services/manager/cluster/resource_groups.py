@@ -1,4 +1,4 @@
-"""Resource groups: which agents serve which users, with which engine and scheduler."""
+"""Manage resource groups: sets of agents with an engine, scheduler options and allowed users."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.queue import Order
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.db.audit import AuditEntry
 from bai_services.db.cluster.resource_groups import GroupStore, GroupUser, Row
 
 from ..accounts import authorizer
@@ -23,7 +24,7 @@ _SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERE
 
 
 class ResourceGroups:
-    """One method per verb; users see the groups that they may use."""
+    """Manages resource groups. Users only see the groups that they may use."""
 
     def __init__(self, context: ManagerContext) -> None:
         self._store = GroupStore(context.database)
@@ -32,16 +33,15 @@ class ResourceGroups:
         self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        return await self._store.page(query, group_user(caller))
+        return await self._store.page(query, visible_groups(caller))
 
     async def get(self, caller: Caller, name: str) -> Row:
-        return await self._store.one(name, group_user(caller))
+        return await self._store.one(name, visible_groups(caller))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
-        """Create a group: name, description, engine, scheduler, whether it is public and the
-        default.
+        """Create a resource group.
 
-        There is one default group; making another one the default replaces it.
+        There is one default group; a new default group replaces the old one.
         """
         authorizer.require(caller, "resource-group.write")
         name = check_slug("resource group", spec["name"])
@@ -56,7 +56,7 @@ class ResourceGroups:
             "allowed_session_types": list(_SESSION_TYPES),
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
-            **_checked(spec),
+            **_columns(spec),
             "name": name,
             "created_at": self._clock(),
         }
@@ -65,7 +65,7 @@ class ResourceGroups:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _checked(changes), entry)
+        row = await self._store.update(name, _columns(changes), entry)
         self._capacity_changed()
         return row
 
@@ -74,33 +74,33 @@ class ResourceGroups:
         await self._store.delete(name, self._entry(caller, "delete", name))
 
     async def links(self, caller: Caller, name: str, query: ListQuery) -> Page[Row]:
-        """Return who may use a group that is not public."""
+        """Return the domains, projects, users and keypairs that may use a non-public group."""
         authorizer.require(caller, "resource-group.read-links")
         return await self._store.links(name, query)
 
     async def link(self, caller: Caller, name: str, kind: str, target: str) -> Row:
-        """Let a domain, project, user or keypair (by id or name) use a group."""
+        """Allow a domain, project, user or keypair (id or name) to use a group."""
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "link", name, kind=kind, target=target)
         return await self._store.link(name, _kind(kind), target, entry)
 
     async def unlink(self, caller: Caller, name: str, kind: str, target: str) -> None:
-        """Remove that permission; sessions that already run there continue."""
+        """Remove that permission; running sessions continue."""
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "unlink", name, kind=kind, target=target)
         await self._store.unlink(name, _kind(kind), target, entry)
 
-    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
         return self._audit.entry(caller, f"resource-group.{verb}", name, **details)
 
 
-def group_user(caller: Caller) -> GroupUser | None:
-    """Return the user whose groups the caller sees; None means all groups.
+def visible_groups(caller: Caller) -> GroupUser | None:
+    """Return the filter for the groups visible to the caller; None: no filter.
 
     Raises
     ------
     Forbidden
-        If the caller may not see groups at all.
+        If the caller may not see any group.
     """
     visible = authorizer.visibility(caller, "resource-group.read")
     if visible == Visibility():
@@ -122,18 +122,19 @@ def _kind(text: str) -> LinkKind:
         ) from None
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in fields.items() if key != "name"}
     for field, known in (("engine", EngineName), ("scheduler", Order)):
         if field in values and values[field] not in set(known):
             raise InvalidRequest(
-                f"{values[field]!r} is not a {field}; choose from {', '.join(known)}", field=field
+                f"{values[field]!r} is not a valid {field}; use one of {', '.join(known)}",
+                field=field,
             )
     types = values.get("allowed_session_types", [])
     unknown = sorted(set(types) - set(SessionType))
     if unknown:
         raise InvalidRequest(
-            f"{', '.join(unknown)}: no such session type; choose from {', '.join(SessionType)}",
+            f"{', '.join(unknown)}: no such session type; use {', '.join(SessionType)}",
             field="allowed_session_types",
         )
     if "scheduler_opts" in values:

@@ -1,4 +1,4 @@
-"""The use cases of agents, images, presets and resource groups, composed."""
+"""Build the services for agents, images, presets and resource groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .resource_groups import ResourceGroups
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """Agents with their devices, images, presets and resource groups."""
+    """Services for agents with their devices, images, presets and resource groups."""
 
     agents: Agents
     images: Images
@@ -27,7 +27,7 @@ class ClusterServices:
 def cluster_services(
     context: ManagerContext, settings: Settings, sessions: SessionServices
 ) -> ClusterServices:
-    """Build the use cases of the cluster."""
+    """Build the services and pass them their dependencies."""
     return ClusterServices(
         agents=Agents(context, settings, sessions.kernels),
         images=Images(context),

@@ -1,4 +1,4 @@
-"""Lookup of folders by id or name, and what a caller may do with them."""
+"""Find folders by id or name, and determine the caller's permission on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IN_TRASH = frozenset({VfolderStatus.DELETE_PENDING, VfolderStatus.DELETE_ERROR})
 
 
 class VFolderAccess:
-    """Finds folders as their callers see them."""
+    """Finds folders among those that the caller may see."""
 
     def __init__(self, database: Database) -> None:
         self._store = VfolderStore(database)
@@ -28,42 +28,42 @@ class VFolderAccess:
     async def find(
         self, caller: Caller, key: str, statuses: Collection[VfolderStatus] = USABLE
     ) -> VfolderRow:
-        """Return the folder with that id, in whatever status, or the one of that name.
+        """Return the folder with that id in any status, or with that name in one of ``statuses``.
 
-        Of several folders with the name, the caller's own comes first, so that sharing a folder
-        with somebody cannot redirect what they do by name. Folders shared with the caller or of the
-        caller's projects come next, then those that only the caller's role shows. Two at the same
-        level are ambiguous.
+        The caller's own folder takes precedence over others with the name: otherwise another user
+        could redirect the caller's operations by sharing a folder. Then follow folders shared with
+        the caller or of the caller's projects, then those visible only through the caller's role.
+        Two folders at the same level are ambiguous.
 
         Raises
         ------
         NotFound
-            If the caller can see none.
+            If no visible folder matches.
         Conflict
             If the name is ambiguous; the details contain the ids.
         """
-        rows = await self._store.named(_checked(key), seen_by(caller), statuses)
+        rows = await self._store.named(_check_key(key), visible_to(caller), statuses)
         if not rows:
-            where = " in the trash" if statuses == IN_TRASH else ""
-            raise NotFound(f"there is no folder {key!r}{where}, or you may not see it", vfolder=key)
+            place = " in the trash" if statuses == IN_TRASH else ""
+            raise NotFound(f"there is no folder {key!r}{place}, or you may not see it", vfolder=key)
         return choose(key, rows, caller)
 
     async def for_files(
         self, caller: Caller, key: str, *, is_writing: bool = False
     ) -> tuple[VfolderRow, Permission]:
-        """Return a ready folder whose files the caller may read, or write.
+        """Return a ready folder whose files the caller may read (or, with ``is_writing``, write).
 
         Raises
         ------
         Forbidden
-            If the caller sees the folder but does not have that permission.
+            If the caller may see the folder but lacks the permission.
         Conflict
-            If the folder is in the trash or being deleted.
+            If the folder is not ready, for example in the trash.
         """
         row = await self.find(caller, key)
         permission = permission_of(caller, row)
         if permission is None:
-            raise Forbidden(f"you may see folder {row.name}, but not its files")
+            raise Forbidden(f"you may see folder {row.name}, but not read its files")
         if is_writing and not permission.is_writable:
             raise Forbidden(
                 f"folder {row.name} is shared with you read-only", permission=str(permission)
@@ -72,13 +72,13 @@ class VFolderAccess:
         return row, permission
 
 
-def seen_by(caller: Caller) -> VfolderVisibility:
-    """Return which folders a caller sees.
+def visible_to(caller: Caller) -> VfolderVisibility:
+    """Return the filter for the folders that a caller may see.
 
     Raises
     ------
     Forbidden
-        If the caller's role sees none at all.
+        If the caller's role may see no folders.
     """
     visible = authorizer.visibility(caller, "vfolder.read")
     by_role = visible.owner_id is None and visible.project_ids is None
@@ -92,7 +92,7 @@ def seen_by(caller: Caller) -> VfolderVisibility:
 
 
 def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
-    """Return the row that ``key`` names; see ``VFolderAccess.find``."""
+    """Return the row with the highest precedence; see ``VFolderAccess.find``."""
     ranks = [_rank(row, caller) for row in rows]
     best = [row for row, rank in zip(rows, ranks, strict=True) if rank == min(ranks)]
     if len(best) > 1:
@@ -107,16 +107,16 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 def target_of(row: VfolderRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # both are read together, see VfolderRow
+        assert row.owner_role is not None  # VfolderRow has both or neither
         owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 
 
 def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
-    """Return what the caller may do with a folder's files; None is nothing.
+    """Return the caller's permission on a folder's files; None if there is none.
 
-    Managers of a folder may do everything. A grant takes precedence over membership of the folder's
-    project.
+    Callers who manage the folder have all permissions. A grant takes precedence over the permission
+    of project members.
     """
     if reaches(caller, "vfolder.write", target_of(row)):
         return Permission.WD
@@ -128,12 +128,12 @@ def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
 
 
 def require_manages(caller: Caller, row: VfolderRow) -> None:
-    """Return if the caller may rename, share and delete a folder that they see.
+    """Raise unless the caller may rename, share and delete a visible folder.
 
     Raises
     ------
     Forbidden
-        If they may only use it.
+        If the caller may only use the folder.
     """
     if not reaches(caller, "vfolder.write", target_of(row)):
         raise Forbidden(
@@ -166,7 +166,7 @@ def _rank(row: VfolderRow, caller: Caller) -> int:
     return 1 if row.grant is not None or row.project_id in caller.projects else 2
 
 
-def _checked(key: str) -> str:
+def _check_key(key: str) -> str:
     if "\0" in key:
-        raise InvalidRequest("a folder's name or id cannot contain NUL", field="vfolder")
+        raise InvalidRequest("the name or id of a folder cannot contain NUL", field="vfolder")
     return key

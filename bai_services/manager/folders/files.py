@@ -1,10 +1,10 @@
-"""Files of a folder: list, download, upload, move, copy, remove."""
+"""List, download, upload, move, copy and remove the files of a folder."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, TooLarge
@@ -30,7 +30,7 @@ DEFAULT_UID = 1000
 
 
 class Files:
-    """One method per verb; ``path`` is relative to the folder, with ``/`` as separator."""
+    """Operations on files; ``path`` is relative to the folder and separated by ``/``."""
 
     def __init__(
         self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, settings: Settings
@@ -41,16 +41,16 @@ class Files:
         self._hosts = hosts
         self._quotas = quotas
         self.max_file_bytes = settings.max_file_bytes
-        self._ending: set[asyncio.Task[None]] = set()
+        self._aborting: set[asyncio.Task[None]] = set()
 
     async def stop(self) -> None:
-        """Wait until aborted uploads are cleaned up."""
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        """Wait for the cleanup of aborted uploads."""
+        await asyncio.gather(*self._aborting, return_exceptions=True)
 
     async def page(self, caller: Caller, key: str, path: str, query: ListQuery) -> Page[Entry]:
         """Return a page of a directory, sorted by name or as requested.
 
-        Any order other than by name reads every entry first.
+        Every order except by name reads all entries first.
         """
         row, _ = await self._access.for_files(caller, key)
         sort = query.sort[0] if len(query.sort) == 1 else "name"
@@ -60,10 +60,10 @@ class Files:
             raise InvalidRequest(
                 f"files can be sorted by name, {', '.join(SORTS)}, and filtered by name__contains"
             )
-        found = await self.host(row).list(
+        entries = await self.host(row).list(
             location_of(row), path, query.offset, query.limit, sort, text
         )
-        return Page(found.items, found.total, query.limit, query.offset)
+        return Page(entries.items, entries.total, query.limit, query.offset)
 
     async def usage(self, caller: Caller, key: str, is_fresh: bool = False) -> FolderUsage:
         """Return the number of files and bytes of a folder, and when they were counted."""
@@ -71,11 +71,11 @@ class Files:
         return await self._quotas.usage(row, is_fresh)
 
     async def download(self, caller: Caller, key: str, path: str) -> Download:
-        """Open a file; the caller closes it."""
-        row = await self._readable(caller, key)
+        """Open a file for download; the caller must close it."""
+        row = await self._find_readable(caller, key)
         found = await self.host(row).open_download(location_of(row), path)
         try:
-            await self.note(caller, "vfolder.download", row, path=path, bytes=found.size)
+            await self.record(caller, "vfolder.download", row, path=path, bytes=found.size)
         except BaseException:
             await found.close()
             raise
@@ -84,11 +84,11 @@ class Files:
     async def archive(
         self, caller: Caller, key: str, paths: Sequence[str], form: str
     ) -> tuple[ArchiveStream, str]:
-        """Open an archive, which the caller closes, and return it with a file name for it."""
-        row = await self._readable(caller, key)
+        """Open an archive of ``paths``; return it and a file name. The caller must close it."""
+        row = await self._find_readable(caller, key)
         found = await self.host(row).open_archive(location_of(row), paths, form)
         try:
-            await self.note(caller, "vfolder.download", row, paths=list(paths)[:20])
+            await self.record(caller, "vfolder.download", row, paths=list(paths)[:20])
         except BaseException:
             await found.close()
             raise
@@ -99,18 +99,18 @@ class Files:
         self, caller: Caller, key: str, path: str, size_bytes: int | None,
         expected: Precondition = NO_PRECONDITION,
     ) -> FileUpload:  # fmt: skip
-        """Start to receive a file of known or unknown size; see ``FileUpload``.
+        """Start to receive a file; ``size_bytes`` is None if unknown. See ``FileUpload``.
 
         Raises
         ------
         TooLarge, QuotaExceeded
-            If it is larger than one file may be, or than its owner has left.
+            If it exceeds the maximum size of a file, or the remaining quota of the folder's owner.
         Forbidden
-            If the folder is shared with the caller read-only.
+            If the caller has read-only permission.
         Changed
-            If the file is not as ``expected``.
+            If the existing file does not match ``expected``.
         """
-        row = await self.writable(caller, key, size_bytes or 0)
+        row = await self.find_writable(caller, key, size_bytes or 0)
         await self.host(row).check_target(location_of(row), path, size_bytes or 0, expected)
         writer = await self.host(row).writer(location_of(row))
         return FileUpload(self, caller, row, path, writer, expected)
@@ -118,126 +118,123 @@ class Files:
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
     ) -> ArchiveUpload:
-        """Start to receive a tar archive that is unpacked into the directory ``path``
-        afterwards.
-        """
-        row = await self.writable(caller, key, size_bytes or 0)
+        """Start to receive a tar archive; ``commit`` unpacks it into the directory ``path``."""
+        row = await self.find_writable(caller, key, size_bytes or 0)
         writer = await self.host(row).writer(location_of(row))
         return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION)
 
-    async def land(
+    async def commit(
         self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Precondition
     ) -> Entry:
-        """Move a completely received file to its path, if the caller may still write there."""
-        # Permissions may have changed: receiving may take hours.
+        """Move a completely received file to its path, if the caller is still allowed to write."""
+        # Check again: an upload can take hours, and permissions may have changed.
         await self.check_writable(caller, row)
         entry = await self.host(row).commit(
             location_of(row), writer, path, await self._uid(caller, row), expected
         )
-        self._quotas.arrived(row, entry.size)
-        await self.note(caller, "vfolder.upload", row, path=path, bytes=entry.size)
+        self._quotas.add_received(row, entry.size)
+        await self.record(caller, "vfolder.upload", row, path=path, bytes=entry.size)
         return entry
 
     async def unpack(self, caller: Caller, row: VfolderRow, path: str, writer: Writer) -> Unpacked:
-        """Unpack a completely received tar archive, if the caller may still write there."""
+        """Unpack a completely received tar archive, if the caller is still allowed to write."""
         await self.check_writable(caller, row)
-        room = await self._quotas.room(row)
-        found = await self.host(row).unpack(
+        remaining = await self._quotas.remaining_bytes(row)
+        unpacked = await self.host(row).unpack(
             location_of(row),
             writer,
             path,
             await self._uid(caller, row),
-            self.max_file_bytes if room is None else min(room, self.max_file_bytes),
+            self.max_file_bytes if remaining is None else min(remaining, self.max_file_bytes),
         )
-        self._quotas.arrived(row, found.bytes)
-        facts = {"path": path, "files": found.files, "bytes": found.bytes}
-        await self.note(caller, "vfolder.upload", row, **facts)
-        return found
+        self._quotas.add_received(row, unpacked.bytes)
+        facts = {"path": path, "files": unpacked.files, "bytes": unpacked.bytes}
+        await self.record(caller, "vfolder.upload", row, **facts)
+        return unpacked
 
     async def make_directories(
         self, caller: Caller, key: str, paths: Sequence[str], exists_ok: bool
     ) -> list[str]:
-        """Create directories, with missing parents."""
+        """Create directories, including missing parents."""
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         uid = await self._uid(caller, row)
         for path in paths:
             await self.host(row).make_directory(location_of(row), path, exists_ok, uid)
-        await self.note(caller, "vfolder.make-directories", row, paths=list(paths)[:20])
+        await self.record(caller, "vfolder.make-directories", row, paths=list(paths)[:20])
         return list(paths)
 
     async def move(
         self, caller: Caller, key: str, source: str, target: str, replaces: bool
     ) -> Entry:
-        """Move or rename something inside a folder."""
+        """Move or rename a file or directory inside a folder."""
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         uid = await self._uid(caller, row)
         entry = await self.host(row).move(location_of(row), source, target, replaces, uid)
-        await self.note(caller, "vfolder.move-file", row, path=source, target=target)
+        await self.record(caller, "vfolder.move-file", row, path=source, target=target)
         return entry
 
     async def copy(self, caller: Caller, key: str, source: str, target: str) -> Entry:
         """Copy a file, or a directory with its contents, inside a folder."""
-        row = await self.writable(caller, key, 0)
+        row = await self.find_writable(caller, key, 0)
         uid, progress = await self._uid(caller, row), CopyProgress()
         try:
             entry = await self.host(row).copy(location_of(row), source, target, uid, progress)
         except asyncio.CancelledError:
             progress.is_cancelled = True
             raise
-        self._quotas.arrived(row, progress.bytes)
-        await self.note(caller, "vfolder.copy-file", row, path=source, target=target)
+        self._quotas.add_received(row, progress.bytes)
+        await self.record(caller, "vfolder.copy-file", row, path=source, target=target)
         return entry
 
     async def remove(self, caller: Caller, key: str, path: str, is_recursive: bool = False) -> None:
-        """Remove a file, link or empty directory; with ``is_recursive`` a whole tree."""
+        """Remove a file, link or empty directory or, with ``is_recursive``, a directory tree."""
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         await self.host(row).remove(location_of(row), path, is_recursive)
-        await self.note(caller, "vfolder.remove-file", row, path=path)
+        await self.record(caller, "vfolder.remove-file", row, path=path)
 
-    def forget(self, upload: Any) -> None:
-        """Abort an upload in the background, for callers that cannot wait; harmless after its
-        end.
-        """
-        upload.hang_up()
+    def abort_in_background(self, upload: Abortable) -> None:
+        """Abort an upload without waiting, after its client has disconnected; idempotent."""
+        upload.on_disconnect()
         task = asyncio.create_task(upload.abort(), name="abort upload")
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self._aborting.add(task)
+        task.add_done_callback(self._aborting.discard)
 
-    async def writable(self, caller: Caller, key: str, size_bytes: int) -> VfolderRow:
-        """Return a folder into which the caller may upload that many bytes."""
+    async def find_writable(self, caller: Caller, key: str, size_bytes: int) -> VfolderRow:
+        """Return a folder, if the caller may upload ``size_bytes`` bytes to it."""
         self.check_size(size_bytes)
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         await self._hosts.require(caller, row.host, "upload-file", row.project_id)
-        await self._quotas.check_room(row, size_bytes)
+        await self._quotas.require_space(row, size_bytes)
         return row
 
     async def check_writable(self, caller: Caller, row: VfolderRow) -> None:
-        """Raise what ``upload`` would raise now."""
+        """Raise unless the caller may still write to the folder."""
         await self._access.for_files(caller, row.id, is_writing=True)
 
     def check_size(self, size_bytes: int) -> None:
-        """Raise ``TooLarge`` if one file may not have that many bytes."""
+        """Raise ``TooLarge`` if ``size_bytes`` exceeds the maximum size of a file."""
         if size_bytes > self.max_file_bytes:
             raise TooLarge(
-                f"a file has at most {self.max_file_bytes} bytes; this has {size_bytes} or more",
+                f"a file can have at most {self.max_file_bytes} bytes; this one has at least "
+                f"{size_bytes}",
                 limit_bytes=self.max_file_bytes,
             )
 
-    async def check_room(self, row: VfolderRow, size_bytes: int) -> None:
-        """Raise ``QuotaExceeded`` if the folder's owner has less space left."""
-        await self._quotas.check_room(row, size_bytes)
+    async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
+        """Raise ``QuotaExceeded`` if the remaining quota of the folder's owner is smaller."""
+        await self._quotas.require_space(row, size_bytes)
 
     def host(self, row: VfolderRow) -> StorageHost:
         return self._hosts.get(row.host)
 
-    async def note(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> None:
+    async def record(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> None:
         """Write an audit entry for a file operation."""
-        shown = {name: _short(value) for name, value in details.items()}
+        shortened = {name: _short(value) for name, value in details.items()}
         await self._audit.add(
-            self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name, **shown)
+            self._audit.entry(caller, action, row.id, domain=row.domain, name=row.name, **shortened)
         )
 
-    async def _readable(self, caller: Caller, key: str) -> VfolderRow:
+    async def _find_readable(self, caller: Caller, key: str) -> VfolderRow:
         row, _ = await self._access.for_files(caller, key)
         await self._hosts.require(caller, row.host, "download-file", row.project_id)
         return row
@@ -247,8 +244,20 @@ class Files:
         return DEFAULT_UID if uid is None else uid
 
 
+class Abortable(Protocol):
+    """An upload that can be aborted."""
+
+    def on_disconnect(self) -> None:
+        """React to the disconnection of the client; must not block."""
+        ...
+
+    async def abort(self) -> None:
+        """Release all resources; idempotent."""
+        ...
+
+
 class FileUpload:
-    """A file that is received in one request; invisible until ``commit``."""
+    """A file that is received in one request; it is invisible until ``commit``."""
 
     def __init__(
         self,
@@ -265,34 +274,34 @@ class FileUpload:
         self._path = path
         self._writer = writer
         self._expected = expected
-        self._pieces = WriteBuffer(files.host(row), writer)
+        self._buffer = WriteBuffer(files.host(row), writer)
         self._size = 0
 
     async def write(self, chunk: bytes) -> None:
         self._size += len(chunk)
         self._files.check_size(self._size)
-        await self._pieces.write(chunk)
+        await self._buffer.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
         """Receive ``size`` bytes directly from the socket."""
         self._size += size
-        await self._pieces.receive(receive, size)
+        await self._buffer.receive(receive, size)
 
-    def hang_up(self) -> None:
-        """Record that the client has disconnected and does not need the result."""
+    def on_disconnect(self) -> None:
+        """Stop unpacking for a disconnected client; a single file needs no action."""
 
     async def commit(self) -> Any:
-        """Move the file to its path, if the caller may still write there."""
-        await self._pieces.flush()
-        await self._files.check_room(self._row, self._size)
-        return await self._land()
+        """Move the file to its path, if the caller is still allowed to write."""
+        await self._buffer.flush()
+        await self._files.require_space(self._row, self._size)
+        return await self._finish()
 
     async def abort(self) -> None:
-        await self._pieces.settle(keeps_rest=False)
+        await self._buffer.close(writes_rest=False)
         await self._files.host(self._row).discard(self._writer)
 
-    async def _land(self) -> Any:
-        return await self._files.land(
+    async def _finish(self) -> Any:
+        return await self._files.commit(
             self._caller, self._row, self._path, self._writer, self._expected
         )
 
@@ -300,37 +309,37 @@ class FileUpload:
 class ArchiveUpload(FileUpload):
     """A tar archive that is received in one request and unpacked by ``commit``."""
 
-    _landing: Landing | None = None
+    _final_step: FinalStep | None = None
 
-    def hang_up(self) -> None:
-        if self._landing is not None:
-            self._landing.stop()
+    def on_disconnect(self) -> None:
+        if self._final_step is not None:
+            self._final_step.stop()
 
-    async def _land(self) -> Any:
-        self._landing = Landing(
+    async def _finish(self) -> Any:
+        self._final_step = FinalStep(
             self._files.unpack(self._caller, self._row, self._path, self._writer)
         )
-        found = await self._landing.result()
+        unpacked = await self._final_step.result()
         await self.abort()
-        return found
+        return unpacked
 
 
-class Landing:
-    """The final step of an upload; stops when its client has disconnected."""
+class FinalStep:
+    """The final step of an upload as a task, which ``stop`` cancels."""
 
     def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
-        self._task = asyncio.create_task(work, name="land an upload")
+        self._task = asyncio.create_task(work, name="finish upload")
 
     def stop(self) -> None:
         self._task.cancel()
 
     async def result(self) -> Any:
-        """Return the result of the work.
+        """Wait for the step; return its result.
 
         Raises
         ------
         Conflict
-            If it was stopped.
+            If the step was stopped.
         """
         try:
             await asyncio.wait([self._task])

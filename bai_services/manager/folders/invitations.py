@@ -1,4 +1,4 @@
-"""Invitations to folders: accepted or declined by the invitee, withdrawn by the inviter."""
+"""Invite users to folders, and accept, decline or withdraw invitations."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import InvitationStatus, Permission
 from bai_services.core.listing import ListQuery, Page
+from bai_services.db.audit import AuditEntry
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.invitations import Invitation, InvitationStore
 from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
 from .access import VFolderAccess, permission_of, require_manages, require_ready
-from .grants import find_person, refuse_more
+from .grants import find_invitee, require_not_above_own_permission
 from .storage_hosts import StorageHosts
 
 
 class Invitations:
-    """One method per verb; a user is named by id, user name or e-mail address."""
+    """Manage invitations."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = InvitationStore(context.database)
@@ -36,28 +37,28 @@ class Invitations:
             raise Forbidden(f"{caller.role} has no invitations")
         return await self._store.page(query, user_id=caller.user_id)
 
-    async def of_folder(self, caller: Caller, key: str, query: ListQuery) -> Page[Invitation]:
-        """Return a folder's invitations; a caller who only uses it sees their own."""
+    async def page_of_folder(self, caller: Caller, key: str, query: ListQuery) -> Page[Invitation]:
+        """Return a folder's invitations; callers who do not manage it see only their own."""
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         user_id = None if manages else caller.user_id or ""
         return await self._store.page(query, user_id=user_id, vfolder_id=row.id)
 
     async def get(self, caller: Caller, invitation_id: str) -> Invitation:
-        found, _ = await self._found(caller, invitation_id)
+        found, _ = await self._find(caller, invitation_id)
         return found
 
     async def create(
-        self, caller: Caller, key: str, user: str, permission: Permission
+        self, caller: Caller, key: str, user_key: str, permission: Permission
     ) -> Invitation:
-        """Invite a user of the folder's domain to it.
+        """Invite a user of the folder's domain; ``user_key`` is an id, user name or e-mail address.
 
         Raises
         ------
         AlreadyExists
-            If they have been invited already, or have the folder.
+            If the user already has an invitation or a grant.
         InvalidRequest
-            If they are members of the project that the folder belongs to, or its owner.
+            If the folder belongs to a project, or to the user.
         """
         row = await self._access.find(caller, key)
         require_manages(caller, row)
@@ -65,24 +66,24 @@ class Invitations:
         if row.owner_id is None:
             raise InvalidRequest(
                 "members of a project can use its folders without an invitation; "
-                "use a grant to change somebody's permission",
+                "share the folder with a user to change that user's permission",
                 field="user",
             )
         await self._hosts.require(caller, row.host, "invite-others", row.project_id)
-        refuse_more(caller, row, permission)
-        person = await find_person(self._grants, row, user)
+        require_not_above_own_permission(caller, row, permission)
+        user = await find_invitee(self._grants, row, user_key)
         values = {
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "vfolder_id": row.id,
-            "invitee_id": person["id"],
+            "invitee_id": user["id"],
             "inviter_id": caller.user_id or "",
             "inviter": caller.username,
             "permission": str(permission),
             "status_changed_at": self._clock(),
         }
         entry = self._entry(
-            caller, "vfolder.invite", row, user=person["username"], permission=str(permission)
+            caller, "vfolder.invite", row, user=user["username"], permission=str(permission)
         )
         await self._store.create(values, entry)
         return await self.get(caller, values["id"])
@@ -91,11 +92,11 @@ class Invitations:
         self, caller: Caller, invitation_id: str, permission: Permission
     ) -> Invitation:
         """Change the permission that a pending invitation offers."""
-        found, row = await self._found(caller, invitation_id)
+        found, row = await self._find(caller, invitation_id)
         if row is None:
-            raise Forbidden("only users who may share the folder can change an invitation to it")
+            raise Forbidden("only users who may share the folder can change its invitations")
         require_manages(caller, row)
-        refuse_more(caller, row, permission)
+        require_not_above_own_permission(caller, row, permission)
         entry = self._entry(
             caller, "vfolder.invite", row, user=found.invitee, permission=str(permission)
         )
@@ -103,35 +104,37 @@ class Invitations:
         return await self.get(caller, invitation_id)
 
     async def accept(self, caller: Caller, invitation_id: str) -> Invitation:
-        """Accept: the folder is shared with the caller from now on."""
-        return await self._answer(
+        """Accept an invitation: the caller receives the grant."""
+        return await self._respond(
             caller, invitation_id, InvitationStatus.ACCEPTED, "vfolder.accept-invitation"
         )
 
     async def decline(self, caller: Caller, invitation_id: str) -> Invitation:
-        return await self._answer(
+        return await self._respond(
             caller, invitation_id, InvitationStatus.REJECTED, "vfolder.decline-invitation"
         )
 
     async def withdraw(self, caller: Caller, invitation_id: str) -> None:
         """Withdraw a pending invitation."""
-        found, row = await self._found(caller, invitation_id)
+        found, row = await self._find(caller, invitation_id)
         if found.inviter_id != caller.user_id:
             if row is None:
-                raise Forbidden("only the inviter can withdraw it; an invitee can decline it")
+                raise Forbidden(
+                    "only the inviter can withdraw an invitation; the invitee can decline it"
+                )
             require_manages(caller, row)
-        await self._settle(caller, found, InvitationStatus.CANCELED, "vfolder.withdraw-invitation")
+        await self._close(caller, found, InvitationStatus.CANCELED, "vfolder.withdraw-invitation")
 
-    async def _answer(
+    async def _respond(
         self, caller: Caller, invitation_id: str, status: InvitationStatus, action: str
     ) -> Invitation:
-        found, _ = await self._found(caller, invitation_id)
+        found, _ = await self._find(caller, invitation_id)
         if found.invitee_id != caller.user_id:
-            raise Forbidden(f"only {found.invitee} can answer this invitation")
-        await self._settle(caller, found, status, action)
+            raise Forbidden(f"only {found.invitee} can accept or decline this invitation")
+        await self._close(caller, found, status, action)
         return await self.get(caller, invitation_id)
 
-    async def _settle(
+    async def _close(
         self, caller: Caller, found: Invitation, status: InvitationStatus, action: str
     ) -> None:
         entry = self._audit.entry(
@@ -145,10 +148,13 @@ class Invitations:
         )
         await self._store.settle(found.id, status, self._clock(), entry)
 
-    async def _found(
+    async def _find(
         self, caller: Caller, invitation_id: str
     ) -> tuple[Invitation, VfolderRow | None]:
-        """Return an invitation of or to the caller, and its folder if they see that."""
+        """Return an invitation that the caller sent, received or manages, and its folder.
+
+        The folder is None if the caller may not see it.
+        """
         found = None if "\0" in invitation_id else await self._store.get(invitation_id)
         if found is None:
             raise NotFound("there is no such invitation, or it is not for you")
@@ -156,12 +162,12 @@ class Invitations:
             row = await self._access.find(caller, found.vfolder_id)
         except (NotFound, Forbidden):
             row = None
-        concerns = caller.user_id in (found.invitee_id, found.inviter_id)
-        if not concerns and (row is None or permission_of(caller, row) is not Permission.WD):
+        is_party = caller.user_id in (found.invitee_id, found.inviter_id)
+        if not is_party and (row is None or permission_of(caller, row) is not Permission.WD):
             raise NotFound("there is no such invitation, or it is not for you")
         return found, row
 
-    def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> Any:
+    def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> AuditEntry:
         return self._audit.entry(
             caller, action, row.id, domain=row.domain, name=row.name, **details
         )

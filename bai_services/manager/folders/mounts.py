@@ -1,4 +1,4 @@
-"""Resolution of requested folders into mounts that an engine can make."""
+"""Resolve requested folders into mounts of a session."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
 
-# The longest that the start of a session waits for a mount that may not respond.
-REACH_SECONDS = 5.0
-MOUNT = "mount-in-session"
+# Timeout of the start of a session for a storage mount that does not respond.
+REACH_TIMEOUT_SECONDS = 5.0
+MOUNT_PERMISSION = "mount-in-session"
 
 
 class Mounts:
-    """Decides by the session's owner and project, not by the caller, who may be the Hub."""
+    """Resolves mounts with the permissions of the session's owner; the caller may be the Hub."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = VfolderStore(context.database)
@@ -48,7 +48,7 @@ class Mounts:
                 "id": row.id,
                 "name": row.name,
                 "owner": whose(row),
-                "permission": str(_mounted_as(_granted(owner_id, row))),
+                "permission": str(_mount_mode(_permission_of_owner(owner_id, row))),
                 "is_auto_mounted": _is_auto(owner_id, row),
             }
             for row in await self._store.mountable(owner_id, project_id)
@@ -58,95 +58,97 @@ class Mounts:
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> list[ResolvedMount]:
-        """Return the requested mounts, in the same order.
+        """Return the requested mounts in the same order, then the auto-mounted folders.
 
-        A mount without a requested permission gets the folder's own, or less if less was granted.
+        The default permission is that of the folder, limited to the owner's permission.
 
         Raises
         ------
         NotFound
-            If a folder is unknown, or belongs to another user or project.
+            If a folder does not exist or is not accessible to the owner in this project.
         Conflict
-            If a folder is in the trash or being deleted, or a name is ambiguous.
+            If a folder is not ready, for example in the trash, or a name is ambiguous.
         Forbidden
-            If more is requested than was granted.
+            If a requested permission exceeds the owner's permission.
         InvalidRequest
             If a path is invalid, or two mounts overlap.
         """
         if len(mounts) > MAX_MOUNTS:
             raise InvalidRequest(
-                f"{len(mounts)} folders are too many; a session mounts at most {MAX_MOUNTS}",
+                f"{len(mounts)} mounts are too many; a session can have at most {MAX_MOUNTS}",
                 field="mounts",
             )
-        keys = [_checked(request.vfolder) for request in mounts]
+        keys = [_check_key(request.vfolder) for request in mounts]
         rows = await self._store.mountable(owner_id, project_id, keys) if keys else []
-        found = []
+        resolved = []
         for request in mounts:
             row = _choose(request.vfolder, rows, owner_id)
             if row is None:
                 raise await self._missing(owner_id, project_id, request.vfolder)
             if not await self._may_mount(owner_id, project_id, row):
                 raise Forbidden(
-                    f"folder {row.name} cannot be mounted: you do not have the permission {MOUNT} "
+                    f"folder {row.name} cannot be mounted: you do not have the permission "
+                    f"{MOUNT_PERMISSION} "
                     f"on storage host {row.host}",
                     host=row.host,
-                    permission=MOUNT,
+                    permission=MOUNT_PERMISSION,
                 )
-            found.append(self._mount(owner_id, row, request))
-        check_no_overlap((mount.path, mount.vfolder) for mount in found)
-        return [*found, *await self._auto_mounts(owner_id, project_id, found)]
+            resolved.append(self._mount(owner_id, row, request))
+        check_no_overlap((mount.path, mount.vfolder) for mount in resolved)
+        return [*resolved, *await self._auto_mounts(owner_id, project_id, resolved)]
 
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
-        """Return the mounts of a session's row as its launch plan has them.
+        """Convert the mounts of a session's row to the mounts of its launch plan.
 
-        A mount with a ``subpath`` is a directory in its folder; the agent makes that bind mount.
-        ``mounts`` is what ``ResolvedMount.as_row`` returned at creation. It is checked again,
-        because a grant may have been revoked since.
+        A mount with a ``subpath`` is a directory of the folder; the agent performs that bind mount.
+        Permissions are checked again, because a grant may have been revoked since the creation.
 
         Raises
         ------
         Forbidden
-            If the owner no longer has a folder, or has a lower permission.
+            If the owner no longer has the permission of a mount.
         """
-        wanted = [mount["vfolder_id"] for mount in mounts]
-        rows = await self._store.mountable(owner_id, None, wanted) if wanted else []
+        folder_ids = [mount["vfolder_id"] for mount in mounts]
+        rows = await self._store.mountable(owner_id, None, folder_ids) if folder_ids else []
         known = {row.id: row for row in rows}
         checks = [self._source(owner_id, known.get(m["vfolder_id"]), m) for m in mounts]
-        found = await asyncio.gather(*checks, return_exceptions=True)
+        results = await asyncio.gather(*checks, return_exceptions=True)
         sources = []
-        for mount, result in zip(mounts, found, strict=True):
+        for mount, result in zip(mounts, results, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # The owner did not request it, so it must not stop the session.
-                    log.warning("folder %s is left out: %s", mount["vfolder"], result.message)
+                    # The owner did not request it, so it must not prevent the start.
+                    log.warning(
+                        "auto-mounted folder %s is left out: %s", mount["vfolder"], result.message
+                    )
                     continue
                 raise result
             sources.append(result)
         return sources
 
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Return notices for the owner about mounts that were left out."""
+        """Return notices for the owner about auto-mounted folders that are left out."""
         autos = [mount for mount in mounts if mount.get("is_auto")]
-        there = {source.target for source in await self.sources(owner_id, autos)}
+        available = {source.target for source in await self.sources(owner_id, autos)}
         return [
-            f"the folder {mount['vfolder']} is mounted into all your sessions, but it is not "
-            "available at the moment: this session does not have it"
+            f"folder {mount['vfolder']}, which is mounted into all your sessions, is not available "
+            "now and is missing in this session"
             for mount in autos
-            if mount["path"] not in there
+            if mount["path"] not in available
         ]
 
     async def _source(
         self, owner_id: str, row: VfolderRow | None, mount: Mapping[str, Any]
     ) -> Mount:
         permission = Permission(mount["permission"])
-        if row is None or not _granted(owner_id, row).allows(permission):
+        if row is None or not _permission_of_owner(owner_id, row).allows(permission):
             raise Forbidden(
                 f"folder {mount['vfolder']} is no longer shared with the session's owner "
                 f"as {permission}",
                 vfolder=mount["vfolder_id"],
             )
         host = self._hosts.get(row.host)
-        await host.check_access(location_of(row), REACH_SECONDS)
+        await host.check_access(location_of(row), REACH_TIMEOUT_SECONDS)
         return Mount(
             host.source_path(location_of(row)),
             mount["path"],
@@ -156,61 +158,59 @@ class Mounts:
         )
 
     async def _auto_mounts(
-        self, owner_id: str, project_id: str, asked: Sequence[ResolvedMount]
+        self, owner_id: str, project_id: str, requested: Sequence[ResolvedMount]
     ) -> list[ResolvedMount]:
-        """Return the owner's folders that are mounted into every session of theirs; never an
-        error.
-        """
+        """Return the owner's auto-mounted folders; those that cannot be mounted are left out."""
         found: list[ResolvedMount] = []
-        taken = {mount.vfolder_id for mount in asked}
+        requested_ids = {mount.vfolder_id for mount in requested}
         for row in await self._store.mountable(owner_id, project_id):
-            if not _is_auto(owner_id, row) or row.id in taken:
+            if not _is_auto(owner_id, row) or row.id in requested_ids:
                 continue
             mount = replace(self._mount(owner_id, row, MountRequest(row.id)), is_auto=True)
-            places = [(m.path, m.vfolder) for m in (*asked, *found, mount)]
+            paths = [(m.path, m.vfolder) for m in (*requested, *found, mount)]
             try:
-                check_no_overlap(places)
+                check_no_overlap(paths)
             except InvalidRequest:
-                continue  # a requested mount has its path
-            full = len(asked) + len(found) >= MAX_MOUNTS
-            if not full and await self._may_mount(owner_id, project_id, row):
+                continue  # a requested mount has the same path
+            is_full = len(requested) + len(found) >= MAX_MOUNTS
+            if not is_full and await self._may_mount(owner_id, project_id, row):
                 found.append(mount)
         return found
 
     async def _may_mount(self, owner_id: str, project_id: str, row: VfolderRow) -> bool:
         projects = {row.project_id or project_id}
-        return MOUNT in await self._hosts.granted(owner_id, None, projects, row.host)
+        return MOUNT_PERMISSION in await self._hosts.granted(owner_id, None, projects, row.host)
 
     def _mount(self, owner_id: str, row: VfolderRow, request: MountRequest) -> ResolvedMount:
-        granted = _granted(owner_id, row)
-        asked = request.permission
-        if asked is not None and not granted.allows(asked):
+        granted = _permission_of_owner(owner_id, row)
+        requested = request.permission
+        if requested is not None and not granted.allows(requested):
             raise Forbidden(
-                f"folder {row.name} can be mounted by you as {granted}, not as {asked}; "
-                f"ask {whose(row)} to share it with more",
+                f"you can mount folder {row.name} as {granted}, not as {requested}; "
+                f"ask {whose(row)} for a higher permission",
                 vfolder=row.id,
                 granted=str(granted),
-                asked=str(asked),
+                asked=str(requested),
             )
-        permission = effective_permission(granted, asked or Permission(row.permission))
+        permission = effective_permission(granted, requested or Permission(row.permission))
         return ResolvedMount(
             vfolder_id=row.id,
             vfolder=row.name,
             host=row.host,
             path=mount_path(row.name, request.path),
-            permission=_mounted_as(permission),
+            permission=_mount_mode(permission),
             subpath=check_subpath(request.subpath),
         )
 
     async def _missing(self, owner_id: str, project_id: str, key: str) -> Exception:
         not_ready = await self._store.not_ready(owner_id, project_id, [key])
-        mine = [row for row in not_ready if row.owner_id == owner_id or row.id == key]
-        if mine:
+        unusable = [row for row in not_ready if row.owner_id == owner_id or row.id == key]
+        if unusable:
             return Conflict(
-                f"folder {key!r} cannot be mounted, it is {mine[0].status}; "
+                f"folder {key!r} cannot be mounted because it is {unusable[0].status}; "
                 "restore it or leave it out",
-                vfolder=mine[0].id,
-                status=mine[0].status,
+                vfolder=unusable[0].id,
+                status=unusable[0].status,
             )
         return NotFound(
             f"there is no folder {key!r} that you may mount in a session of this project",
@@ -221,7 +221,7 @@ class Mounts:
 def _choose(key: str, rows: Sequence[VfolderRow], owner_id: str) -> VfolderRow | None:
     by_id = [row for row in rows if row.id == key]
     named = [row for row in rows if row.name == key]
-    # The owner's folder takes precedence over others of its name; see VFolderAccess.find.
+    # The owner's folder takes precedence; see VFolderAccess.find.
     best = by_id or [row for row in named if row.owner_id == owner_id] or named
     if len(best) > 1:
         raise Conflict(
@@ -232,7 +232,7 @@ def _choose(key: str, rows: Sequence[VfolderRow], owner_id: str) -> VfolderRow |
     return best[0] if best else None
 
 
-def _granted(owner_id: str, row: VfolderRow) -> Permission:
+def _permission_of_owner(owner_id: str, row: VfolderRow) -> Permission:
     if row.owner_id == owner_id:
         return Permission.WD
     return Permission(row.grant) if row.grant is not None else Permission(row.permission)
@@ -242,12 +242,12 @@ def _is_auto(owner_id: str, row: VfolderRow) -> bool:
     return row.owner_id == owner_id and is_auto_mounted(row.name)
 
 
-def _mounted_as(permission: Permission) -> Permission:
-    """Return ``ro`` or ``rw``: file systems have no other modes."""
+def _mount_mode(permission: Permission) -> Permission:
+    """Return ``ro`` or ``rw``: a mount has no other modes."""
     return effective_permission(permission, Permission.RW)
 
 
-def _checked(key: str) -> str:
+def _check_key(key: str) -> str:
     if "\0" in key:
-        raise InvalidRequest("a folder's name or id cannot contain NUL", field="mounts")
+        raise InvalidRequest("the name or id of a folder cannot contain NUL", field="mounts")
     return key

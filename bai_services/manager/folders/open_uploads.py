@@ -1,4 +1,4 @@
-"""Unfinished uploads per user: counted and limited."""
+"""Count and limit the unfinished uploads of each user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .storage_hosts import StorageHosts
 
 
 @dataclass(frozen=True, slots=True)
-class _Open:
+class _OpenUpload:
     user_id: str
     host: str
     scope: str
@@ -23,9 +23,10 @@ class _Open:
 
 
 class OpenUploads:
-    """Kept in memory: read from a storage host at its first use, then updated.
+    """Counts unfinished uploads in memory.
 
-    Each manager counts the uploads that it has started and those that it found at its first use.
+    Each manager counts the uploads that it started and those that it found when it first used the
+    storage host.
     """
 
     def __init__(
@@ -34,32 +35,31 @@ class OpenUploads:
         self._hosts = hosts
         self._limit = limit
         self._now = now
-        self._known: dict[str, _Open] = {}
-        self._read: set[str] = set()
-        self._reading = asyncio.Lock()
+        self._known: dict[str, _OpenUpload] = {}
+        self._read_hosts: set[str] = set()
+        self._read_lock = asyncio.Lock()
 
     async def read(self) -> None:
-        """Read uploads from before the start of this manager, on each host that answers."""
-        async with self._reading:
-            for host in self._hosts.answering():
-                if host.name in self._read:
+        """Read the uploads from before the start of this manager, on each available host."""
+        async with self._read_lock:
+            for host in self._hosts.available():
+                if host.name in self._read_hosts:
                     continue
                 try:
                     found = await host.unfinished()
                 except BaiError:
-                    continue  # a host that does not answer is read at the next upload
+                    continue  # read the host at the next upload
                 for scope, facts in found:
                     self._known.setdefault(facts.id, _open(host.name, str(scope), facts))
-                self._read.add(host.name)
+                self._read_hosts.add(host.name)
 
     def begin(self, host: str, scope: str, facts: UploadFacts) -> None:
-        """Count an upload that is about to start; check and count happen without an await in
-        between.
+        """Count a new upload; raise if the limit is reached (atomic: there is no await).
 
         Raises
         ------
         QuotaExceeded
-            If the user has the maximum number of unfinished uploads.
+            If the user has reached the maximum number of unfinished uploads.
         """
         now = self._now()
         for key in [key for key, known in self._known.items() if known.expires_at < now]:
@@ -69,14 +69,14 @@ class OpenUploads:
             minutes = (min(known.expires_at for known in own) - now) / 60
             raise QuotaExceeded(
                 f"you have {len(own)} unfinished uploads; the limit is {self._limit}. Finish "
-                f"or delete some, or wait: the first of them expires in {minutes:.0f} minutes",
+                f"or delete some, or wait: the first one expires in {minutes:.0f} minutes",
                 limit=self._limit,
                 used=len(own),
             )
         self._known[facts.id] = _open(host, scope, facts)
 
     def announced_bytes(self, host: str, scope: str) -> int:
-        """Return the total size of the unfinished uploads into a quota scope."""
+        """Return the total announced size of the unfinished uploads into a quota scope."""
         now = self._now()
         return sum(
             known.length
@@ -84,10 +84,10 @@ class OpenUploads:
             if (known.host, known.scope) == (host, scope) and known.expires_at >= now
         )
 
-    def ended(self, upload_id: str) -> None:
+    def end(self, upload_id: str) -> None:
         """Stop counting an upload; unknown ids are ignored."""
         self._known.pop(upload_id, None)
 
 
-def _open(host: str, scope: str, facts: UploadFacts) -> _Open:
-    return _Open(facts.user_id, host, scope, facts.length, facts.expires_at)
+def _open(host: str, scope: str, facts: UploadFacts) -> _OpenUpload:
+    return _OpenUpload(facts.user_id, host, scope, facts.length, facts.expires_at)

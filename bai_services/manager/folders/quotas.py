@@ -1,4 +1,4 @@
-"""Quota scopes: limits from policies and administrators, and their usage."""
+"""Quota scopes: enforce the limits of policies and administrators, and count usage."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from .storage_hosts import StorageHosts
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 30.0
-# Maximum age of usage figures, while the manager runs and its hosts answer.
-COUNTER_AGE_SECONDS = 60.0
-SCAN_AGE_SECONDS = 600.0
-# A counting round ends after this time; the next round continues it.
-ROUND_SECONDS = 20.0
-ROUND_FOLDERS = 50
-# A round waits this long for one folder; after that the count continues in the background.
-COUNT_SECONDS = 5.0
-# A folder whose count took less than this is counted again for every request.
-QUICK_SECONDS = 1.0
+# Maximum age of usage values from a counter of the file system, and from a scan of the files.
+MAX_COUNTER_AGE_SECONDS = 60.0
+MAX_SCAN_AGE_SECONDS = 600.0
+# Limits of one round of scans; the next round continues.
+MAX_ROUND_SECONDS = 20.0
+MAX_ROUND_FOLDERS = 50
+# A round waits for one folder for this time; then the scan continues in the background.
+SCAN_TIMEOUT_SECONDS = 5.0
+# A folder whose scan took less time is scanned for every request.
+FAST_SCAN_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FolderUsage:
-    """What a folder held at ``counted_at``."""
+    """Files and bytes of a folder at ``counted_at``."""
 
     files: int
     bytes: int
@@ -48,10 +48,10 @@ class FolderUsage:
 
 @dataclass(frozen=True, slots=True)
 class QuotaScope:
-    """A quota scope; ``limit_bytes`` None: no limit.
+    """A quota scope; with ``limit_bytes`` None it has no limit.
 
-    ``is_enforced``: by the file system, also for sessions; otherwise only uploads through the
-    manager are refused once the limit is reached.
+    With ``is_enforced`` the file system enforces the limit, also for sessions. Otherwise the
+    manager rejects uploads above it.
     """
 
     host: str
@@ -70,7 +70,7 @@ class QuotaScope:
 
 
 class Quotas:
-    """Applies limits and counts usage; one method per verb."""
+    """Enforces limits and counts usage."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = QuotaStore(context.database)
@@ -79,27 +79,27 @@ class Quotas:
         self._clock = context.clock
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
-        # Bytes received through the manager since the scope was last counted.
-        self._arrived: dict[tuple[str, str], int] = {}
+        # Bytes received through the manager since the last count of the scope.
+        self._received: dict[tuple[str, str], int] = {}
         self._slow: set[str] = set()
-        self._counts: SingleFlight[str, FolderUsage] = SingleFlight()
+        self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
 
     def start(self) -> None:
         self._loop.start()
 
     async def stop(self) -> None:
         await self._loop.stop()
-        counting = list(self._counts.running.values())
-        for task in counting:
+        scans = list(self._scans.running.values())
+        for task in scans:
             task.cancel()
-        await asyncio.gather(*counting, return_exceptions=True)
+        await asyncio.gather(*scans, return_exceptions=True)
 
     def wake(self) -> None:
-        """Apply changed limits soon; cheap."""
+        """Wake the loop to apply changed limits. Cheap."""
         self._loop.wake()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
-        """Return the scopes of the caller, their projects, their domain, or all."""
+        """Return the visible scopes: the caller's own and of projects, of the domain, or all."""
         visible = authorizer.visibility(caller, "quota.read")
         page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)
         return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)
@@ -110,19 +110,19 @@ class Quotas:
     async def put(
         self, caller: Caller, host: str, scope: str, limit_bytes: int | None
     ) -> QuotaScope:
-        """Set a scope's own limit (-1: none); None restores the policy's limit."""
+        """Override the limit of a scope (-1: no limit); None restores the limit of the policy."""
         await self._row(caller, "quota.write", host, scope)
         entry = self._audit.entry(
             caller, "quota.override", f"{host}/{scope}", limit_bytes=limit_bytes
         )
         await self._store.override(host, scope, limit_bytes, entry)
         row = await self._store.get(host, scope)
-        assert row is not None  # it was written just now
+        assert row is not None  # written above
         await self._enforce(row)
         return self._view(await self._row(caller, "quota.read", host, scope))
 
-    async def check_room(self, row: VfolderRow, size_bytes: int) -> None:
-        """Refuse what would exceed a limit that the file system does not enforce.
+    async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
+        """Raise if ``size_bytes`` more would exceed a limit that the file system does not enforce.
 
         Raises
         ------
@@ -130,26 +130,26 @@ class Quotas:
             With the limit, the usage and the requested size.
         """
         if row.unmanaged_path is None:
-            await self.check_room_of(row.host, row.scope, size_bytes)
+            await self.require_space_in_scope(row.host, row.scope, size_bytes)
 
-    async def check_room_of(self, host: str, scope: str, size_bytes: int) -> None:
-        """Do as ``check_room``, for a scope that is to receive a folder."""
+    async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
+        """Do as ``require_space``, for a scope that will receive a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
-        used = (found.used_bytes or 0) + self._arrived.get((host, scope), 0)
+        used = (found.used_bytes or 0) + self._received.get((host, scope), 0)
         if used + size_bytes > found.limit_bytes:
             whose = found.owner or f"project {found.project}"
             raise QuotaExceeded(
                 f"{whose} may use {found.limit_bytes} bytes on storage host {host}; "
-                f"{used} are used and this needs {size_bytes}. Remove files, or ask for more",
+                f"{used} are in use and {size_bytes} more are needed. Remove files or ask for more",
                 limit=found.limit_bytes,
                 used=used,
                 asked=size_bytes,
             )
 
-    async def room(self, row: VfolderRow) -> int | None:
-        """Return how many more bytes may be uploaded; None: no limit that is checked here."""
+    async def remaining_bytes(self, row: VfolderRow) -> int | None:
+        """Return how many bytes may still be uploaded; None if the manager checks no limit."""
         found = await self._store.get(row.host, row.scope)
         if (
             row.unmanaged_path is not None
@@ -158,39 +158,38 @@ class Quotas:
             or self._enforces(row.host)
         ):
             return None
-        used = (found.used_bytes or 0) + self._arrived.get((row.host, row.scope), 0)
+        used = (found.used_bytes or 0) + self._received.get((row.host, row.scope), 0)
         return max(found.limit_bytes - used, 0)
 
-    def arrived(self, row: VfolderRow, size_bytes: int) -> None:
-        """Add received bytes to the usage until the scope is counted again."""
+    def add_received(self, row: VfolderRow, size_bytes: int) -> None:
+        """Add received bytes to the usage until the next count of the scope."""
         key = (row.host, row.scope)
-        self._arrived[key] = self._arrived.get(key, 0) + size_bytes
+        self._received[key] = self._received.get(key, 0) + size_bytes
 
-    async def created(self, host: str, scope: str) -> None:
-        """Apply the limit of a scope that may be new."""
+    async def enforce_new(self, host: str, scope: str) -> None:
+        """Enforce the limit of a scope that may be new."""
         row = await self._store.get(host, scope)
         if row is not None:
             await self._enforce(row, is_new=True)
 
     async def usage(self, row: VfolderRow, is_fresh: bool) -> FolderUsage:
-        """Return the usage of a folder, and when it was counted.
+        """Return the usage of a folder.
 
-        Folders that are quick to count are counted now, others only if ``is_fresh`` or outdated.
+        Folders with a fast scan are scanned now, others only with ``is_fresh`` or if outdated.
         """
         known = row.counted_at is not None and row.used_bytes is not None
         if known and not is_fresh and row.id in self._slow:
             assert row.counted_at is not None
-            if self._clock() - row.counted_at < timedelta(seconds=SCAN_AGE_SECONDS):
+            if self._clock() - row.counted_at < timedelta(seconds=MAX_SCAN_AGE_SECONDS):
                 return FolderUsage(row.used_files or 0, row.used_bytes or 0, row.counted_at)
         return await self._count(row)
 
     async def step(self) -> None:
-        """Apply limits, and count the folders that were counted longest ago.
+        """Enforce all limits, then scan the least recently scanned folders.
 
-        A host that does not answer is skipped; one that fails in the middle does not delay the
-        others.
+        Unavailable hosts are skipped; an error on one host does not affect the others.
         """
-        hosts = {host.name for host in self._hosts.answering()}
+        hosts = {host.name for host in self._hosts.available()}
         for scope in await self._store.all_scopes():
             if scope.host not in hosts:
                 continue
@@ -200,48 +199,51 @@ class Quotas:
             except (BaiError, OSError) as error:
                 log.warning("quota of %s on %s: %s", scope.scope, scope.host, error)
         started = time.monotonic()
-        before = self._clock() - timedelta(seconds=SCAN_AGE_SECONDS)
-        for folder_id in await self._store.least_recently_measured(before, ROUND_FOLDERS, hosts):
-            if time.monotonic() - started > ROUND_SECONDS:
+        before = self._clock() - timedelta(seconds=MAX_SCAN_AGE_SECONDS)
+        for folder_id in await self._store.least_recently_measured(
+            before, MAX_ROUND_FOLDERS, hosts
+        ):
+            if time.monotonic() - started > MAX_ROUND_SECONDS:
                 self._loop.wake()
                 return
             for row in await self._folders.by_id(folder_id):
-                if row.id not in self._counts.running:
+                if row.id not in self._scans.running:
                     await self._try_count(row)
 
     async def _try_count(self, row: VfolderRow) -> None:
         try:
-            async with asyncio.timeout(COUNT_SECONDS):
+            async with asyncio.timeout(SCAN_TIMEOUT_SECONDS):
                 await self._count(row)
         except TimeoutError:
-            # It continues in the background: a large folder, or a mount that does not respond.
-            log.info("counting folder %s takes more than %g s", row.id, COUNT_SECONDS)
+            # The scan continues in the background: the folder is large or the mount does not
+            # respond.
+            log.info("the scan of folder %s takes more than %g s", row.id, SCAN_TIMEOUT_SECONDS)
         except (BaiError, OSError) as error:
-            log.warning("folder %s cannot be counted: %s", row.id, error)
+            log.warning("folder %s cannot be scanned: %s", row.id, error)
 
     async def _count(self, row: VfolderRow) -> FolderUsage:
-        # Concurrent requests share one walk of the folder.
-        return await self._counts(row.id, lambda: self._counted(row))
+        # Concurrent requests share one scan.
+        return await self._scans(row.id, lambda: self._scan(row))
 
-    async def _counted(self, row: VfolderRow) -> FolderUsage:
+    async def _scan(self, row: VfolderRow) -> FolderUsage:
         at, started = self._clock(), time.monotonic()
         key = (row.host, row.scope)
-        before = self._arrived.get(key, 0)
+        before = self._received.get(key, 0)
         found = await self._hosts.get(row.host).usage(location_of(row))
-        if time.monotonic() - started > QUICK_SECONDS:
+        if time.monotonic() - started > FAST_SCAN_SECONDS:
             self._slow.add(row.id)
         else:
             self._slow.discard(row.id)
         sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
         await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
         if before:
-            self._arrived[key] = max(self._arrived.get(key, 0) - before, 0)
+            self._received[key] = max(self._received.get(key, 0) - before, 0)
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
         now = self._clock()
         if row.counted_at is not None and (now - row.counted_at).total_seconds() < (
-            COUNTER_AGE_SECONDS / 2
+            MAX_COUNTER_AGE_SECONDS / 2
         ):
             return
         used = await self._hosts.get(row.host).scope_bytes(Scope.parse(row.scope))
@@ -249,8 +251,8 @@ class Quotas:
             await self._store.record_scope_usage(row.host, row.scope, used, now)
 
     async def _enforce(self, row: QuotaScopeRow, is_new: bool = False) -> None:
-        told = UNLIMITED if row.enforced_bytes is None else row.enforced_bytes
-        if told == row.limit_bytes and not (is_new and row.limit_bytes != UNLIMITED):
+        enforced = UNLIMITED if row.enforced_bytes is None else row.enforced_bytes
+        if enforced == row.limit_bytes and not (is_new and row.limit_bytes != UNLIMITED):
             return
         if not self._enforces(row.host):
             return
@@ -266,15 +268,15 @@ class Quotas:
         self._hosts.get(host)
         kind, _, key = scope.partition(":")
         if kind not in ("user", "project") or not key or "\0" in scope:
-            raise InvalidRequest("a quota scope is user:ID or project:ID", field="scope")
+            raise InvalidRequest("a quota scope must be user:ID or project:ID", field="scope")
         row = await self._store.get(host, scope)
         if row is None:
             is_known = await self._store.owner_exists(kind, key)
             if action != "quota.write" or not is_known:
                 raise NotFound(f"{scope} has no folders on storage host {host}")
             return _empty(host, scope)
-        is_members = row.project_id is not None and row.project_id in caller.projects
-        if not (action == "quota.read" and is_members):
+        is_of_project = row.project_id is not None and row.project_id in caller.projects
+        if not (action == "quota.read" and is_of_project):
             authorizer.require(caller, action, _target(row))
         return row
 
@@ -287,8 +289,8 @@ class Quotas:
             domain=row.domain,
             owner=row.owner,
             project=row.project,
-            limit_bytes=_shown(row.limit_bytes),
-            policy_bytes=_shown(row.policy_bytes),
+            limit_bytes=_or_none(row.limit_bytes),
+            policy_bytes=_or_none(row.policy_bytes),
             override_bytes=row.override_bytes,
             used_bytes=row.used_bytes,
             counted_at=row.counted_at,
@@ -310,12 +312,12 @@ def location_of(row: VfolderRow) -> Location:
 def _target(row: QuotaScopeRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # both are read together, see QuotaScopeRow
+        assert row.owner_role is not None  # QuotaScopeRow has both or neither
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
 
 
-def _shown(limit: int) -> int | None:
+def _or_none(limit: int) -> int | None:
     return None if limit == UNLIMITED else limit
 
 

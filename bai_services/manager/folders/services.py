@@ -1,9 +1,10 @@
-"""The use cases of folders, composed."""
+"""Build the folder services."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..settings import Settings
 from .files import Files
@@ -19,7 +20,7 @@ from .vfolders import VFolders
 
 @dataclass(frozen=True, slots=True)
 class FolderServices:
-    """Virtual folders, their files, grants and invitations, quotas and storage hosts."""
+    """Services for folders, their files, grants and invitations, quotas and storage hosts."""
 
     storage_hosts: StorageHosts
     quotas: Quotas
@@ -43,8 +44,10 @@ class FolderServices:
         await self.vfolders.stop()
 
 
-def folder_services(context: ManagerContext, settings: Settings) -> FolderServices:
-    """Build the use cases of folders."""
+def folder_services(
+    context: ManagerContext, settings: Settings, projects: Projects
+) -> FolderServices:
+    """Build the services and pass them their dependencies."""
     hosts = StorageHosts(context, settings)
     quotas = Quotas(context, hosts)
     tasks = VFolderTasks(context, hosts, quotas, settings.trash_days)
@@ -53,7 +56,7 @@ def folder_services(context: ManagerContext, settings: Settings) -> FolderServic
         storage_hosts=hosts,
         quotas=quotas,
         tasks=tasks,
-        vfolders=VFolders(context, hosts, quotas, tasks),
+        vfolders=VFolders(context, hosts, quotas, tasks, projects),
         mounts=Mounts(context, hosts),
         grants=Grants(context, hosts),
         invitations=Invitations(context, hosts),

@@ -1,4 +1,4 @@
-"""Storage hosts: created from the settings, probed regularly, with permissions per caller."""
+"""Create storage hosts from the settings, probe them, and determine permissions on them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from ..settings import Settings
 
 log = logging.getLogger(__name__)
 
-# Must equal the group of the same number in session images.
+# Group id of shared files; session images must contain the same group.
 SHARED_GID = 1000
-PROBE_SECONDS = 30.0
-FILTERED = ("name", "backend", "status", "is_default")
+PROBE_INTERVAL_SECONDS = 30.0
+FILTER_FIELDS = ("name", "backend", "status", "is_default")
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """A storage host as the caller sees it; ``path`` is for superadmins only."""
+    """A storage host in the API; ``path`` is only set for superadmins."""
 
     name: str
     backend: str
@@ -48,40 +48,42 @@ class HostView:
     path: str | None
 
 
-def make_hosts(settings: Settings) -> dict[str, StorageHost]:
-    """Return the storage hosts by name, the default one first.
+def create_hosts(settings: Settings) -> dict[str, StorageHost]:
+    """Create the storage hosts; return them by name, the default one first.
 
-    Only root can share files among sessions with different uids. Run by another user, the manager
-    and all sessions have that user's uid.
+    Files are shared with a group only if the manager runs as root. Otherwise all sessions have the
+    uid of the manager.
     """
     shared_gid = SHARED_GID if os.geteuid() == 0 else None
     return {
-        place.name: StorageHost(place.name, find_backend(place.backend)(place.path), shared_gid)
-        for place in settings.hosts
+        spec.name: StorageHost(spec.name, find_backend(spec.backend)(spec.path), shared_gid)
+        for spec in settings.hosts
     }
 
 
 class StorageHosts:
-    """The hosts of this manager; an unavailable host is reported and never fatal."""
+    """The storage hosts of this manager; an unavailable host does not stop the manager."""
 
     def __init__(self, context: ManagerContext, settings: Settings) -> None:
-        self._by_name: Mapping[str, StorageHost] = make_hosts(settings)
-        self._backends = {place.name: place.backend for place in settings.hosts}
+        self._by_name: Mapping[str, StorageHost] = create_hosts(settings)
+        self._backends = {spec.name: spec.backend for spec in settings.hosts}
         self._store = QuotaStore(context.database)
-        self._loop = Loop("storage hosts", self._probe, PROBE_SECONDS)
+        self._loop = Loop("storage hosts", self._probe, PROBE_INTERVAL_SECONDS)
         self._is_started = False
-        self._sweeping: dict[str, asyncio.Task[None]] = {}
+        self._cleanups: dict[str, asyncio.Task[None]] = {}
 
     @property
     def default(self) -> str:
+        """Return the name of the default host."""
         return next(iter(self._by_name))
 
-    def every(self) -> list[StorageHost]:
+    def all(self) -> list[StorageHost]:
+        """Return all hosts, the default one first."""
         return list(self._by_name.values())
 
-    def answering(self) -> list[StorageHost]:
-        """Return the hosts that answered the last probe."""
-        return [host for host in self.every() if host.health.status is not HostStatus.GONE]
+    def available(self) -> list[StorageHost]:
+        """Return the hosts that responded to the last probe."""
+        return [host for host in self.all() if host.health.status is not HostStatus.GONE]
 
     def get(self, name: str) -> StorageHost:
         """Return a host.
@@ -89,12 +91,12 @@ class StorageHosts:
         Raises
         ------
         NotFound
-            If the manager has no host of that name, or no longer.
+            If the settings contain no host of that name.
         """
         found = self._by_name.get(name)
         if found is None:
             known = ", ".join(self._by_name)
-            raise NotFound(f"there is no storage host {name!r}; there is: {known}", host=name)
+            raise NotFound(f"there is no storage host {name!r}; the hosts are: {known}", host=name)
         return found
 
     async def start(self) -> None:
@@ -103,28 +105,28 @@ class StorageHosts:
 
     async def stop(self) -> None:
         await self._loop.stop()
-        sweeping = list(self._sweeping.values())
-        for task in sweeping:
+        cleanups = list(self._cleanups.values())
+        for task in cleanups:
             task.cancel()
-        await asyncio.gather(*sweeping, return_exceptions=True)
+        await asyncio.gather(*cleanups, return_exceptions=True)
         await asyncio.gather(*(host.stop() for host in self._by_name.values()))
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[HostView]:
-        """Return the hosts on which the caller has any permission, with their state."""
+        """Return the hosts that the caller may use; superadmins and monitors see all hosts."""
         authorizer.require(caller, "storage-host.read")
         granted = {name: await self.permissions(caller, name) for name in self._by_name}
         is_reader = caller.role in (Role.SUPERADMIN, Role.MONITOR)
         names = [name for name in self._by_name if granted[name] or is_reader]
         views = [self._view(caller, name, granted[name]) for name in names]
-        return page_of(views, query, FILTERED)
+        return page_of(views, query, FILTER_FIELDS)
 
     async def permissions(
         self, caller: Caller, host: str, project_id: str | None = None
     ) -> frozenset[str]:
-        """Return what a caller may do on a host: the union of all that was granted to them.
+        """Return a caller's permissions on a host, the union of all grants.
 
-        With ``project_id``, only that one of their projects counts. Superadmins, who grant
-        permissions, may do everything.
+        With ``project_id``, grants of the caller's other projects are ignored. Superadmins have all
+        permissions, because they can grant them.
         """
         if caller.role is Role.SUPERADMIN:
             return frozenset(PERMISSIONS)
@@ -136,7 +138,7 @@ class StorageHosts:
     async def granted(
         self, user_id: str, access_key: str | None, projects: Collection[str], host: str
     ) -> frozenset[str]:
-        """Return what a user may do on a host; without a key, the main keypair's policy counts."""
+        """Return a user's permissions on a host; without a key, with the main keypair's policy."""
         return granted_on(
             host, await self._store.host_permission_maps(user_id, access_key, projects)
         )
@@ -148,7 +150,7 @@ class StorageHosts:
         if permission not in await self.permissions(caller, host, project_id):
             raise Forbidden(
                 f"you do not have the permission {permission} on storage host {host}: neither your "
-                "domain, nor your projects, nor your keypair policy grants it",
+                "domain nor your projects nor your keypair policy grants it",
                 host=host,
                 permission=permission,
             )
@@ -172,17 +174,19 @@ class StorageHosts:
 
     async def _probe(self) -> None:
         is_start, self._is_started = not self._is_started, True
-        await asyncio.gather(*(host.probe() for host in self.every()))
-        for host in self.answering():
-            if host.name not in self._sweeping:
-                # In the background, because a mount may stop responding in the middle.
-                task = asyncio.create_task(self._sweep(host, is_start), name=f"sweep {host.name}")
-                self._sweeping[host.name] = task
+        await asyncio.gather(*(host.probe() for host in self.all()))
+        for host in self.available():
+            if host.name not in self._cleanups:
+                # In the background, because a mount may stop responding.
+                task = asyncio.create_task(
+                    self._clean_up(host, is_start), name=f"clean up {host.name}"
+                )
+                self._cleanups[host.name] = task
 
-    async def _sweep(self, host: StorageHost, is_start: bool) -> None:
+    async def _clean_up(self, host: StorageHost, is_start: bool) -> None:
         try:
             await host.sweep(is_start)
         except BaiError as error:
             log.info("storage host %s cannot be cleaned up: %s", host.name, error.message)
         finally:
-            del self._sweeping[host.name]
+            del self._cleanups[host.name]

@@ -1,4 +1,4 @@
-"""Background work on folders (clone, hand-over, purge), continued after a restart."""
+"""Background tasks of folders (clone, change of owner, purge), resumed after a restart."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .storage_hosts import StorageHosts
 log = logging.getLogger(__name__)
 
 TRASH_TICK_SECONDS = 600.0
-# On shutdown, the manager waits this long for running work; the rest continues at the next start.
-STOP_SECONDS = 5.0
+# On shutdown the manager waits this time for running tasks; the next start resumes the others.
+STOP_TIMEOUT_SECONDS = 5.0
 
 TaskKind = Literal["clone", "hand-over"]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Progress of a clone or a hand-over; totals are 0 until the source has been counted."""
+    """Progress of a clone or a change of owner; totals are 0 until the source was counted."""
 
     kind: TaskKind
     files: int
@@ -41,7 +41,7 @@ class TaskView:
 
 
 class VFolderTasks:
-    """Does the work that a folder's status calls for, one task per folder at a time."""
+    """Runs the task that the status of a folder requires, one per folder at a time."""
 
     def __init__(
         self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, trash_days: int
@@ -58,8 +58,8 @@ class VFolderTasks:
         self._loop = Loop("trash", self.empty_trash, TRASH_TICK_SECONDS)
 
     async def start(self) -> None:
-        """Continue interrupted work, and start to purge expired folders of the trash."""
-        for status in _WORK:
+        """Resume interrupted tasks, and start the loop that purges expired folders."""
+        for status in _TASKS:
             for row in await self._store.in_status(status):
                 self._run(row)
         if self._trash_days:
@@ -70,21 +70,22 @@ class VFolderTasks:
         for _, progress in self._copying.values():
             progress.is_cancelled = True
         if self._running:
-            _, late = await asyncio.wait(self._running.values(), timeout=STOP_SECONDS)
+            _, late = await asyncio.wait(self._running.values(), timeout=STOP_TIMEOUT_SECONDS)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
     async def begin(self, vfolder_id: str) -> None:
-        """Start the work that a folder's status calls for."""
+        """Start the task that the status of a folder requires."""
         for row in await self._store.by_id(vfolder_id):
             self._run(row)
 
-    async def settled(self) -> None:
-        """Wait until no work is running."""
+    async def wait(self) -> None:
+        """Wait for all running tasks."""
         await asyncio.gather(*self._running.values())
 
     def view(self, vfolder_id: str) -> TaskView | None:
+        """Return the progress of a folder's task; None if none is copying files."""
         known = self._copying.get(vfolder_id)
         if known is None:
             return None
@@ -92,7 +93,7 @@ class VFolderTasks:
         return TaskView(kind, at.files, at.total_files, at.bytes, at.total_bytes)
 
     async def empty_trash(self) -> None:
-        """Purge the folders whose time in the trash is over."""
+        """Purge the folders that have been in the trash for ``trash_days``."""
         now = self._clock()
         for row in await self._store.trashed_before(now - timedelta(days=self._trash_days)):
             facts = {"name": row.name, "reason": f"in the trash for {self._trash_days} days"}
@@ -100,14 +101,14 @@ class VFolderTasks:
             try:
                 await self._store.move(row.id, VfolderEvent.PURGED, now, entry)
             except BaiError:
-                continue  # it was restored or purged meanwhile
+                continue  # the folder was restored or purged meanwhile
             await self.begin(row.id)
 
     def _run(self, row: VfolderRow) -> None:
-        work = _WORK.get(row.status)
-        if work is None or row.id in self._running:
+        method = _TASKS.get(row.status)
+        if method is None or row.id in self._running:
             return
-        task = asyncio.create_task(getattr(self, work)(row), name=f"{row.status} {row.id}")
+        task = asyncio.create_task(getattr(self, method)(row), name=f"{row.status} {row.id}")
         self._running[row.id] = task
         task.add_done_callback(lambda _: self._running.pop(row.id, None))
 
@@ -127,74 +128,76 @@ class VFolderTasks:
         try:
             sources = await self._store.by_id(row.source_id or "")
             if not sources or sources[0].status is not VfolderStatus.READY:
-                raise NotFound("the folder that it is cloned from no longer exists")
-            await self._quotas.check_room(row, (await self._counted(sources[0])))
+                raise NotFound("the source folder no longer exists")
+            await self._quotas.require_space(row, await self._used_bytes(sources[0]))
             host, target = self._hosts.get(sources[0].host), self._hosts.get(row.host)
             await host.copy_folder(location_of(sources[0]), target, location_of(row), progress)
         except Exception as error:
             if progress.is_cancelled:
-                return  # the manager is stopping; the next start begins the clone again
+                return  # the manager is stopping; the next start repeats the clone
             log.warning("folder %s cannot be cloned: %s", row.id, error)
             await self._end(row, VfolderEvent.BROKEN, {"status_info": _reason(error)})
             return
         finally:
             self._copying.pop(row.id, None)
-        self._quotas.arrived(row, progress.bytes)
+        self._quotas.add_received(row, progress.bytes)
         await self._end(row, VfolderEvent.COPIED, {"source_id": None})
 
-    async def _hand_over(self, row: VfolderRow) -> None:
+    async def _change_owner(self, row: VfolderRow) -> None:
         progress = CopyProgress()
         self._copying[row.id] = ("hand-over", progress)
         try:
-            await self._give_to(row, progress)
+            await self._move_to_new_owner(row, progress)
         except Exception as error:
             if progress.is_cancelled:
-                return  # the manager is stopping; the next start continues
-            log.warning("folder %s cannot be handed over: %s", row.id, error)
+                return  # the manager is stopping; the next start resumes
+            log.warning("the owner of folder %s cannot be changed: %s", row.id, error)
             await self._move_back(row, _reason(error))
         finally:
             self._copying.pop(row.id, None)
 
-    async def _give_to(self, row: VfolderRow, progress: CopyProgress) -> None:
-        person = await self._grants.find_user_in_any_domain(row.next_owner_id or "")
-        if person is None:
+    async def _move_to_new_owner(self, row: VfolderRow, progress: CopyProgress) -> None:
+        owner = await self._grants.find_user_in_any_domain(row.next_owner_id or "")
+        if owner is None:
             raise NotFound("the new owner no longer exists")
-        scope = f"user:{person['id']}"
+        scope = f"user:{owner['id']}"
         if row.unmanaged_path is None:
-            await self._quotas.check_room_of(row.host, scope, await self._counted(row))
+            await self._quotas.require_space_in_scope(row.host, scope, await self._used_bytes(row))
             target = Location(Scope.parse(scope), row.id)
             await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
-        await self._store.complete_transfer(row.id, person["id"], person["domain"], self._clock())
-        await self._quotas.created(row.host, scope)
+        await self._store.complete_transfer(row.id, owner["id"], owner["domain"], self._clock())
+        await self._quotas.enforce_new(row.host, scope)
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:
-        """Move files that may have been moved already back to the path that the row names."""
+        """Move files that may already be at the new owner's path back to the row's path."""
         try:
             if row.unmanaged_path is None:
-                there = Location(Scope("user", row.next_owner_id or ""), row.id)
-                await self._hosts.get(row.host).move_folder(there, location_of(row), CopyProgress())
+                new_location = Location(Scope("user", row.next_owner_id or ""), row.id)
+                await self._hosts.get(row.host).move_folder(
+                    new_location, location_of(row), CopyProgress()
+                )
         except Exception:
-            # Its status is unchanged, so the next start tries the whole move again.
+            # The status is unchanged, so the next start repeats the whole move.
             log.exception("the files of folder %s cannot be moved back", row.id)
             return
         changes = {"next_owner_id": None, "status_info": reason}
         await self._end(row, VfolderEvent.BROKEN, changes)
 
-    async def _counted(self, row: VfolderRow) -> int:
+    async def _used_bytes(self, row: VfolderRow) -> int:
         return (await self._quotas.usage(row, is_fresh=False)).bytes
 
     async def _end(self, row: VfolderRow, event: VfolderEvent, changes: dict[str, Any]) -> None:
         try:
             await self._store.move(row.id, event, self._clock(), changes=changes)
         except Exception:
-            # Its status is unchanged, so the next start continues the work.
-            log.exception("the result of the work on folder %s cannot be stored", row.id)
+            # The status is unchanged, so the next start resumes the task.
+            log.exception("the result of the task of folder %s cannot be stored", row.id)
 
 
-_WORK: Mapping[VfolderStatus, str] = {
+_TASKS: Mapping[VfolderStatus, str] = {
     VfolderStatus.DELETE_ONGOING: "_purge",
     VfolderStatus.CLONING: "_clone",
-    VfolderStatus.PERFORMING: "_hand_over",
+    VfolderStatus.PERFORMING: "_change_owner",
 }
 
 

@@ -1,4 +1,4 @@
-"""Resumable uploads: started, continued after any interruption, finished when complete."""
+"""Resumable uploads: start, resume after an interruption, finish when complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bai_services.storage.transfers.staging import UploadFacts, Writer, expiry
 from bai_services.storage.transfers.uploads import ResumableUploads
 
 from ..settings import Settings
-from .files import Files, Landing
+from .files import Files, FinalStep
 from .open_uploads import OpenUploads
 from .quotas import location_of
 from .storage_hosts import StorageHosts
@@ -29,7 +29,7 @@ CHECKSUMS = ("md5", "sha1", "sha256", "sha512")
 
 @dataclass(frozen=True, slots=True)
 class UploadRequest:
-    """A requested upload: a file, a part of one, or an archive to unpack."""
+    """A requested upload: a file, a part of a file, or an archive to unpack."""
 
     path: str
     length: int
@@ -42,7 +42,7 @@ class UploadRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an upload; ``entry`` is the finished file, in the answer to the last piece."""
+    """Progress of an upload; the response to the last chunk has the finished file as ``entry``."""
 
     id: str
     vfolder_id: str
@@ -55,34 +55,34 @@ class Progress:
 
 
 class Uploads:
-    """One method per verb; only the user who started an upload can see it."""
+    """Manages uploads. Only the user who started an upload can see it."""
 
     def __init__(self, files: Files, hosts: StorageHosts, settings: Settings) -> None:
         self._files = files
         self._open = OpenUploads(hosts, settings.max_open_uploads)
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
-        # The request that is sending a piece, by upload id: a newer request replaces an older one.
-        self._active: dict[str, Piece] = {}
+        # The chunk in progress by upload id; a newer request aborts the chunk of an older one.
+        self._active: dict[str, UploadChunk] = {}
 
     async def require(self, caller: Caller, key: str) -> None:
-        """Raise what ``create`` would raise for the caller, whatever the upload."""
+        """Raise unless the caller may upload to the folder."""
         await self._row(caller, key)
 
     async def create(self, caller: Caller, key: str, spec: UploadRequest) -> Progress:
-        """Start an upload; one made of ``parts`` is finished at once.
+        """Start an upload; with ``parts``, join them and finish it immediately.
 
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If there is no space for it and the other announced uploads, or the caller has too
+            If there is not enough space for it and the unfinished uploads, or the caller has too
             many unfinished uploads.
         Changed
-            If the file at its path is not as expected.
+            If the existing file does not match ``etag`` or ``is_new``.
         Conflict
-            If a part is incomplete, or something else is at its path.
+            If a part is incomplete, or the path is not a file.
         """
-        row = await self._files.writable(caller, key, spec.length)
+        row = await self._files.find_writable(caller, key, spec.length)
         host, location = self._files.host(row), location_of(row)
         if not spec.is_partial and not spec.is_archive:
             expected = Precondition(spec.etag, spec.is_new)
@@ -106,83 +106,85 @@ class Uploads:
         await self._begin(row, facts)
         if facts.length == 0 and not facts.is_partial:
             writer = await host.uploads(location).writer(facts.id)
-            return await self._land(caller, row, facts, writer)
+            return await self._finish(caller, row, facts, writer)
         return _progress(facts)
 
     async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
-        """Return the progress of an upload; a request that is sending a piece of it is cut off.
+        """Return the progress of an upload; abort a chunk in progress.
 
-        An upload that is complete but not finished is finished now, or the reason why it cannot be
-        is raised: otherwise the client would consider it done.
+        A complete upload that is not finished is finished now. If that fails, the error is raised:
+        otherwise the client would consider the upload done.
         """
         row = await self._row(caller, key)
-        await self._cut_off(upload_id)
+        await self._abort_active(upload_id)
         facts = await self._facts(caller, row, upload_id)
         if facts.offset < facts.length or facts.is_partial or facts.is_done:
             return _progress(facts)
         writer = await self._staged(row).writer(facts.id)
-        return await self._land(caller, row, facts, writer)
+        return await self._finish(caller, row, facts, writer)
 
-    async def piece(
+    async def open_chunk(
         self,
         caller: Caller,
         key: str,
         upload_id: str,
         offset: int,
         checksum: tuple[str, bytes] | None,
-    ) -> Piece:
-        """Continue an upload at its current offset.
+    ) -> UploadChunk:
+        """Resume an upload at its current offset.
 
         Raises
         ------
         Conflict
-            If ``offset`` is not its current offset, or it is complete.
+            If ``offset`` is not the current offset, or the upload is complete.
         """
         row = await self._row(caller, key)
-        await self._cut_off(upload_id)
+        await self._abort_active(upload_id)
         facts = await self._facts(caller, row, upload_id)
         if facts.offset != offset:
             raise Conflict(
-                f"the upload is at {facts.offset}, not at {offset}; continue there",
+                f"the offset of the upload is {facts.offset}, not {offset}; resume there",
                 offset=facts.offset,
             )
         if facts.is_done:
             raise Conflict("the upload is complete", offset=facts.offset)
         writer = await self._staged(row).writer(facts.id, checksum)
-        made = Piece(self, caller, row, facts, writer)
-        self._active[upload_id] = made
-        return made
+        chunk = UploadChunk(self, caller, row, facts, writer)
+        self._active[upload_id] = chunk
+        return chunk
 
     async def delete(self, caller: Caller, key: str, upload_id: str) -> None:
-        """Abort an upload; the bytes sent so far are deleted."""
+        """Abort an upload and delete the received bytes."""
         row = await self._row(caller, key)
-        await self._cut_off(upload_id)
+        await self._abort_active(upload_id)
         await self._facts(caller, row, upload_id)
         await self._staged(row).remove(upload_id)
-        self._open.ended(upload_id)
+        self._open.end(upload_id)
 
-    def forget(self, piece: Piece) -> None:
-        """Keep what was received of a piece whose connection broke, in the background."""
-        self._files.forget(piece)
+    def abort_in_background(self, chunk: UploadChunk) -> None:
+        """Abort a chunk whose connection broke, without waiting; received bytes are stored."""
+        self._files.abort_in_background(chunk)
 
     async def finish(
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
     ) -> Progress:
-        """Finish an upload that is complete; otherwise return its progress."""
+        """Finish an upload if it is complete; return its progress."""
         facts = _at(facts, writer.size)
         if facts.offset < facts.length or facts.is_partial:
             writer.close()
             return _progress(facts)
-        return await self._land(caller, row, facts, writer)
+        return await self._finish(caller, row, facts, writer)
 
-    def ended(self, piece: Piece, upload_id: str) -> None:
-        if self._active.get(upload_id) is piece:
+    def end_chunk(self, chunk: UploadChunk, upload_id: str) -> None:
+        """Unregister a chunk."""
+        if self._active.get(upload_id) is chunk:
             del self._active[upload_id]
 
     def host_of(self, row: VfolderRow) -> StorageHost:
+        """Return the storage host of a folder."""
         return self._files.host(row)
 
-    async def _land(
+    async def _finish(
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
     ) -> Progress:
         entry = None
@@ -191,51 +193,51 @@ class Uploads:
                 await self._files.unpack(caller, row, facts.path, writer)
             else:
                 expected = Precondition(facts.etag, facts.is_new)
-                entry = await self._files.land(caller, row, facts.path, writer, expected)
+                entry = await self._files.commit(caller, row, facts.path, writer, expected)
         finally:
             writer.close()
         await self._staged(row).finish(facts)
-        self._open.ended(facts.id)
+        self._open.end(facts.id)
         return _progress(_at(facts, facts.length), is_done=True, entry=entry)
 
     async def _join(
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, parts: Sequence[str]
     ) -> Progress:
         if len(parts) > MAX_PARTS or len(set(parts)) < len(parts):
-            raise InvalidRequest(f"an upload has at most {MAX_PARTS} parts, each once")
+            raise InvalidRequest(f"an upload can have at most {MAX_PARTS} parts, each of them once")
         length = 0
         for part in parts:
             known = await self._facts(caller, row, part)
             if not known.is_partial or known.offset < known.length:
-                raise Conflict(f"part {part} is incomplete, or not a part", part=part)
+                raise Conflict(f"upload {part} is incomplete or not a part", part=part)
             length += known.length
         self._files.check_size(length)
         whole = _at(facts, length, length)
         staged = self._staged(row)
         await staged.join(whole, parts)
         try:
-            done = await self._land(caller, row, whole, await staged.writer(whole.id))
+            done = await self._finish(caller, row, whole, await staged.writer(whole.id))
         except BaseException:
             await staged.remove(whole.id)
             raise
         for part in parts:
             await staged.remove(part)
-            self._open.ended(part)
+            self._open.end(part)
         return done
 
     async def _begin(self, row: VfolderRow, facts: UploadFacts) -> None:
         await self._open.read()
         announced = self._open.announced_bytes(row.host, row.scope)
-        await self._files.check_room(row, announced + facts.length)
+        await self._files.require_space(row, announced + facts.length)
         self._open.begin(row.host, row.scope, facts)
         try:
             await self._staged(row).begin(facts)
         except BaseException:
-            self._open.ended(facts.id)
+            self._open.end(facts.id)
             raise
 
     async def _row(self, caller: Caller, key: str) -> VfolderRow:
-        return await self._files.writable(caller, key, 0)
+        return await self._files.find_writable(caller, key, 0)
 
     async def _facts(self, caller: Caller, row: VfolderRow, upload_id: str) -> UploadFacts:
         facts = await self._staged(row).recover(upload_id)
@@ -246,13 +248,13 @@ class Uploads:
     def _staged(self, row: VfolderRow) -> ResumableUploads:
         return self._files.host(row).uploads(location_of(row))
 
-    async def _cut_off(self, upload_id: str) -> None:
+    async def _abort_active(self, upload_id: str) -> None:
         active = self._active.get(upload_id)
         if active is not None:
             await active.abort()
 
 
-class Piece:
+class UploadChunk:
     """The bytes that one request adds to an upload."""
 
     def __init__(
@@ -264,71 +266,71 @@ class Piece:
         self._facts = facts
         self._writer = writer
         self._host = uploads.host_of(row)
-        self._pieces = WriteBuffer(self._host, writer)
+        self._buffer = WriteBuffer(self._host, writer)
         self._size = facts.offset
         self._is_over = False
-        self._ending = asyncio.Lock()
-        self._landing: Landing | None = None
+        self._end_lock = asyncio.Lock()
+        self._final_step: FinalStep | None = None
 
     async def write(self, chunk: bytes) -> None:
         self._check(len(chunk))
-        await self._pieces.write(chunk)
+        await self._buffer.write(chunk)
 
     async def receive(self, receive: Receive, size: int) -> None:
         """Receive ``size`` bytes directly from the socket."""
         self._check(size)
-        await self._pieces.receive(receive, size)
+        await self._buffer.receive(receive, size)
 
     async def commit(self) -> Progress:
-        """Acknowledge: all received bytes are on the disk from now on.
+        """Sync the received bytes to disk; finish the upload if it is complete.
 
         Raises
         ------
         ChecksumMismatch
-            If they do not match the announced checksum; then they are dropped.
+            If the bytes do not match the announced checksum; they are discarded.
         """
-        async with self._ending:
+        async with self._end_lock:
             if self._is_over:
-                raise Conflict("another request has continued this upload")
-            await self._pieces.flush()
+                raise Conflict("another request has resumed this upload")
+            await self._buffer.flush()
             await self._host.run(self._writer.sync)
             self._is_over = True
-            self._landing = Landing(
+            self._final_step = FinalStep(
                 self._uploads.finish(self._caller, self._row, self._facts, self._writer)
             )
             try:
-                done: Progress = await self._landing.result()
+                done: Progress = await self._final_step.result()
                 return done
             finally:
-                self._uploads.ended(self, self._facts.id)
+                self._uploads.end_chunk(self, self._facts.id)
 
-    def hang_up(self) -> None:
-        """Stop unpacking for a disconnected client; a query of the state starts it again."""
-        if self._landing is not None and self._facts.is_archive:
-            self._landing.stop()
+    def on_disconnect(self) -> None:
+        """Stop unpacking for a disconnected client; ``state`` starts it again."""
+        if self._final_step is not None and self._facts.is_archive:
+            self._final_step.stop()
 
     def _check(self, size: int) -> None:
         if self._is_over:
-            raise Conflict("another request has continued this upload")
+            raise Conflict("another request has resumed this upload")
         self._size += size
         if self._size > self._facts.length:
             raise TooLarge(
-                f"the upload was announced with {self._facts.length} bytes, but has more",
+                f"the upload was announced with {self._facts.length} bytes, but more were sent",
                 limit_bytes=self._facts.length,
             )
 
     async def abort(self) -> None:
-        """Keep the received bytes, unless their checksum was still to come; idempotent."""
-        async with self._ending:
+        """Store the received bytes, unless their checksum cannot be checked yet; idempotent."""
+        async with self._end_lock:
             if self._is_over:
                 return
             self._is_over = True
             try:
-                await self._pieces.settle(keeps_rest=not self._writer.is_unchecked)
+                await self._buffer.close(writes_rest=not self._writer.is_unchecked)
                 await self._host.run(self._writer.drop)
             finally:
                 self._writer.close()
-                self._uploads.ended(self, self._facts.id)
+                self._uploads.end_chunk(self, self._facts.id)
 
 
 def _at(facts: UploadFacts, offset: int, length: int | None = None) -> UploadFacts:

@@ -1,4 +1,4 @@
-"""Double buffer that writes one piece while the next one is received."""
+"""Double buffer that writes one chunk while it receives the next one."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from bai_services.core.errors import Conflict
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import Writer
 
-# Bytes collected before a write: fewer hops between threads.
-PIECE_BYTES = 2 * 2**20
+# Bytes collected before a write; larger chunks need fewer thread switches.
+CHUNK_BYTES = 2 * 2**20
 
-# Waits for data, stores it in the given buffer and returns the number of bytes.
+# Waits for data, writes it to the given buffer and returns the number of bytes.
 Receive = Callable[[memoryview], Awaitable[int]]
 
 
 class WriteBuffer:
-    """Two buffers, used in turns and kept: allocating new ones would cost more than the copying.
+    """Two buffers that are used alternately and reused, because allocation costs more than copying.
 
-    Its methods are called one at a time, except ``settle``, which may be called at any time.
+    Calls must not overlap, except ``close``, which may be called at any time.
     """
 
     def __init__(self, host: StorageHost, writer: Writer) -> None:
@@ -28,58 +28,58 @@ class WriteBuffer:
         self._filling, self._spare = bytearray(), bytearray()
         self._filled = 0
         self._writing: asyncio.Task[None] | None = None
-        self._is_settled = False
+        self._is_closed = False
 
     async def write(self, chunk: bytes) -> None:
-        """Write a chunk that has been received."""
+        """Append received bytes."""
         left = memoryview(chunk)
         while left:
-            size = min(len(left), PIECE_BYTES - self._filled)
-            self._room(size)[:] = left[:size]
+            size = min(len(left), CHUNK_BYTES - self._filled)
+            self._free_view(size)[:] = left[:size]
             left = left[size:]
-            await self._took(size)
+            await self._add(size)
 
     async def receive(self, receive: Receive, size: int) -> None:
         """Receive ``size`` bytes directly into the buffer."""
         while size:
-            room = self._room(min(size, PIECE_BYTES - self._filled))
-            got = await receive(room)
-            room.release()
-            size -= got
-            await self._took(got)
+            view = self._free_view(min(size, CHUNK_BYTES - self._filled))
+            received = await receive(view)
+            view.release()
+            size -= received
+            await self._add(received)
 
     async def flush(self) -> None:
-        """Return when everything is written."""
-        await self._begin()
-        await self._end()
+        """Write all buffered bytes and wait for the write."""
+        await self._begin_write()
+        await self._end_write()
 
-    async def settle(self, keeps_rest: bool) -> None:
-        """Return when no write is in progress and none will follow.
+    async def close(self, writes_rest: bool) -> None:
+        """Wait for the write in progress and reject later ones.
 
-        With ``keeps_rest``, buffered bytes are written first, unless an earlier write failed.
+        With ``writes_rest``, buffered bytes are written, unless an earlier write failed.
         """
-        self._is_settled = True
-        (failed,) = await asyncio.gather(self._end(), return_exceptions=True)
-        if keeps_rest and self._filled and failed is None:
+        self._is_closed = True
+        (failed,) = await asyncio.gather(self._end_write(), return_exceptions=True)
+        if writes_rest and self._filled and failed is None:
             rest = self._host.run(self._write, *self._swap_buffers())
             await asyncio.gather(rest, return_exceptions=True)
 
-    def _room(self, size: int) -> memoryview:
-        """Return a free part of the buffer, of ``size`` bytes."""
+    def _free_view(self, size: int) -> memoryview:
+        """Return a view of the next ``size`` free bytes of the buffer."""
         missing = self._filled + size - len(self._filling)
         if missing > 0:
             self._filling.extend(bytes(missing))
         return memoryview(self._filling)[self._filled : self._filled + size]
 
-    async def _took(self, size: int) -> None:
+    async def _add(self, size: int) -> None:
         self._filled += size
-        if self._filled >= PIECE_BYTES:
-            await self._begin()
+        if self._filled >= CHUNK_BYTES:
+            await self._begin_write()
 
-    async def _begin(self) -> None:
-        await self._end()
-        if self._is_settled:
-            raise Conflict("the upload was aborted, or continued by another request")
+    async def _begin_write(self) -> None:
+        await self._end_write()
+        if self._is_closed:
+            raise Conflict("the upload was aborted, or resumed by another request")
         if self._filled:
             self._writing = asyncio.create_task(self._host.run(self._write, *self._swap_buffers()))
 
@@ -90,12 +90,12 @@ class WriteBuffer:
         return full, size
 
     def _write(self, buffer: bytearray, size: int) -> None:
-        # Released at once: a bytearray with an exported view cannot be resized.
-        with memoryview(buffer)[:size] as piece:
-            self._writer.write(piece)
+        # Release the view immediately: a bytearray with an exported view cannot be resized.
+        with memoryview(buffer)[:size] as chunk:
+            self._writer.write(chunk)
 
-    async def _end(self) -> None:
-        # A failed write is kept: later bytes must not be written after a gap.
+    async def _end_write(self) -> None:
+        # Keep a failed task: no bytes may be written after the gap.
         if self._writing is not None:
             await asyncio.wait([self._writing])
             self._writing.result()

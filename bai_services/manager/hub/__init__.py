@@ -1,1 +1,1 @@
-"""The manager's use of JupyterHub's REST API."""
+"""Start, stop and reconcile the servers of sessions through JupyterHub's REST API."""

@@ -1,4 +1,4 @@
-"""Client of the Hub's REST API, as far as the manager uses it."""
+"""Client for the part of the Hub's REST API that the manager uses."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ from bai_services.core.errors import BaiError, Conflict, NotFound, RateLimited, 
 from bai_services.core.sessions.lifecycle import SESSION_ID_OPTION
 
 TIMEOUT_SECONDS = 20
-# A start answers when the server is up, or with "pending" after the Hub's slow_spawn_timeout (10
-# s).
+# The Hub responds to a start when the server is up, or with "pending" after its slow_spawn_timeout
+# (10 s).
 START_TIMEOUT_SECONDS = 60
 DEFAULT_RETRY_SECONDS = 5.0
-CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 PAGE_SIZE = 200
 MAX_REVOCATION_ROUNDS = 5
 _PAGED = {"Accept": "application/jupyterhub-pagination+json"}
 
 
 class HubBusy(RateLimited):
-    """The Hub has reached its limit of concurrent starts; try again after ``retry_after``
-    seconds.
-    """
+    """The Hub has reached its limit of concurrent starts; retry after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(
@@ -40,8 +38,8 @@ class HubBusy(RateLimited):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the Hub answers."""
+class HubResponse:
+    """A response of the Hub, read completely."""
 
     status: int
     reason: str
@@ -58,7 +56,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class HubToken:
-    """A token created by the Hub; ``value`` is only known right after its creation."""
+    """A token created by the Hub. Only the response to its creation contains ``value``."""
 
     id: str
     value: str = field(repr=False)
@@ -68,9 +66,9 @@ class HubToken:
 class Hub:
     """Calls the Hub with the manager's service token.
 
-    Every method raises ``Unavailable`` when the Hub cannot be reached, is starting, fails, or
-    refuses the token, and ``NotFound`` when the user or server does not exist. ``server`` is the
-    Hub's name of a server, empty for the unnamed one.
+    Every method raises ``Unavailable`` if the Hub cannot be reached, is starting, fails or rejects
+    the token, and ``NotFound`` if the user or server does not exist. ``server`` is a server name
+    in the Hub; the default server has the empty name.
     """
 
     def __init__(self, api_url: str, token: str) -> None:
@@ -86,22 +84,21 @@ class Hub:
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Created at the first call, because it belongs to the event loop in which it is
-            # created.
+            # Created at the first call, because it is bound to the running event loop.
             self._session = ClientSession(
-                connector=TCPConnector(limit=CONNECTIONS),
+                connector=TCPConnector(limit=MAX_CONNECTIONS),
                 cookie_jar=DummyCookieJar(),
                 headers=self._headers,
             )
         return self._session
 
     async def check(self, timeout_seconds: float = 2) -> None:
-        """Raise ``Unavailable`` unless the Hub answers within ``timeout_seconds``."""
+        """Raise ``Unavailable`` unless the Hub responds within ``timeout_seconds``."""
         await self.call("GET", "/", timeout_seconds=timeout_seconds)
 
     async def ensure_user(self, name: str) -> None:
-        """Create a user in the Hub if there is none of that name."""
-        # Queried first: the Hub logs a warning when it is asked to create an existing user.
+        """Create a user in the Hub if none with that name exists."""
+        # Check first: the Hub logs a warning about a request to create an existing user.
         if (await self._send("GET", _user(name))).status == HTTPStatus.OK:
             return
         response = await self._send("POST", _user(name))
@@ -109,15 +106,13 @@ class Hub:
             _raise_for(response)
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user from the Hub: cookies, tokens and stopped servers; idempotent."""
+        """Delete a user with cookies, tokens and stopped servers from the Hub; idempotent."""
         response = await self._send("DELETE", _user(name))
         if response.status != HTTPStatus.NOT_FOUND:
             _raise_for(response)
 
     async def user_of_token(self, token: str) -> Mapping[str, Any] | None:
-        """Return the Hub's model of a token's owner, with ``scopes``; None if the token is not
-        valid.
-        """
+        """Return the Hub's model of a token's owner, with ``scopes``; None for an invalid token."""
         response = await self._send("GET", "/user", headers={"Authorization": f"token {token}"})
         if response.status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
             return None
@@ -128,7 +123,7 @@ class Hub:
     async def create_server(
         self, user: str, server: str, display_name: str, options: Mapping[str, Any]
     ) -> None:
-        """Create a named server without starting it, if it does not exist."""
+        """Create a named server if it does not exist, without starting it."""
         body = {"display_name": display_name, "user_options": dict(options)}
         response = await self._send("PUT", _server(user, server), json=body)
         if response.status != HTTPStatus.CONFLICT:
@@ -141,16 +136,16 @@ class Hub:
         options: Mapping[str, Any] | None = None,
         display_name: str = "",
     ) -> bool:
-        """Request a start; return True if the server is up, False while it is starting.
+        """Request a start; return True if the server is up, False if it is still starting.
 
-        A named server that does not exist yet is created, under ``display_name``.
+        A named server that does not exist is created with ``display_name``.
 
         Raises
         ------
         HubBusy
-            If the Hub's limits on starts are reached.
+            If the Hub has reached its limit of concurrent starts.
         Conflict
-            If the Hub refuses this start, for instance because the server runs already.
+            If the Hub rejects the start, for example because the server is already running.
         """
         body: dict[str, Any] = {} if options is None else {"user_options": dict(options)}
         if display_name and server:
@@ -165,10 +160,10 @@ class Hub:
     async def stop_server(
         self, user: str, server: str, remove: bool = True, session_id: str = ""
     ) -> bool:
-        """Stop a server and, with ``remove``, delete it; return False while it is stopping.
+        """Stop a server and, with ``remove``, delete it; return False if it is still stopping.
 
-        A server that does not exist counts as stopped; with a ``session_id``, so does one that now
-        belongs to another session.
+        Also returns True if the server does not exist, or if ``session_id`` is given and the server
+        now belongs to another session.
         """
         body: dict[str, Any] = {"remove": remove and bool(server)}
         if session_id:
@@ -182,7 +177,7 @@ class Hub:
         return response.status == HTTPStatus.NO_CONTENT
 
     async def server_model(self, user: str, server: str) -> Mapping[str, Any] | None:
-        """Return the Hub's model of a server, None if there is none."""
+        """Return the Hub's model of a server; None if it does not exist."""
         try:
             found: Mapping[str, Any] = await self.call("GET", _server(user, server))
         except NotFound:
@@ -190,7 +185,7 @@ class Hub:
         return found
 
     async def servers_of(self, user: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the servers of a user by name; none if the Hub does not know the user."""
+        """Return the servers of a user by name; empty if the Hub does not know the user."""
         try:
             model = await self.call("GET", _user(user), params={"include_stopped_servers": "1"})
         except NotFound:
@@ -199,7 +194,7 @@ class Hub:
         return servers
 
     async def active_servers(self) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
-        """Yield user name and model of every server that is running, starting or stopping."""
+        """Yield the user name and model of every running, starting or stopping server."""
         offset = 0
         while True:
             params = {"state": "active", "offset": offset, "limit": PAGE_SIZE}
@@ -214,7 +209,7 @@ class Hub:
     async def create_token(
         self, user: str, note: str, expires_in_seconds: int, scopes: Sequence[str] = ()
     ) -> HubToken:
-        """Create a token that acts as the user, or, with ``scopes``, is restricted to these."""
+        """Create a token with the user's permissions, or only with ``scopes`` if given."""
         body: dict[str, Any] = {"note": note, "expires_in": expires_in_seconds}
         if scopes:
             body["scopes"] = list(scopes)
@@ -222,19 +217,17 @@ class Hub:
         return HubToken(model["id"], model["token"], model.get("expires_at"))
 
     async def delete_token(self, token: str) -> None:
-        """Revoke one token of a user; a token that is no longer valid is ignored."""
+        """Revoke one token of a user; does nothing if the token is not valid."""
         model = await self.user_of_token(token)
         if model is not None and model["kind"] == "user":
             await self._delete_token(model["name"], model["token_id"])
 
     async def delete_tokens(self, user: str) -> None:
-        """Revoke every token of a user, including those of their servers; unknown users have
-        none.
-        """
+        """Revoke every token of a user and of the user's servers; ignores unknown users."""
         await self._delete_tokens(user, lambda _: True)
 
     async def end_sign_ins(self, user: str, keep_session: str = "") -> None:
-        """End a user's browser sign-ins with their OAuth tokens, except ``keep_session``."""
+        """End a user's browser sign-ins and their OAuth tokens, except ``keep_session``."""
         await self._delete_tokens(
             user, lambda token: (token.get("session_id") or keep_session) != keep_session
         )
@@ -245,23 +238,24 @@ class Hub:
         await self._delete_tokens(user, lambda token: not _is_of_server(token, user, servers))
 
     async def _delete_tokens(
-        self, user: str, is_chosen: Callable[[Mapping[str, Any]], bool]
+        self, user: str, is_selected: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        # A token may create another between the listing and its own deletion: list again.
+        # A token can create another token before it is deleted, so list again until none is left.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
                 found = await self.call("GET", f"{_user(user)}/tokens")
             except NotFound:
                 return
-            chosen = [token for token in found["api_tokens"] if is_chosen(token)]
-            if not chosen:
+            selected = [token for token in found["api_tokens"] if is_selected(token)]
+            if not selected:
                 return
-            # Sign-ins first: with a sign-in the Hub deletes its OAuth tokens and codes.
-            chosen.sort(key=lambda token: token.get("session_id") is None)
-            for token in chosen:
+            # Sign-ins first: the Hub deletes the OAuth tokens and codes of a sign-in with it.
+            selected.sort(key=lambda token: token.get("session_id") is None)
+            for token in selected:
                 await self._delete_token(user, token["id"])
         raise Unavailable(
-            f"tokens of {user} are created as fast as they are revoked; trying again soon"
+            f"tokens of {user} are created as fast as they are revoked; "
+            "the manager will try again soon"
         )
 
     async def _delete_token(self, user: str, token_id: str) -> None:
@@ -270,6 +264,7 @@ class Hub:
             _raise_for(response)
 
     async def call(self, method: str, path: str, **options: Any) -> Any:
+        """Call the Hub; return the decoded JSON response, None if it is empty."""
         response = await self._send(method, path, **options)
         _raise_for(response)
         return response.json() if response.content else None
@@ -282,11 +277,11 @@ class Hub:
         params: Mapping[str, Any] | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
         **options: Any,
-    ) -> Answer:
+    ) -> HubResponse:
         if not self.is_known:
-            raise Unavailable("this manager runs without a Hub")
+            raise Unavailable("this manager is configured without a Hub")
         query = f"?{urlencode(params)}" if params else ""
-        # Names in the path are quoted already and must not be encoded again.
+        # Names in the path are already quoted; do not encode them twice.
         url = URL(f"{self._url}{path}{query}", encoded=True)
         try:
             async with self._http.request(
@@ -295,10 +290,10 @@ class Hub:
                 content = await response.read()
         except (ClientError, TimeoutError) as error:
             raise Unavailable("the Hub cannot be reached; try again shortly") from error
-        return Answer(response.status, response.reason or "", response.headers, content)
+        return HubResponse(response.status, response.reason or "", response.headers, content)
 
 
-def _raise_for(response: Answer) -> None:
+def _raise_for(response: HubResponse) -> None:
     if not response.is_error:
         return
     status = response.status
@@ -309,17 +304,17 @@ def _raise_for(response: Answer) -> None:
     if status == HTTPStatus.NOT_FOUND:
         raise NotFound(f"the Hub has no such user or server: {text}")
     if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT):
-        raise Conflict(f"the Hub refuses: {text}", hub_status=status)
+        raise Conflict(f"the Hub rejected the request: {text}", hub_status=status)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         raise HubBusy(_retry_after(response))
     if status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
-        raise Unavailable(f"the Hub refuses the manager's token: {text}", hub_status=status)
+        raise Unavailable(f"the Hub rejected the manager's token: {text}", hub_status=status)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise Unavailable(f"the Hub failed: {text}", hub_status=status)
-    raise BaiError(f"the Hub answered {status}: {text}", hub_status=status)
+    raise BaiError(f"the Hub responded with status {status}: {text}", hub_status=status)
 
 
-def _retry_after(response: Answer) -> float:
+def _retry_after(response: HubResponse) -> float:
     try:
         return max(0.1, float(response.headers["Retry-After"]))
     except (KeyError, ValueError):
@@ -331,7 +326,7 @@ def _is_of_server(
 ) -> bool:
     """Return whether a token belongs to a running server and is restricted to that server.
 
-    Notes are free text, so the scopes decide.
+    The note alone proves nothing: users choose the notes of their own tokens.
     """
     return any(
         not server.get("stopped")

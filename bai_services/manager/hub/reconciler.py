@@ -1,4 +1,4 @@
-"""Reconciliation of sessions with the Hub's servers and the agents."""
+"""Reconcile sessions with the Hub's servers and with the agents."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bai_services.core.errors import BaiError
 from bai_services.core.sessions.lifecycle import (
     ENDED,
     OCCUPYING,
+    SESSION_ID_OPTION,
     Event,
     Result,
     SessionType,
@@ -25,28 +26,29 @@ from ..loop import Loop
 from ..scheduling.lease import Lease
 from ..sessions.lifecycle import Lifecycle
 from ..sessions.sessions import Sessions
-from .servers import SESSION_ID, HubServers
+from .servers import HubServers
 from .starter import Starter
 
 TICK_SECONDS = 5.0
-STUCK = timedelta(minutes=15)
-# Running sessions of a LOST agent wait this long for it.
-AGENT_PATIENCE = timedelta(hours=1)
-# A server must be missing from this many checks in a row before it is started again.
-MISSED_LOOKS = 3
-YOUNG = timedelta(seconds=30)
-# Stopped servers in the Hub are searched for among sessions that ended within this time, after a
-# start of the manager or an outage of the Hub; otherwise only among recently ended ones.
-LOOK_BACK = timedelta(days=1)
-RECENT = timedelta(minutes=15)
+STUCK_AFTER = timedelta(minutes=15)
+# Sessions of a LOST agent fail after this time.
+LOST_AGENT_TIMEOUT = timedelta(hours=1)
+# A server that is missing in this many consecutive checks is started again.
+MAX_MISSED_CHECKS = 3
+# A session that became RUNNING less than this ago may not be in the list of servers yet.
+MIN_RUNNING_TIME = timedelta(seconds=30)
+# Stopped servers are removed from the Hub if their sessions ended within this time. The maximum
+# applies to the first check after a start of the manager or an outage of the Hub.
+MAX_LOOKBACK = timedelta(days=1)
+LOOKBACK = timedelta(minutes=15)
 
 HubKey = tuple[str, str]
 
 
 class Reconciler:
-    """Checks every few seconds and at start; all its actions are idempotent.
+    """Checks all sessions every ``TICK_SECONDS`` while this manager holds the lease.
 
-    A manager without the lease leaves everything to the one that has it.
+    All actions are idempotent.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Reconciler:
         self._clock = clock
         self._missed: dict[str, int] = {}
         self._cleaned: set[str] = set()
-        self._look_back = LOOK_BACK
+        self._lookback = MAX_LOOKBACK
         self._loop = Loop("reconciler", self.step, TICK_SECONDS)
 
     def start(self) -> None:
@@ -84,7 +86,7 @@ class Reconciler:
         """Check everything once."""
         if await self._lease.hold() is None:
             self._missed.clear()
-            self._look_back = LOOK_BACK
+            self._lookback = MAX_LOOKBACK
             return
         now = self._clock()
         await self._end_stuck(now)
@@ -94,18 +96,18 @@ class Reconciler:
             return
         try:
             await self._compare_with_hub(now)
-            await self._remove_records(now)
+            await self._remove_stopped_servers(now)
         except BaiError:
-            # The Hub does not answer; its servers are checked when it does again.
+            # The Hub is unavailable; check its servers when it responds again.
             self._missed.clear()
-            self._look_back = LOOK_BACK
+            self._lookback = MAX_LOOKBACK
 
     async def _end_stuck(self, now: datetime) -> None:
-        waiting = (Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
-        for row in await self._store.in_status(*waiting):
-            if now - row.status_changed_at < STUCK:
+        starting = (Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
+        for row in await self._store.in_status(*starting):
+            if now - row.status_changed_at < STUCK_AFTER:
                 continue
-            reason = f"stuck: {row.status} for more than {STUCK.seconds // 60} minutes"
+            reason = f"stuck: {row.status} for more than {STUCK_AFTER.seconds // 60} minutes"
             if row.status_info:
                 reason += f"; last: {row.status_info}"
             event = Event.FAILED
@@ -116,13 +118,11 @@ class Reconciler:
             await self._move(row.id, event, reason, result=Result.FAILURE)
 
     async def _end_lost(self, now: datetime) -> None:
-        not_begun = (Status.SCHEDULED, Status.PREPARING)
-        for session_id in await self._kernels.on_lost_agents(now, *not_begun):
-            await self._move(
-                session_id, Event.DISPLACED, "its agent was lost; it waits for another agent"
-            )
-        for session_id in await self._kernels.on_lost_agents(now - AGENT_PATIENCE, *OCCUPYING):
-            minutes = int(AGENT_PATIENCE.total_seconds()) // 60
+        not_started = (Status.SCHEDULED, Status.PREPARING)
+        for session_id in await self._kernels.on_lost_agents(now, *not_started):
+            await self._move(session_id, Event.DISPLACED, "its agent was lost; it is pending again")
+        for session_id in await self._kernels.on_lost_agents(now - LOST_AGENT_TIMEOUT, *OCCUPYING):
+            minutes = int(LOST_AGENT_TIMEOUT.total_seconds()) // 60
             await self._move(
                 session_id,
                 Event.FAILED,
@@ -131,8 +131,8 @@ class Reconciler:
             )
 
     async def _move(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
-        # The rows may be outdated if this manager was suspended meanwhile: another may hold the
-        # lease.
+        # If this manager was suspended meanwhile, its rows are outdated and another manager may
+        # hold the lease.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_move(session_id, event, reason, **facts)
 
@@ -152,48 +152,57 @@ class Reconciler:
     async def _restart_missing(
         self, rows: list[SessionRow], servers: Mapping[HubKey, Any], now: datetime
     ) -> None:
-        # Batch sessions are not started again: their agent reports when their command has ended.
+        # A batch session without a server has not failed: its agent reports the end of the command.
         running = {row.id: row for row in rows if row.type != SessionType.BATCH}
         self._missed = {key: n for key, n in self._missed.items() if key in running}
         for row in running.values():
-            if (row.hub_user, row.hub_server) in servers or now - row.status_changed_at < YOUNG:
+            if (
+                row.hub_user,
+                row.hub_server,
+            ) in servers or now - row.status_changed_at < MIN_RUNNING_TIME:
                 self._missed.pop(row.id, None)
                 continue
             self._missed[row.id] = self._missed.get(row.id, 0) + 1
-            if self._missed[row.id] >= MISSED_LOOKS:
+            if self._missed[row.id] >= MAX_MISSED_CHECKS:
                 del self._missed[row.id]
-                await self._store.set_status_info(row.id, "the Hub lost its server: started again")
+                await self._store.set_status_info(
+                    row.id, "the Hub lost its server; it is started again"
+                )
                 self._starter.begin(row)
 
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
-        """Stop servers whose newest session has ended; sessions being created have no id there
-        yet.
+        """Stop servers whose newest session has ended.
+
+        Servers without a session id are skipped: their session may still be in creation.
         """
-        marked = [key for key, model in servers.items() if SESSION_ID in _options(model)]
-        # Rows come oldest first, so the newest one of each server remains.
+        with_session_id = [
+            key for key, model in servers.items() if SESSION_ID_OPTION in _options(model)
+        ]
+        # Rows are sorted oldest first, so the newest of each server remains in the dict.
         newest = {
-            (row.hub_user, row.hub_server): row for row in await self._store.of_hub_servers(marked)
+            (row.hub_user, row.hub_server): row
+            for row in await self._store.of_hub_servers(with_session_id)
         }
         for row in newest.values():
             if row.status in ENDED:
                 self._servers.remove(row)
 
-    async def _remove_records(self, now: datetime) -> None:
-        """Delete the Hub's stopped servers of ended sessions, so that they do not accumulate."""
-        found = await self._store.ended_since(now - self._look_back)
+    async def _remove_stopped_servers(self, now: datetime) -> None:
+        """Delete the stopped servers of ended sessions from the Hub; they would accumulate."""
+        found = await self._store.ended_since(now - self._lookback)
         self._cleaned &= {row.id for row in found}
         ended = [row for row in found if row.hub_server and row.id not in self._cleaned]
-        of_user: dict[str, list[SessionRow]] = defaultdict(list)
+        by_user: dict[str, list[SessionRow]] = defaultdict(list)
         for row in ended:
-            of_user[row.hub_user].append(row)
-        for user, rows in of_user.items():
-            records = await self._servers.hub.servers_of(user)
+            by_user[row.hub_user].append(row)
+        for user, rows in by_user.items():
+            servers = await self._servers.hub.servers_of(user)
             for row in rows:
-                if row.hub_server in records:
+                if row.hub_server in servers:
                     self._servers.remove(row)
                 else:
                     self._cleaned.add(row.id)
-        self._look_back = RECENT
+        self._lookback = LOOKBACK
 
 
 def _options(model: Mapping[str, Any]) -> Mapping[str, Any]:

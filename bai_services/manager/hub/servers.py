@@ -1,4 +1,4 @@
-"""Servers of sessions in the Hub: created early, started in order, removed with the session."""
+"""Hub servers of sessions: created for pending sessions, started, and removed at the end."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-SESSION_ID = SESSION_ID_OPTION
-# Concurrent calls of the manager to the Hub; a start call lasts as long as the start.
-PARALLEL = 16
-PARALLEL_STARTS = 40
-# A session that starts sooner than this needs no server beforehand: its start creates it.
+# Start calls have their own limit, because a call lasts as long as the start.
+MAX_CONCURRENT_CALLS = 16
+MAX_CONCURRENT_STARTS = 40
+# Create a server in advance only for sessions that are pending longer; a start creates its own
+# server.
 CREATE_AFTER_SECONDS = 3.0
-# Creating a server costs the Hub as much as starting one, so starts go first, for at most this
-# time.
-STARTS_FIRST_SECONDS = 5.0
-FIRST_WAIT_SECONDS = 0.25
-MAX_WAIT_SECONDS = 10.0
+# A creation waits for starts in progress, at most for this time: both cost the Hub the same, and
+# starts are more urgent.
+MAX_CREATE_DELAY_SECONDS = 5.0
+FIRST_BACKOFF_SECONDS = 0.25
+MAX_BACKOFF_SECONDS = 10.0
 BEFORE_START = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
-# Then the reconciler, which checks everything regularly, takes over.
-TRIES = 12
+# Give up after this many attempts; the reconciler repairs the rest.
+MAX_ATTEMPTS = 12
 
 
 class HubServers:
-    """Background calls to the Hub, limited in number, retried with growing pauses."""
+    """Background calls to the Hub with bounded concurrency and exponential backoff."""
 
     def __init__(self, hub: Hub, sessions: SessionStore, lifecycle: Lifecycle) -> None:
         self.hub = hub
         self._sessions = sessions
-        self._slots = asyncio.Semaphore(PARALLEL)
-        self._start_slots = asyncio.Semaphore(PARALLEL_STARTS)
-        self._making = asyncio.Lock()
+        self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
+        self._start_slots = asyncio.Semaphore(MAX_CONCURRENT_STARTS)
+        self._create_lock = asyncio.Lock()
         self._n_starting = 0
-        self._calm = asyncio.Event()  # set while no start is in progress
-        self._calm.set()
+        self._no_starts = asyncio.Event()  # set while no start is in progress
+        self._no_starts.set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         if hub.is_known:
             lifecycle.listen(self._on_change)
 
     async def stop(self) -> None:
-        """Cancel the running calls and wait for them; they are repeated after the next start."""
+        """Cancel the running calls and wait for them; the next manager process repeats them."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -65,7 +65,7 @@ class HubServers:
 
     async def create(self, row: SessionRow) -> None:
         """Create the user and the server in the Hub if they do not exist."""
-        user, server, options = row.hub_user, row.hub_server, {SESSION_ID: row.id}
+        user, server, options = row.hub_user, row.hub_server, {SESSION_ID_OPTION: row.id}
         if server:
             await self._with_user(
                 user, lambda: self.hub.create_server(user, server, row.name, options)
@@ -74,10 +74,10 @@ class HubServers:
             await self.hub.ensure_user(user)
 
     async def begin_start(self, row: SessionRow) -> bool:
-        """Request a start from the Hub; return True if the server is up already."""
-        user, server, options = row.hub_user, row.hub_server, {SESSION_ID: row.id}
+        """Request a start from the Hub; return True if the server is already up."""
+        user, server, options = row.hub_user, row.hub_server, {SESSION_ID_OPTION: row.id}
         self._n_starting += 1
-        self._calm.clear()
+        self._no_starts.clear()
         try:
             async with self._start_slots:
                 return await self._with_user(
@@ -86,7 +86,7 @@ class HubServers:
         finally:
             self._n_starting -= 1
             if not self._n_starting:
-                self._calm.set()
+                self._no_starts.set()
 
     async def _with_user(self, user: str, call: Callable[[], Awaitable[T]]) -> T:
         """Call the Hub; if it does not know the user, create the user and call again."""
@@ -96,12 +96,12 @@ class HubServers:
             await self.hub.ensure_user(user)
             return await call()
 
-    async def model(self, row: SessionRow) -> Mapping[str, Any] | None:
+    async def server_model(self, row: SessionRow) -> Mapping[str, Any] | None:
         return await self.hub.server_model(row.hub_user, row.hub_server)
 
     def _on_change(self, row: SessionRow) -> None:
         if row.status is Status.PENDING and row.started_by == "manager":
-            self._begin(f"create-{row.id}", self._create_waiting(row))
+            self._begin(f"create-{row.id}", self._create_if_still_pending(row))
         elif row.status is Status.TERMINATING or row.status in ENDED:
             self.remove(row)
 
@@ -120,52 +120,51 @@ class HubServers:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", name, exc_info=error)
 
-    async def _create_waiting(self, row: SessionRow) -> None:
-        """Create the server of a session that remains pending, so that the Hub's page shows it."""
+    async def _create_if_still_pending(self, row: SessionRow) -> None:
+        """Create the server of a session that stays pending: the Hub's home page then lists it."""
         await asyncio.sleep(CREATE_AFTER_SECONDS)
-        await self._retried(row, self._create_once)
+        await self._retry(row, self._create_once)
 
     async def _create_once(self, row: SessionRow) -> bool:
-        async with self._making:
+        async with self._create_lock:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(STARTS_FIRST_SECONDS):
-                    await self._calm.wait()
+                async with asyncio.timeout(MAX_CREATE_DELAY_SECONDS):
+                    await self._no_starts.wait()
             if (await self._sessions.find(row.id)).status in BEFORE_START:
                 await self.create(row)
         return True
 
     async def _remove(self, row: SessionRow) -> None:
-        await self._retried(row, self._stop_once)
+        await self._retry(row, self._stop_once)
 
     async def _stop_once(self, row: SessionRow) -> bool:
-        """Request a stop; return whether the Hub has nothing of the session any more."""
+        """Request a stop; return whether the session has no server left in the Hub."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._is_ours(row, model):
                 return True
             is_active = bool(model.get("ready") or model.get("pending"))
-            if not is_active and (not row.hub_server or await self._still_lives(row)):
+            if not is_active and (not row.hub_server or await self._is_live(row)):
                 return True
-            # With the id, because a newer session may have started the same server since the model
+            # Pass the session id: a newer session may have started the same server since the model
             # was read.
             return await self.hub.stop_server(row.hub_user, row.hub_server, session_id=row.id)
 
-    async def _still_lives(self, row: SessionRow) -> bool:
+    async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED
 
     async def _is_ours(self, row: SessionRow, model: Mapping[str, Any]) -> bool:
-        """Return whether the server belongs to this session, not to a newer one with the same
-        name.
-        """
+        """Return whether the server belongs to this session, not to a newer one of that name."""
         of_server = await self._sessions.of_hub_servers([(row.hub_user, row.hub_server)])
         if any(other.id != row.id and other.status in LIVE for other in of_server):
             return False
-        session_id = (model.get("user_options") or {}).get(SESSION_ID)
+        session_id = (model.get("user_options") or {}).get(SESSION_ID_OPTION)
         return session_id in (None, row.id)
 
-    async def _retried(self, row: SessionRow, call: Any) -> None:
-        wait = FIRST_WAIT_SECONDS
-        for _ in range(TRIES):
+    async def _retry(self, row: SessionRow, call: Callable[[SessionRow], Awaitable[bool]]) -> None:
+        """Call until ``call`` returns True, with exponential backoff."""
+        backoff = FIRST_BACKOFF_SECONDS
+        for _ in range(MAX_ATTEMPTS):
             try:
                 if await call(row):
                     return
@@ -175,7 +174,7 @@ class HubServers:
             except Unavailable:
                 pass
             except BaiError as error:
-                # For example a server that is still starting and cannot be stopped yet.
-                log.info("the Hub's answer about the server of session %s: %s", row.id, error)
-            await asyncio.sleep(wait)
-            wait = min(wait * 2, MAX_WAIT_SECONDS)
+                # For example, a server that is still starting cannot be stopped yet.
+                log.info("the Hub rejected a call for the server of session %s: %s", row.id, error)
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, MAX_BACKOFF_SECONDS)

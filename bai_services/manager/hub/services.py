@@ -1,4 +1,4 @@
-"""The loops that start and stop servers at the Hub, composed."""
+"""Build the services that start, stop and reconcile Hub servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .starter import Starter
 
 @dataclass(frozen=True, slots=True)
 class ServerServices:
-    """Starts, stops and reconciles the servers of sessions; gives out their tokens."""
+    """Services for the Hub servers of sessions and for tokens that open them."""
 
     servers: HubServers
     starter: Starter
@@ -31,7 +31,7 @@ class ServerServices:
 def server_services(
     context: ManagerContext, hub: Hub, *, lifecycle: Lifecycle, sessions: Sessions, lease: Lease
 ) -> ServerServices:
-    """Build the loops that start and stop servers at the Hub."""
+    """Build the services and pass them their dependencies."""
     database, clock = context.database, context.clock
     store, kernels = SessionStore(database), KernelStore(database)
     servers = HubServers(hub, store, lifecycle)

@@ -1,4 +1,4 @@
-"""Short-lived Hub tokens that open one session, for callers who sign with a keypair."""
+"""Create short-lived Hub tokens for one session, for callers who authenticate with a keypair."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from .client import Hub
 
-# Equal to the time for which sessions accept a keypair that has been deactivated.
-LIFE_SECONDS = 15 * 60
+# A deactivated keypair thus loses access to sessions after this time at the latest.
+LIFETIME_SECONDS = 15 * 60
 
 
 class SessionTokens:
-    """Sessions accept Hub tokens only, not keypairs."""
+    """Creates Hub tokens, because the servers of sessions do not accept keypairs."""
 
     def __init__(self, context: ManagerContext, hub: Hub, sessions: Sessions) -> None:
         self._hub = hub
@@ -26,16 +26,16 @@ class SessionTokens:
         self._audit = context.audit
 
     async def create(self, caller: Caller, key: str) -> dict[str, Any]:
-        """Return a token for the server of the caller's own running session.
+        """Create a token for the server of the caller's own running session.
 
         Raises
         ------
         Forbidden
-            If the session belongs to another user, whatever role the caller has.
+            If the session belongs to another user, even if the caller is an administrator.
         Conflict
-            If it is not running.
+            If the session is not running.
         """
-        row = await self._sessions.visible(caller, key)
+        row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.enter", target_of(row))
         if row.status != Status.RUNNING:
             raise Conflict(f"session {row.name} is {row.status}, not RUNNING", status=row.status)
@@ -43,9 +43,9 @@ class SessionTokens:
         token = await self._hub.create_token(
             row.hub_user,
             f"keypair {caller.access_key}",
-            LIFE_SECONDS,
+            LIFETIME_SECONDS,
             [f"access:servers!server={server}"],
         )
         entry = self._audit.entry(caller, "session.enter", row.id, domain=row.domain, name=row.name)
         await self._audit.add(entry)
-        return {"token": token.value, "expires_in_seconds": LIFE_SECONDS}
+        return {"token": token.value, "expires_in_seconds": LIFETIME_SECONDS}

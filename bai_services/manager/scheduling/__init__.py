@@ -1,1 +1,1 @@
-"""The queue: admission, quotas, placement, estimates and the lease."""
+"""The scheduler: admission checks, queue, placement, estimates and the lease."""

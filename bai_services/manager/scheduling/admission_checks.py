@@ -1,4 +1,4 @@
-"""Admission checks: can the request ever be satisfied, and may the caller choose its agents."""
+"""Admission checks: whether a request could ever run, and whether the caller may choose agents."""
 
 from __future__ import annotations
 
@@ -36,63 +36,63 @@ from bai_services.db.sessions.requests import (
 from ..accounts import authorizer
 from .jit_warmup import JitWarmup
 
-Where = dict[str, Any]
+PlacementOptions = dict[str, Any]
 
-# The agents of a group are cached for this time.
-REMEMBERED_SECONDS = 5.0
-# A request waits this long for the placement code to compile, well within the timeout of clients.
-PATIENCE_SECONDS = 15.0
+# Cache lifetime of the agents of a group.
+CACHE_TTL_SECONDS = 5.0
+# Maximum wait of a request for the compilation of the placement code; clients time out later.
+WARMUP_TIMEOUT_SECONDS = 15.0
 
 
-def where_of(
+def placement_options(
     caller: Caller, project: ProjectFacts, owner: OwnerFacts, request: SessionSpec
-) -> Where:
-    """Return the placement options of a request, as they are stored with the session.
+) -> PlacementOptions:
+    """Return the placement options of a request in the form stored with the session.
 
     Raises
     ------
     Forbidden
-        If it designates agents and the caller is not an administrator of the domain.
+        If the request designates agents and the caller is no administrator of the domain.
     InvalidRequest
-        If agent_selection is unknown.
+        If agent_selection is not valid.
     """
-    where: Where = request.options()
+    options: PlacementOptions = request.options()
     if not request.agent_list:
-        where.pop("agent_selection", None)
-        return where
+        options.pop("agent_selection", None)
+        return options
     target = Target(project.domain, project.id, Owner(owner.id, owner.role))
     authorizer.require(caller, "session.designate", target)
     if request.agent_selection not in set(Designation):
         raise InvalidRequest(
-            f"{request.agent_selection[:40]!r} is not a valid agent_selection; there are "
+            f"{request.agent_selection[:40]!r} is not a valid agent_selection; use one of "
             f"{', '.join(Designation)}",
             field="agent_selection",
         )
-    where["agent_list"] = list(dict.fromkeys(request.agent_list))
-    where["agent_selection"] = request.agent_selection
-    return where
+    options["agent_list"] = list(dict.fromkeys(request.agent_list))
+    options["agent_selection"] = request.agent_selection
+    return options
 
 
-def check_caps(room: AdmissionFacts, slots: ResourceSlots, request: SessionSpec) -> None:
-    """Refuse what a cap forbids even when the cluster is empty.
+def check_caps(facts: AdmissionFacts, slots: ResourceSlots, request: SessionSpec) -> None:
+    """Raise if a limit excludes the request even if the cluster is empty.
 
     Raises
     ------
     InvalidRequest
         If the cluster size or mode is invalid.
     QuotaExceeded
-        With every such cap.
+        With every such limit.
     """
     size = request.cluster_size
     check_cluster(size, request.cluster_mode)
-    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
-    found = policy.violations(caps, total_slots(slots, size), room.usage, ever=True)
+    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    found = policy.violations(caps, total_slots(slots, size), facts.usage, ever=True)
     policy.refuse([*found, *policy.container_violations(caps, size)])
 
 
 @dataclass(slots=True)
 class GroupAgents:
-    """The agents of a resource group as read, and the requests found to fit there."""
+    """Cached agents of a resource group, and the requests that are known to fit there."""
 
     states: Sequence[AgentState]
     read_at: float
@@ -102,9 +102,9 @@ class GroupAgents:
 class FittingAgents:
     """Checks whether the agents of a resource group could ever run a request.
 
-    Agents are cached for a moment. If one has left meanwhile, the session stays pending, as if the
-    agent had left a moment later. A refusal is never based on the cache, and while a new
-    installation compiles the placement code, the queue decides instead.
+    The agents are cached, but a request is only rejected after reading them again. If an agent has
+    left since, an accepted session stays pending. While a new installation compiles the placement
+    code, every request is accepted and the queue decides.
     """
 
     def __init__(self, store: RequestStore, jit_warmup: JitWarmup) -> None:
@@ -113,8 +113,9 @@ class FittingAgents:
         self._groups: dict[str, GroupAgents] = {}
 
     async def of(self, group: str) -> GroupAgents:
+        """Return the agents of a resource group, at most ``CACHE_TTL_SECONDS`` old."""
         found = self._groups.get(group)
-        if found is None or time.monotonic() - found.read_at > REMEMBERED_SECONDS:
+        if found is None or time.monotonic() - found.read_at > CACHE_TTL_SECONDS:
             found = GroupAgents(await self._store.agents(group), time.monotonic())
             if found.states:
                 self._groups[group] = found
@@ -126,55 +127,57 @@ class FittingAgents:
         slots: ResourceSlots,
         target: tuple[GroupFacts, str],
         request: SessionSpec,
-        where: Where,
+        options: PlacementOptions,
     ) -> None:
-        """Refuse what no state of the agents could satisfy.
+        """Raise if the agents could not run the request even if they were idle.
 
-        ``target`` is the group and the image's architecture.
+        ``target`` is the resource group and the architecture of the image.
 
         Raises
         ------
         NotFound
             If a designated agent is not in the group.
         InsufficientResources
-            If the agents of the group could never run it, with the numbers.
+            If the agents could never run it; the details contain the amounts.
         """
         group, architecture = target
-        plain = Request(slots, group.name, architecture, group.engine)
+        single = Request(slots, group.name, architecture, group.engine)
         mode = check_cluster(request.cluster_size, request.cluster_mode)
-        wanted = request_of(plain, group.options, request.cluster_size, mode, where)
-        shape = repr(wanted)
-        if shape in agents.fitting or not await self._jit_warmup.is_over(PATIENCE_SECONDS):
+        full_request = request_of(single, group.options, request.cluster_size, mode, options)
+        shape = repr(full_request)
+        if shape in agents.fitting or not await self._jit_warmup.wait(WARMUP_TIMEOUT_SECONDS):
             return
         try:
-            await _check(agents.states, wanted, where)
+            await _check(agents.states, full_request, options)
         except (NotFound, InsufficientResources):
             now = await self._store.agents(group.name)
             if now == agents.states:
                 raise
             self._groups.pop(group.name, None)
-            await _check(now, wanted, where)
+            await _check(now, full_request, options)
         else:
             agents.fitting.add(shape)
 
 
-async def _check(agents: Sequence[AgentState], wanted: Request, where: Where) -> None:
+async def _check(
+    agents: Sequence[AgentState], full_request: Request, options: PlacementOptions
+) -> None:
     known = {agent.id for agent in agents}
-    if strangers := sorted(set(where.get("agent_list", ())) - known):
+    if unknown := sorted(set(options.get("agent_list", ())) - known):
         raise NotFound(
-            f"resource group {wanted.resource_group} has no agent {', '.join(strangers)[:200]}",
-            agents=strangers,
+            f"resource group {full_request.resource_group} has no agent {', '.join(unknown)[:200]}",
+            agents=unknown,
         )
     if not agents:
-        return  # no agent is known yet: the session waits
+        return  # no agent has registered yet: accept, the session stays pending
     best = [agent.at_best() for agent in agents]
-    refusal = await asyncio.to_thread(_refusal, best, wanted)
+    refusal = await asyncio.to_thread(_refusal, best, full_request)
     if refusal is not None:
-        raise _never(refusal, wanted)
+        raise _insufficient(refusal, full_request)
 
 
 def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
-    """Return why a request does not fit on these agents, None if it does."""
+    """Return why a request does not fit on these agents; None if it fits."""
     if request.kernels == 1 and not request.designated_agents:
         found = place(agents, request)
         return found if isinstance(found, Refusal) else None
@@ -183,16 +186,16 @@ def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
     return None if placer.fits(shape) else placer.refusal(shape)
 
 
-def _never(refusal: Refusal, request: Request) -> InsufficientResources:
+def _insufficient(refusal: Refusal, request: Request) -> InsufficientResources:
     if request.kernels > 1:
         on = "one agent" if request.mode == Mode.SINGLE_NODE else "its agents"
-        what = f"{request.kernels} kernels of {request.slots} on {on}"
-        who = f"resource group {request.resource_group}"
+        needed = f"{request.kernels} kernels of {request.slots} on {on}"
+        subject = f"resource group {request.resource_group}"
     else:
-        what, who = str(request.slots), "no agent"
-    never = "could never hold" if request.kernels > 1 else "could ever hold"
+        needed, subject = str(request.slots), "no agent"
+    verb = "could never hold" if request.kernels > 1 else "could ever hold"
     return InsufficientResources(
-        f"{who} {never} {what}: {refusal.message}",
+        f"{subject} {verb} {needed}: {refusal.message}",
         kernels=request.kernels,
         shortages=[
             {

@@ -1,4 +1,4 @@
-"""Audit of the counters against the ledger of allocations, at start and every hour."""
+"""Compare the usage counters with the allocation ledger, at start and every hour."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ..metrics import Metrics
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 3600.0
-# Differences logged one by one; the API returns all.
+# Maximum number of differences that are logged; the API returns all.
 _MAX_LOGGED = 20
 
 
 @dataclass(frozen=True, slots=True)
 class CounterAuditResult:
-    """Differences that one audit found; normally none."""
+    """Differences found by an audit; normally none."""
 
     audited_at: datetime
     differences: list[str]
 
 
 class CounterAudit:
-    """Only reports: nothing is corrected automatically, because either side could be wrong."""
+    """Reports differences. It does not correct them, because either side could be wrong."""
 
     def __init__(self, store: AllocationStore, metrics: Metrics, clock: Clock) -> None:
         self._store = store
@@ -45,12 +45,12 @@ class CounterAudit:
         await self._loop.stop()
 
     async def get(self, caller: Caller) -> CounterAuditResult:
-        """Run an audit now, and return every difference as a sentence."""
+        """Run an audit for a caller; return every difference as a sentence."""
         authorizer.require(caller, "counter-audit.read")
         return await self.run()
 
     async def run(self) -> CounterAuditResult:
-        """Run an audit now; count and log the differences."""
+        """Run an audit; set the metric and log the differences."""
         differences = await self._store.audit()
         self._metrics.counter_differences.set(len(differences))
         for text in differences[:_MAX_LOGGED]:

@@ -16,13 +16,13 @@ TICK_SECONDS = 60.0
 
 
 class FairUsage:
-    """Fills the buckets of all days since the last step; a finished day is computed once more."""
+    """Computes the usage buckets of all days since the last step, including that step's day."""
 
     def __init__(self, store: UsageBucketStore, lease: Lease, clock: Clock) -> None:
         self._store = store
         self._lease = lease
         self._clock = clock
-        self._filled: int | None = None
+        self._last_day: int | None = None
         self._loop = Loop("fair usage", self.step, TICK_SECONDS)
 
     def start(self) -> None:
@@ -32,14 +32,14 @@ class FairUsage:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Compute missing buckets, up to now."""
+        """Compute the missing buckets up to now."""
         token = await self._lease.hold()
         if token is None:
-            self._filled = None
+            self._last_day = None
             return
         now = self._clock()
         today = day_of(now)
-        since = self._filled
+        since = self._last_day
         if since is None:
             since = await self._store.last_day()
         if since is None:
@@ -50,10 +50,10 @@ class FairUsage:
         except StaleLease:
             self._lease.lost()
             return
-        self._filled = today
+        self._last_day = today
 
     async def history(self, groups: Mapping[str, GroupState]) -> History:
-        """Return the buckets that fair-share groups look back on."""
+        """Return the buckets within the lookback of the fair-share groups."""
         days = [g.fair_share.lookback_days for g in groups.values() if g.order is Order.FAIR_SHARE]
         if not days:
             return {}

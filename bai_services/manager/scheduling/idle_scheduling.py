@@ -1,11 +1,11 @@
 """Run long work while the event loop is idle.
 
-A computing thread and the event loop share the GIL. The loop releases it at every query and every
-socket operation, and would then wait for the thread's whole switch interval, so an answer of a few
-milliseconds would take a hundred. Threads therefore call ``give_way`` every few microseconds and
-pause while the loop is busy, and long work in the loop itself awaits ``spare_time`` between its
-steps. Both continue after a short time in any case: a loop that is never idle slows them down, but
-does not stop them.
+A computing thread and the event loop share the GIL. The loop releases the GIL at every query and
+socket operation, and then waits for the thread's whole switch interval: a response of a few
+milliseconds would take 100 ms. Therefore threads call the callable of ``give_way`` every few
+microseconds, which pauses them while the loop is busy, and long work in the loop awaits
+``wait_until_idle`` between its steps. Both pauses are bounded, so that a loop that is never idle
+slows the work down but does not stop it.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from weakref import WeakKeyDictionary
 
 from bai_services.core.scheduling.queue import GiveWay, no_op
 
-# A thread waits this long for a busy loop, and then runs this long.
-PATIENCE_SECONDS = 0.004
+# A thread pauses for a busy loop for at most the first time, then runs for the second.
+MAX_PAUSE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
-# A thread rests this long for prioritized work, such as a pass, before it runs for SLICE_SECONDS.
-WORK_PATIENCE_SECONDS = 0.05
+# Maximum pause of a thread for prioritized work, such as a scheduling pass.
+MAX_WORK_PAUSE_SECONDS = 0.05
 # Collect young objects often and old ones rarely: a full collection stalls the event loop.
 GC_THRESHOLDS = (5_000, 20, 10)
 
 
-class _Watch(selectors.DefaultSelector):
-    """The selector of a loop; it knows when the loop is idle."""
+class _IdleSelector(selectors.DefaultSelector):
+    """The selector of an event loop; detects when the loop is idle."""
 
     def __init__(self) -> None:
         super().__init__()
         self.is_idle = threading.Event()
-        self.guests: deque[asyncio.Future[None]] = deque()
+        self.waiters: deque[asyncio.Future[None]] = deque()
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
-        if self.guests:
-            # Idle: waiting threads and tasks may run, unless an event has arrived meanwhile.
-            found = super().select(0)
-            if not found:
-                _wake_waiting(self.guests.popleft())
-            return found
+        if self.waiters:
+            # The loop is idle, unless an event has arrived meanwhile: let a waiting task run.
+            events = super().select(0)
+            if not events:
+                _wake(self.waiters.popleft())
+            return events
         self.is_idle.set()
         try:
             return super().select(timeout)
@@ -53,97 +53,98 @@ class _Watch(selectors.DefaultSelector):
             self.is_idle.clear()
 
 
-_WATCHES: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+_SELECTORS: WeakKeyDictionary[asyncio.AbstractEventLoop, _IdleSelector] = WeakKeyDictionary()
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that long work gives way to; under any other loop it just runs."""
-    watch = _Watch()
-    loop = asyncio.SelectorEventLoop(watch)
-    _WATCHES[loop] = watch
+    """Return an event loop that detects when it is idle; without it, long work never pauses."""
+    selector = _IdleSelector()
+    loop = asyncio.SelectorEventLoop(selector)
+    _SELECTORS[loop] = selector
     return loop
 
 
-def settle() -> None:
-    """Exclude all current objects, above all code, from garbage collection.
+def freeze_objects() -> None:
+    """Exclude all current objects (mostly code) from garbage collection.
 
-    Only for a process whose loop is from ``new_loop``, because it applies to the whole process.
+    Does nothing unless the running loop is from ``new_loop``: it affects the whole process, for
+    example a test runner.
     """
-    if asyncio.get_running_loop() not in _WATCHES:
+    if asyncio.get_running_loop() not in _SELECTORS:
         return
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-async def spare_time() -> None:
-    """Return when the loop is idle, or after a moment if it never is."""
+async def wait_until_idle() -> None:
+    """Wait until the loop is idle, for at most ``MAX_PAUSE_SECONDS``."""
     loop = asyncio.get_running_loop()
-    watch = _WATCHES.get(loop)
-    if watch is None:
+    selector = _SELECTORS.get(loop)
+    if selector is None:
         await asyncio.sleep(0)
         return
-    turn: asyncio.Future[None] = loop.create_future()
-    watch.guests.append(turn)
-    late = loop.call_later(PATIENCE_SECONDS, _wake_waiting, turn)
+    waiter: asyncio.Future[None] = loop.create_future()
+    selector.waiters.append(waiter)
+    timeout = loop.call_later(MAX_PAUSE_SECONDS, _wake, waiter)
     try:
-        await turn
+        await waiter
     finally:
-        late.cancel()
+        timeout.cancel()
 
 
 def give_way() -> GiveWay:
-    """Return a callable that a thread calls repeatedly, to rest while this loop is busy."""
-    watch = _WATCHES.get(asyncio.get_running_loop())
-    return no_op if watch is None else _Rest(watch.is_idle)
+    """Return a callable that a thread calls repeatedly to pause while this loop is busy."""
+    selector = _SELECTORS.get(asyncio.get_running_loop())
+    return no_op if selector is None else _Pause(selector.is_idle)
 
 
 class WorkGate:
-    """Marks prioritized work: while it runs, threads that call ``give_way`` rest.
+    """Marks prioritized work, during which threads that call ``give_way`` pause.
 
-    At most one thread may be inside at a time::
+    The work is not nested and runs in one thread at a time::
 
-        with gate: ...  # the work
-        gate.give_way()  # in another thread, repeatedly
+        with gate: ...  # the prioritized work
+        gate.give_way()  # repeatedly in another thread
     """
 
     def __init__(self) -> None:
-        self._is_over = threading.Event()
-        self._is_over.set()
-        self.give_way: GiveWay = _Rest(self._is_over, WORK_PATIENCE_SECONDS)
+        self._is_idle = threading.Event()
+        self._is_idle.set()
+        self.give_way: GiveWay = _Pause(self._is_idle, MAX_WORK_PAUSE_SECONDS)
 
     def __enter__(self) -> None:
-        self._is_over.clear()
+        self._is_idle.clear()
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
+        self._is_idle.set()
 
     def or_loop(self) -> GiveWay:
-        """Return a callable that rests for both this work and the running event loop."""
+        """Return a callable that pauses for this work and for the running event loop."""
         for_loop = give_way()
 
-        def rest() -> None:
+        def pause() -> None:
             self.give_way()
             for_loop()
 
-        return rest
+        return pause
 
 
-class _Rest:
-    """Returns when the loop is idle, or when ``patience`` is over."""
+class _Pause:
+    """Waits for ``is_idle``, at most ``max_pause`` seconds per ``SLICE_SECONDS`` of work."""
 
-    def __init__(self, is_idle: threading.Event, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, is_idle: threading.Event, max_pause: float = MAX_PAUSE_SECONDS) -> None:
         self._is_idle = is_idle
-        self._patience = patience
+        self._max_pause = max_pause
         self._until = 0.0
 
     def __call__(self) -> None:
         if self._is_idle.is_set() or time.monotonic() < self._until:
             return
-        if not self._is_idle.wait(self._patience):
+        if not self._is_idle.wait(self._max_pause):
             self._until = time.monotonic() + SLICE_SECONDS
 
 
-def _wake_waiting(turn: asyncio.Future[None]) -> None:
-    if not turn.done():
-        turn.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

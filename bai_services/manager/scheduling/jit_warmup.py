@@ -10,44 +10,44 @@ from collections.abc import Callable
 
 from bai_services.core.scheduling.queue import warm
 
-from .idle_scheduling import settle
+from .idle_scheduling import freeze_objects
 
 log = logging.getLogger(__name__)
 
-# exit_with_parent ends it when the manager is killed.
+# exit_with_parent ends the process when the manager is killed.
 _COMMAND = ("-m", "bai_services.exit_with_parent", "bai_services.core.scheduling.queue.warm")
 
-# GIL switch interval while a pass runs: Python's default of 5 ms adds up to 0.1 s for an answer
-# that queries the database several times.
-SWITCH_SECONDS = 0.0005
+# GIL switch interval. With Python's default of 5 ms, a response that needs several database queries
+# takes up to 0.1 s while a pass runs.
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 _is_warm = False
 
 
 class JitWarmup:
-    """Callers that need the scheduler's code wait here while it is being compiled.
+    """Compiles the scheduler's code in the background, and lets callers wait for it.
 
-    That takes half a minute after an installation, and one or two seconds later. A caller that ran
-    it earlier would compile it a second time and block all other requests.
+    Compilation takes half a minute after an installation; loading the cached code takes one or two
+    seconds. A caller that did not wait would compile the code again and block all requests.
     """
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, then: Callable[[], None]) -> None:
-        """Start to compile, and call ``then`` when done."""
+    def start(self, on_done: Callable[[], None]) -> None:
+        """Start to compile; call ``on_done`` afterwards."""
 
         async def run() -> None:
             await warm_up()
-            then()
+            on_done()
 
         self._task = asyncio.create_task(run(), name="compile placement")
 
-    async def is_over(self, within: float | None = None) -> bool:
-        """Wait for at most ``within`` seconds; True at once if nothing is being compiled."""
+    async def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for at most ``timeout_seconds``; return whether no compilation is running."""
         if self._task is None:
             return True
-        return bool((await asyncio.wait([self._task], timeout=within))[0])
+        return bool((await asyncio.wait([self._task], timeout=timeout_seconds))[0])
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -56,13 +56,13 @@ class JitWarmup:
 
 
 async def warm_up() -> None:
-    """Compile the code of a pass; only the first call in a process does anything.
+    """Compile and load the code of a scheduling pass, once per process.
 
-    Compilation takes seconds in which no other thread of its process runs, so another process
-    compiles and caches the code on disk; here it is only loaded.
+    Compilation blocks all threads of its process for seconds. Therefore a separate process compiles
+    the code and caches it on disk; this process only loads it.
     """
     global _is_warm
-    sys.setswitchinterval(SWITCH_SECONDS)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     if _is_warm:
         return
     process = await asyncio.create_subprocess_exec(
@@ -77,5 +77,5 @@ async def warm_up() -> None:
     if process.returncode:
         log.warning("the scheduler's code could not be compiled ahead of time: %s", errors.decode())
     await asyncio.to_thread(warm.warm_up)
-    settle()
+    freeze_objects()
     _is_warm = True

@@ -1,8 +1,8 @@
-"""Lease of the queue: only its holder writes the queue, as long as it keeps renewing it.
+"""Lease of the queue: only the manager that holds and renews it writes the queue.
 
-Clocks of different machines are never compared: a waiting manager measures with its own clock that
-the holder does not renew. A late holder does no harm, because each write checks for the newest
-token.
+Clocks of different machines are never compared: a standby manager measures with its own clock how
+long the holder has not renewed the lease. A former holder does no harm, because each write checks
+its token (fencing).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..loop import Loop
 
 log = logging.getLogger(__name__)
 
-# Renewals within the time after which other managers take the lease.
-RENEWALS = 5
+# Number of renewals within the lifetime of the lease.
+RENEWALS_PER_LIFETIME = 5
 
 
 class Lease:
-    """Held or waited for; ``hold`` tells which. A loop renews it."""
+    """The lease as seen by this manager; a loop acquires and renews it."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class Lease:
         self._renewed_at = 0.0
         self._seen: LeaseRow | None = None
         self._seen_at = 0.0
-        self._asking = asyncio.Lock()
-        self._loop = Loop("lease", self._step, seconds / RENEWALS)
+        self._lock = asyncio.Lock()
+        self._loop = Loop("lease", self._step, seconds / RENEWALS_PER_LIFETIME)
 
     @property
     def is_held(self) -> bool:
@@ -57,14 +57,14 @@ class Lease:
 
     @property
     def other(self) -> str:
-        """Name of the holder, for users; empty if this manager holds it or no holder is known."""
+        """Return the name of another manager that holds the lease; empty if none is known."""
         return "" if self.is_held or self._seen is None else _name(self._seen.holder)
 
     def start(self) -> None:
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop renewing and release the lease at once."""
+        """Stop renewing and release the lease."""
         await self._loop.stop()
         token, self._token = self._token, None
         if token is not None:
@@ -72,40 +72,41 @@ class Lease:
                 await self._store.release(token)
             except Unavailable as error:
                 log.warning(
-                    "the lease was not released, it must expire first: %s",
+                    "the lease could not be released and must expire first: %s",
                     error,
                 )
 
     async def hold(self) -> int | None:
-        """Return the token to write with; None while another manager holds the lease."""
-        async with self._asking:
+        """Acquire or renew the lease; return its token, None if another manager holds it."""
+        async with self._lock:
             return await self._hold()
 
     async def _hold(self) -> int | None:
         now = self._monotonic()
         if self._token is not None:
-            if now - self._renewed_at < self._seconds / RENEWALS:
+            if now - self._renewed_at < self._seconds / RENEWALS_PER_LIFETIME:
                 return self._token
             if await self._store.renew(self._token):
                 self._renewed_at = now
                 return self._token
             self.lost()
-        await self._try_to_take(now)
+        await self._try_to_acquire(now)
         return self._token
 
     def lost(self) -> None:
-        """Consider the lease lost: a write with its token was refused."""
+        """Mark the lease as lost, because a write with its token was rejected."""
         if self._token is not None:
             log.warning("the lease of the queue was lost to another manager")
         self._token = self._seen = None
 
-    async def _try_to_take(self, now: float) -> None:
+    async def _try_to_acquire(self, now: float) -> None:
         row = await self._store.read()
         if row is not None and row.holder and not holder_has_ended(row.holder):
             if row != self._seen:
                 if self._seen is None or row.token != self._seen.token:
                     log.warning(
-                        "%s holds the lease of the queue; this one waits", _name(row.holder)
+                        "%s holds the lease of the queue; this one is on standby",
+                        _name(row.holder),
                     )
                 self._seen, self._seen_at = row, now
                 return
@@ -122,13 +123,13 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return an identity from which a process on the same machine can tell whether we are alive."""
+    """Return a JSON text by which managers on the same machine can check if this one is alive."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],
             "pid": os.getpid(),
             "started": _start_of(os.getpid()),
-            "space": _space(),
+            "space": _pid_namespace(),
             "id": uuid.uuid4().hex[:8],
         }
     )
@@ -140,16 +141,16 @@ def _name(holder: str) -> str:
 
 
 def holder_has_ended(holder: str) -> bool:
-    """Return whether the holder's process has certainly ended; False if unknown."""
+    """Return whether the holder's process is known to have ended; False if unknown."""
     facts = json.loads(holder)
-    space = _space()
-    if not space or facts["space"] != space:
+    pid_namespace = _pid_namespace()
+    if not pid_namespace or facts["space"] != pid_namespace:
         return False
     return bool(_start_of(facts["pid"]) != facts["started"])
 
 
-def _space() -> str:
-    """Return the boot id and pid namespace that process ids refer to; empty if unknown."""
+def _pid_namespace() -> str:
+    """Return boot id and PID namespace, in which process ids are unique; empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -158,11 +159,11 @@ def _space() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return the start time of a process, in clock ticks; empty if there is none."""
+    """Return the start time of a process in clock ticks; empty if it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # The process name, in parentheses, may contain anything. A zombie no longer runs.
+    # The process name in parentheses may contain spaces and parentheses. A zombie has ended.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] == "Z" else fields[19]

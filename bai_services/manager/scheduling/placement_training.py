@@ -1,4 +1,4 @@
-"""Placement tables, computed from the usual requests of each resource group."""
+"""Compute placement tables from the recent requests of each resource group."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ..loop import Loop
 from .lease import Lease
 
 TICK_SECONDS = 600.0
-# Number of most recent requests of a group that its tables are computed from.
-RECENT = 2_000
+# Number of recent requests per group from which its tables are computed.
+MAX_RECENT_REQUESTS = 2_000
 
 
 class PlacementTraining:
-    """Computes tables in a thread, one group after the other; never during a pass.
+    """Computes the tables of one group after the other in a thread.
 
-    A pass uses them when it next reads everything. Until then, and for groups without requests, it
-    uses default tables that fit the agents.
+    The scheduler uses new tables after its next full read. Until then, and for groups without
+    requests, it uses default tables for the agents.
     """
 
     def __init__(self, store: QueueStore, lease: Lease) -> None:
         self._store = store
         self._lease = lease
         self._tables: dict[str, Tables] = {}
-        self._learned_of: dict[str, tuple[list[Request], list[AgentState]]] = {}
+        self._inputs: dict[str, tuple[list[Request], list[AgentState]]] = {}
         self._loop = Loop("placement training", self.step, TICK_SECONDS)
 
     def start(self) -> None:
@@ -44,17 +44,17 @@ class PlacementTraining:
             return
         names = await self._store.learning_groups()
         for name in self._tables.keys() - set(names):
-            del self._tables[name], self._learned_of[name]
+            del self._tables[name], self._inputs[name]
         for name in names:
-            recent, seconds, agents = await self._store.recent(name, RECENT)
-            learned_of = (recent, [agent.at_best() for agent in agents])
-            if not recent or self._learned_of.get(name) == learned_of:
+            recent, seconds, agents = await self._store.recent(name, MAX_RECENT_REQUESTS)
+            inputs = (recent, [agent.at_best() for agent in agents])
+            if not recent or self._inputs.get(name) == inputs:
                 continue
             self._tables[name] = await asyncio.to_thread(build_tables, recent, agents, seconds)
-            self._learned_of[name] = learned_of
+            self._inputs[name] = inputs
 
-    def taught(self, groups: Mapping[str, GroupState]) -> dict[str, GroupState]:
-        """Return resource groups with their tables, where there are any."""
+    def with_tables(self, groups: Mapping[str, GroupState]) -> dict[str, GroupState]:
+        """Return the resource groups with their computed tables, if any."""
         return {
             name: replace(group, tables=self._tables.get(name)) for name, group in groups.items()
         }

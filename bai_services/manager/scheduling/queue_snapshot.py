@@ -1,4 +1,4 @@
-"""Snapshot of the queue, for explanations and estimates while passes continue."""
+"""Snapshot of the queue for explanations and estimates, independent of running passes."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ T = TypeVar("T")
 
 
 class QueueSnapshot:
-    """A fork of the queue; results computed for one question are reused for the next."""
+    """A fork of the queue; later queries reuse the results of earlier ones."""
 
-    def __init__(self, origin: Queue, fork: Queue, asked: set[asyncio.Task[object]]) -> None:
-        """``asked`` holds the running questions, so that shutdown can wait for them."""
+    def __init__(self, origin: Queue, fork: Queue, query_tasks: set[asyncio.Task[object]]) -> None:
+        """Running queries are added to ``query_tasks``, so that shutdown can wait for them."""
         self._origin = origin
         self.queue = fork
         self._explainer = Explainer(fork)
         # Only one thread may use the fork at a time.
         self._in_use = asyncio.Lock()
-        self._asked = asked
+        self._query_tasks = query_tasks
 
     @classmethod
     async def of(
-        cls, queue: Queue, asked: set[asyncio.Task[object]], give_way: GiveWay
+        cls, queue: Queue, query_tasks: set[asyncio.Task[object]], give_way: GiveWay
     ) -> QueueSnapshot:
-        """Fork a queue, which must not change meanwhile; work on the fork calls ``give_way``."""
+        """Fork a queue, which must not change meanwhile; queries on the fork call ``give_way``."""
         fork = await asyncio.to_thread(queue.fork)
         fork.give_way = give_way
-        return cls(queue, fork, asked)
+        return cls(queue, fork, query_tasks)
 
     def is_of(self, queue: Queue) -> bool:
-        """Return whether a queue is unchanged since this snapshot."""
+        """Return whether this snapshot is of ``queue`` and up to date."""
         return self._origin is queue and self.queue.revision == queue.revision
 
-    async def ask(self, question: Callable[[Explainer], T]) -> T:
-        """Answer a question in a thread; if the caller is cancelled, the answer still completes."""
-        task = asyncio.create_task(self._answer(question))
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
+    async def query(self, query: Callable[[Explainer], T]) -> T:
+        """Run a query in a thread; it completes even if the caller is cancelled."""
+        task = asyncio.create_task(self._run(query))
+        self._query_tasks.add(task)
+        task.add_done_callback(self._query_tasks.discard)
         return await asyncio.shield(task)
 
-    async def _answer(self, question: Callable[[Explainer], T]) -> T:
+    async def _run(self, query: Callable[[Explainer], T]) -> T:
         async with self._in_use:
-            return await asyncio.to_thread(question, self._explainer)
+            return await asyncio.to_thread(query, self._explainer)

@@ -1,4 +1,4 @@
-"""The scheduler and what it depends on, composed."""
+"""Build the scheduling services."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .wait_states import WaitStates
 
 @dataclass(frozen=True, slots=True)
 class SchedulingServices:
-    """The scheduler, its lease, the states of pending sessions and the counter audit."""
+    """The scheduler, its lease, the wait states of pending sessions and the counter audit."""
 
     lease: Lease
     jit_warmup: JitWarmup
@@ -36,7 +36,7 @@ class SchedulingServices:
 def scheduling_services(
     context: ManagerContext, settings: Settings, lifecycle: Lifecycle, metrics: Metrics
 ) -> SchedulingServices:
-    """Build the scheduler and what it depends on."""
+    """Build the services and pass them their dependencies."""
     database, clock = context.database, context.clock
     queue = QueueStore(database)
     lease = Lease(LeaseStore(database), clock, settings.lease_seconds)

@@ -1,4 +1,4 @@
-"""Wait states of pending sessions (reasons, position, estimate), written when they change."""
+"""Write and publish the wait states (reasons, position, estimate) of pending sessions."""
 
 from __future__ import annotations
 
@@ -15,32 +15,33 @@ from bai_services.db.scheduling.queue import QueueStore, WaitState
 
 from ..events import POSITION, REASONS, Change
 from ..sessions.lifecycle import Lifecycle
-from .idle_scheduling import spare_time
+from .idle_scheduling import wait_until_idle
 from .queue_snapshot import QueueSnapshot
 
-# Where more than one batch of sessions has only changed position, positions are written at this
-# interval; the API reads them from memory, where they are current.
-MOVED_SECONDS = 10.0
+# Minimum interval between writes of positions if more than one batch of them has changed. The API
+# reads current positions from memory.
+WRITE_INTERVAL_SECONDS = 10.0
 
 # Interval at which event streams receive changed positions.
-TOLD_SECONDS = 1.0
+PUBLISH_INTERVAL_SECONDS = 1.0
 
-News = list[tuple[PendingSession, WaitState]]
+ChangedStates = list[tuple[PendingSession, WaitState]]
 
 
-class _Compared(NamedTuple):
-    """Current states, sessions whose state differs from the written one, and sessions no longer
-    pending.
+class _Comparison(NamedTuple):
+    """Current states, those that differ from the written ones, ended ones and moved sessions.
+
+    ``gone`` are sessions that are no longer pending; ``moved`` are position changes to publish.
     """
 
     states: dict[str, WaitState]
-    news: News
+    changed: ChangedStates
     gone: list[str]
     moved: dict[str, Change]
 
 
 class WaitStates:
-    """Knows the written state of each session, so that a pass only writes differences."""
+    """Caches the written state of each session, so that only differences are written."""
 
     def __init__(self, store: QueueStore, lifecycle: Lifecycle) -> None:
         self._store = store
@@ -48,95 +49,98 @@ class WaitStates:
         self._reasons: dict[str, tuple[Reason, ...]] = {}
         self._written: dict[str, WaitState] = {}
         self._current: dict[str, WaitState] = {}
-        self._moved_at = -MOVED_SECONDS
-        self._has_moved = False
-        self._untold: dict[str, Change] = {}
-        self._told_at = -TOLD_SECONDS
+        self._written_at = -WRITE_INTERVAL_SECONDS
+        self._has_unwritten_positions = False
+        self._unpublished: dict[str, Change] = {}
+        self._published_at = -PUBLISH_INTERVAL_SECONDS
 
     def of(self, session_id: str) -> WaitState | None:
-        """Return the current state of a session; None if the written one is current."""
+        """Return the current state of a session; None if only the stored one is known."""
         return self._current.get(session_id)
 
-    def leave(self) -> None:
-        """Discard all states: another manager holds the lease now."""
+    def clear(self) -> None:
+        """Discard the current states, because another manager holds the lease."""
         self._current = {}
 
-    def is_late(self) -> bool:
+    def is_due(self) -> bool:
         """Return whether changed positions are due to be written."""
-        return self._has_moved and time.monotonic() - self._moved_at >= MOVED_SECONDS
+        return (
+            self._has_unwritten_positions
+            and time.monotonic() - self._written_at >= WRITE_INTERVAL_SECONDS
+        )
 
-    def receive(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
-        """Take over changed reasons."""
+    def update_reasons(self, reasons: Mapping[str, tuple[Reason, ...]]) -> None:
+        """Store the reasons that a pass has changed."""
         self._reasons.update(reasons)
 
     def forget(self, session_ids: Iterable[str]) -> None:
-        """Forget sessions that have changed; if they are pending again, their whole state is
-        written.
-        """
+        """Forget sessions whose status has changed; if pending again, their state is rewritten."""
         for session_id in session_ids:
             self._written.pop(session_id, None)
             self._current.pop(session_id, None)
-            self._untold.pop(session_id, None)
+            self._unpublished.pop(session_id, None)
 
-    async def news(self, snapshot: QueueSnapshot) -> News:
+    async def changed(self, snapshot: QueueSnapshot) -> ChangedStates:
         """Return the pending sessions whose state differs from the written one."""
         reasons, written = dict(self._reasons), dict(self._written)
         # Positions are only needed if an event stream is open.
         current = dict(self._current) if self._lifecycle.is_followed else {}
-        found = await snapshot.ask(partial(_compare, reasons, written, current))
-        for session_id in found.gone:
-            # Unless it is pending again since, with other reasons.
+        compared = await snapshot.query(partial(_compare, reasons, written, current))
+        for session_id in compared.gone:
+            # Keep the entries of a session that has become pending again meanwhile.
             if self._reasons.get(session_id) is reasons.get(session_id):
                 self._reasons.pop(session_id, None)
             if self._written.get(session_id) is written.get(session_id):
                 self._written.pop(session_id, None)
-        self._current = found.states
-        self._untold.update(found.moved)
-        self.tell_moved()
-        return found.news
+        self._current = compared.states
+        self._unpublished.update(compared.moved)
+        self.publish_moved()
+        return compared.changed
 
-    def tell_moved(self) -> None:
-        """Publish the changed positions of the last second to event streams."""
+    def publish_moved(self) -> None:
+        """Publish changed positions to event streams, once per ``PUBLISH_INTERVAL_SECONDS``."""
         now = time.monotonic()
-        if self._untold and now - self._told_at >= TOLD_SECONDS:
-            self._told_at = now
-            untold, self._untold = self._untold, {}
-            self._lifecycle.publish_moved(untold)
+        if self._unpublished and now - self._published_at >= PUBLISH_INTERVAL_SECONDS:
+            self._published_at = now
+            moved, self._unpublished = self._unpublished, {}
+            self._lifecycle.publish_moved(moved)
 
-    async def write(self, news: News, token: int) -> None:
+    async def write(self, changed: ChangedStates, token: int) -> None:
         """Write changed states, one batch at a time, and publish them.
 
         Raises
         ------
         StaleLease
-            If another manager holds the lease by now.
+            If another manager holds the lease now.
         """
-        due, size = self._due(news), self._store.batch
+        due, size = self._select_due(changed), self._store.batch
         for start in range(0, len(due), size):
             part = due[start : start + size]
-            await spare_time()
+            await wait_until_idle()
             await self._store.write_states({w.id: state for w, state in part}, token)
-            for waiting, state in part:
-                before = self._written.get(waiting.id)
-                self._written[waiting.id] = state
+            for session, state in part:
+                before = self._written.get(session.id)
+                self._written[session.id] = state
                 if before is None or before.reasons != state.reasons:
-                    self._lifecycle.publish(_change_of(waiting, REASONS))
+                    self._lifecycle.publish(_change_of(session, REASONS))
 
-    def _due(self, news: News) -> News:
-        """Return the states to write now: all, except a long list of mere position changes."""
+    def _select_due(self, changed: ChangedStates) -> ChangedStates:
+        """Return the states to write now: all, except many mere position changes."""
         now = time.monotonic()
-        told = [(w, state) for w, state in news if not self._has_told(w.id, state)]
-        is_many = len(news) - len(told) > self._store.batch
-        self._has_moved = is_many and now - self._moved_at < MOVED_SECONDS
-        if self._has_moved:
-            return told
-        if len(news) > self._store.batch:
-            self._moved_at = now
-        return news
+        with_new_reasons = [
+            (w, state) for w, state in changed if self._has_new_reasons(w.id, state)
+        ]
+        is_many = len(changed) - len(with_new_reasons) > self._store.batch
+        self._has_unwritten_positions = is_many and now - self._written_at < WRITE_INTERVAL_SECONDS
+        if self._has_unwritten_positions:
+            return with_new_reasons
+        if len(changed) > self._store.batch:
+            self._written_at = now
+        return changed
 
-    def _has_told(self, session_id: str, state: WaitState) -> bool:
+    def _has_new_reasons(self, session_id: str, state: WaitState) -> bool:
         written = self._written.get(session_id)
-        return written is not None and written.reasons == state.reasons
+        return written is None or written.reasons != state.reasons
 
 
 def _compare(
@@ -144,44 +148,44 @@ def _compare(
     written: Mapping[str, WaitState],
     current: Mapping[str, WaitState],
     explainer: Explainer,
-) -> _Compared:
-    news: News = []
+) -> _Comparison:
+    changed: ChangedStates = []
     moved: dict[str, Change] = {}
     states: dict[str, WaitState] = {}
-    for waiting, position, estimate in _places(explainer):
+    for session, position, estimate in _positions(explainer):
         explainer.queue.give_way()
-        state = states[waiting.id] = WaitState(reasons.get(waiting.id, ()), position, estimate)
-        if written.get(waiting.id) != state:
-            news.append((waiting, state))
-        before = current.get(waiting.id, state)
+        state = states[session.id] = WaitState(reasons.get(session.id, ()), position, estimate)
+        if written.get(session.id) != state:
+            changed.append((session, state))
+        before = current.get(session.id, state)
         if before != state and before.reasons == state.reasons:
-            moved[waiting.id] = _change_of(waiting, POSITION)
+            moved[session.id] = _change_of(session, POSITION)
     gone = [key for key in {**reasons, **written} if key not in states]
-    return _Compared(states, news, gone, moved)
+    return _Comparison(states, changed, gone, moved)
 
 
-def _places(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict[str, Any] | None]]:
-    """Return every pending session's position and estimated start."""
+def _positions(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict[str, Any] | None]]:
+    """Yield every pending session with its position and estimated start."""
     for group in explainer.queue.groups():
         estimates = explainer.estimates(group)
         for session_id, position in explainer.positions(group).items():
-            waiting = explainer.queue.pending(session_id)
-            if waiting is not None:
-                yield waiting, position, _shown(estimates.get(session_id))
+            session = explainer.queue.pending(session_id)
+            if session is not None:
+                yield session, position, _rounded(estimates.get(session_id))
 
 
-def _shown(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate rounded to the minute, otherwise it would change every second."""
+def _rounded(estimate: Estimate | None) -> dict[str, Any] | None:
+    """Return an estimate rounded to the minute; an exact one would change every second."""
     if estimate is None or estimate.starts_at is None:
         return None
     starts_at = estimate.starts_at.replace(second=0, microsecond=0)
     return {"starts_at": starts_at.isoformat(), "certainty": str(estimate.certainty)}
 
 
-def _change_of(waiting: PendingSession, kind: str) -> Change:
-    of_kind = {scope.kind: scope.id for scope in waiting.scopes}
+def _change_of(session: PendingSession, kind: str) -> Change:
+    of_kind = {scope.kind: scope.id for scope in session.scopes}
     return Change(
-        waiting.id,
+        session.id,
         Status.PENDING,
         kind,
         of_kind[ScopeKind.USER],

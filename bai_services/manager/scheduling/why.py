@@ -1,4 +1,4 @@
-"""Why a session is pending, when it is expected to start, and what would start it sooner."""
+"""Explain why a session is pending, its estimated start and how to start it sooner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class StartExplanations:
-    """Queries the scheduler's queue, or the stored reasons if this manager has no queue."""
+    """Explains pending sessions from the scheduler's queue or, without a queue, stored reasons."""
 
     def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:
         self._sessions = sessions
@@ -28,16 +28,16 @@ class StartExplanations:
         self._store = store
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return all checks of a session, its position, expected start and remedies."""
-        row = await self._sessions.visible(caller, key)
+        """Return all checks of a session, its position, estimated start and suggestions."""
+        row = await self._sessions.find_visible(caller, key)
         if row.status is not Status.PENDING:
-            return _described(row, None)
+            return _to_json(row, None)
         choices = await self._choices(row)
-        found = await self._scheduler.look(partial(_explain, row.id, choices))
-        return _described(row, found)
+        why = await self._scheduler.query(partial(_explain, row.id, choices))
+        return _to_json(row, why)
 
     async def _choices(self, row: SessionRow) -> Choices:
-        """Return the alternatives that the owner could request: resource groups, presets."""
+        """Return the resource groups and presets that the owner could request instead."""
         try:
             owner = await self._store.owner(user_id=row.owner_id)
         except NotFound:
@@ -61,10 +61,10 @@ def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explana
     return explainer.explain(session_id, choices)
 
 
-def _described(row: SessionRow, why: Explanation | None) -> Row:
-    """Return the answer; without ``why``, the stored reasons of a pending session."""
-    is_waiting = row.status is Status.PENDING
-    shown: Row = {
+def _to_json(row: SessionRow, why: Explanation | None) -> Row:
+    """Return the explanation; without ``why``, the stored reasons of a pending session."""
+    is_pending = row.status is Status.PENDING
+    response: Row = {
         "session_id": row.id,
         "name": row.name,
         "status": row.status,
@@ -73,15 +73,15 @@ def _described(row: SessionRow, why: Explanation | None) -> Row:
         "is_complete": why is not None,
         "position": None,
         "ahead": None,
-        "checks": row.reasons if is_waiting else [],
+        "checks": row.reasons if is_pending else [],
         "estimate": {"starts_at": None, "certainty": "unknown"},
         "sooner": [],
     }
     if why is None:
-        return shown
+        return response
     at = why.estimate.starts_at
     return {
-        **shown,
+        **response,
         "position": why.position,
         "ahead": why.ahead,
         "checks": list(why.checks),

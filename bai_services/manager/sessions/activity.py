@@ -1,4 +1,4 @@
-"""Session activity: sessions report their own use, and users keep sessions alive."""
+"""Record the activity of sessions, on which their idle timeout depends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sessions import Row, Sessions, target_of
 
 
 class SessionActivity:
-    """One method per verb."""
+    """Records activity that sessions report, and requests of users to keep a session alive."""
 
     def __init__(
         self,
@@ -34,29 +34,30 @@ class SessionActivity:
         self._clock = clock
         self._audit = audit
 
-    async def note(self, caller: Caller, key: str, idle_seconds: float) -> Row:
-        """Record the last use of a session, ``idle_seconds`` ago; return when it is stopped for
-        idleness.
+    async def record_use(self, caller: Caller, key: str, idle_seconds: float) -> Row:
+        """Record that a session was last used ``idle_seconds`` ago; return its idle deadline.
 
-        A session reports its own last use; a report by anybody else counts as a use now. Nothing is
-        stored where the session has no idle timeout.
+        A session reports its own last use. A user calls this to keep a session alive. Nothing is
+        stored if the session has no idle timeout.
 
         Raises
         ------
         Conflict
-            If a user keeps alive a session that is not running.
+            If a user tries to keep alive a session that is not running.
         """
-        row = await self._sessions.visible(caller, key)
+        row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
-        is_itself, now = caller.role is Role.SESSION, self._clock()
-        if not is_itself and row.status is not Status.RUNNING:
-            raise Conflict(f"session {row.name} is {row.status}; only a running one is kept alive")
+        is_own_report, now = caller.role is Role.SESSION, self._clock()
+        if not is_own_report and row.status is not Status.RUNNING:
+            raise Conflict(
+                f"session {row.name} is {row.status}; only a running session can be kept alive"
+            )
         seconds = await self._limits.idle_timeout(row.id)
         if seconds:
             used_at = now - timedelta(seconds=idle_seconds)
-            await self._limits.record_activity(row.id, used_at, now if is_itself else None)
+            await self._limits.record_activity(row.id, used_at, now if is_own_report else None)
             row = await self._store.find(row.id)
-        if not is_itself:
+        if not is_own_report:
             entry = self._audit.entry(
                 caller, "session.keep-alive", row.id, domain=row.domain, name=row.name
             )

@@ -1,4 +1,4 @@
-"""Batch sessions: their command, and when it has ended."""
+"""Batch sessions: container command, environment and exit code."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.db.sessions.kernels import KernelState
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 
-# What the container of a batch session runs instead of a Jupyter server: it answers the Hub and
-# runs the command. Isolated mode (-I) keeps Python from importing modules of the home folder in
-# place of library modules.
+# The container of a batch session runs this instead of a Jupyter server: it responds to the Hub and
+# runs the session's command. Isolated mode (-I) keeps Python from importing modules of the home
+# folder in place of library modules.
 RUNNER = ("python3", "-I", "-m", "bai_labext.batch")
 
 
 def command_of(row: SessionRow) -> list[str] | None:
-    """Return the command of a session's container; None stands for the image's own."""
+    """Return the command of a session's container; None means the image's default command."""
     return list(RUNNER) if row.type == SessionType.BATCH else None
 
 
@@ -30,26 +30,26 @@ def batch_environ(row: SessionRow) -> dict[str, str]:
 
 
 def check_first_launch(view: SessionKernels) -> None:
-    """Refuse to run the command of a batch session a second time.
+    """Raise if this would run the command of a batch session a second time.
 
     Raises
     ------
     Conflict
-        If it is running already.
+        If the batch session is already running.
     """
     row = view.row
     if row.type == SessionType.BATCH and row.status is Status.RUNNING:
         raise Conflict(
-            f"session {row.name} is running its command already; a batch session runs it only once",
+            f"session {row.name} is already running its command; a batch session runs it only once",
             session_id=row.id,
             status=row.status,
         )
 
 
 def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
-    """Return the exit code of a batch session whose command has ended, as reported by its agent.
+    """Return the exit code of a batch session's command, from its agent's report.
 
-    None if it is not a batch session, is running or being stopped, or if the exit code is unknown.
+    None if it is not a running batch session, its command has not ended, or the code is unknown.
     """
     if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
         return None
@@ -59,6 +59,6 @@ def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | Non
         return None
     reported = kernel.get("container_id")
     if reported and state.container_id and reported != state.container_id:
-        return None  # left over from an earlier attempt to start it
+        return None  # the container of an earlier start attempt
     code = kernel.get("exit_code")
     return None if code is None else int(code)

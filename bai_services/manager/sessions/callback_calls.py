@@ -1,4 +1,4 @@
-"""HTTP client for callbacks: one POST to an address given by a user, with restricted targets."""
+"""HTTP client for callbacks: POST to URLs given by users, restricted to allowed addresses."""
 
 from __future__ import annotations
 
@@ -14,54 +14,55 @@ from yarl import URL
 from bai_services.core.client_address import parse_address
 from bai_services.core.sessions.callbacks import AllowedTargets
 
-TOTAL_SECONDS = 10.0
-CONNECT_SECONDS = 5.0
-# Name lookups block a thread for as long as the name servers take, so they have threads of their
-# own.
-LOOKUPS = 4
-_REFUSED = "its host has no address that callbacks may reach"
+TOTAL_TIMEOUT_SECONDS = 10.0
+CONNECT_TIMEOUT_SECONDS = 5.0
+# DNS lookups block a thread until the name server responds, so they have their own thread pool.
+MAX_CONCURRENT_LOOKUPS = 4
+_NOT_ALLOWED = "its host has no address that callbacks may reach"
 
 Lookup = Callable[[str, int], list[str]]
 
 
 class CallFailed(Exception):
-    """A callback that was not delivered; ``is_final``: another attempt would fail as well."""
+    """A callback that was not delivered; if ``is_final``, a retry would fail as well."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
         self.is_final = is_final
 
 
-class _AddressRefused(OSError):
+class _AddressNotAllowed(OSError):
     pass
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """Return the addresses of a name, as the operating system resolves it."""
+    """Return the addresses of a host name from the system resolver."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 
 
 class _Resolver(AbstractResolver):
-    """Resolves names to the addresses that may be reached, and no others.
+    """Resolves names to allowed addresses only.
 
-    The connection is made to exactly the addresses returned here, so a name that resolves to other
-    addresses a moment later (DNS rebinding) reaches nothing more.
+    Connections use exactly the addresses returned here. A name that resolves to another address
+    later (DNS rebinding) therefore gains no access.
     """
 
     def __init__(self, reach: AllowedTargets, lookup: Lookup) -> None:
         self._reach = reach
         self._lookup = lookup
-        self._threads = ThreadPoolExecutor(LOOKUPS, thread_name_prefix="callback-names")
+        self._threads = ThreadPoolExecutor(
+            MAX_CONCURRENT_LOOKUPS, thread_name_prefix="callback-names"
+        )
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, self._lookup, host, port)
-        reached = [address for address in found if self._reach.allows_address(address)]
-        if not reached:
-            raise _AddressRefused(_REFUSED)
+        addresses = await loop.run_in_executor(self._threads, self._lookup, host, port)
+        allowed = [address for address in addresses if self._reach.allows_address(address)]
+        if not allowed:
+            raise _AddressNotAllowed(_NOT_ALLOWED)
         return [
             ResolveResult(
                 hostname=host,
@@ -71,7 +72,7 @@ class _Resolver(AbstractResolver):
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in reached
+            for address in allowed
         ]
 
     async def close(self) -> None:
@@ -79,17 +80,17 @@ class _Resolver(AbstractResolver):
 
 
 class CallbackCalls:
-    """Posts to URLs given by users: no redirects, no proxies, no cookies; the body is not read."""
+    """Posts to URLs given by users, without redirects, proxies and cookies."""
 
     def __init__(
         self,
         reach: AllowedTargets,
         lookup: Lookup = look_up,
-        total_seconds: float = TOTAL_SECONDS,
+        total_seconds: float = TOTAL_TIMEOUT_SECONDS,
     ) -> None:
         self.reach = reach
         self._lookup = lookup
-        self._timeout = ClientTimeout(total=total_seconds, connect=CONNECT_SECONDS)
+        self._timeout = ClientTimeout(total=total_seconds, connect=CONNECT_TIMEOUT_SECONDS)
         self._session: ClientSession | None = None
 
     async def close(self) -> None:
@@ -97,38 +98,38 @@ class CallbackCalls:
             await self._session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send ``body``; any answer with status 200 to 299 is a success, its body is not read.
+        """Send ``body``; any response with status 200 to 299 is a success. Its body is not read.
 
         Raises
         ------
         CallFailed
-            With the reason, which contains nothing of the answer but its status.
+            If the URL is not allowed, cannot be reached or responds with another status. The
+            message contains nothing else of the response.
         """
         address = URL(url, encoded=True)
         host = address.host or ""
-        # A URL with a literal address is connected to without a lookup, so it is checked here.
-        is_refused = parse_address(host) is not None and not self.reach.allows_address(host)
-        if is_refused or self.reach.is_off or not self.reach.allows_name(host):
-            raise CallFailed("callbacks to it are no longer allowed", is_final=True)
+        # A literal IP address is not resolved, so check it here.
+        is_forbidden = parse_address(host) is not None and not self.reach.allows_address(host)
+        if is_forbidden or self.reach.is_off or not self.reach.allows_name(host):
+            raise CallFailed("callbacks to its URL are no longer allowed", is_final=True)
         try:
             async with self._http.post(
                 address, data=body, headers=headers, allow_redirects=False
-            ) as answer:
-                status = answer.status
+            ) as response:
+                status = response.status
         except TimeoutError:
-            raise CallFailed("it did not answer in time") from None
+            raise CallFailed("the receiver did not respond in time") from None
         except (ClientError, OSError, ValueError) as error:
-            raise _explained(error) from None
+            raise _call_failed(error) from None
         if not 200 <= status < 300:
             is_redirect = 300 <= status < 400
-            more = "; redirects are not followed" if is_redirect else ""
-            raise CallFailed(f"it answered {status}{more}")
+            note = "; redirects are not followed" if is_redirect else ""
+            raise CallFailed(f"the receiver responded with status {status}{note}")
 
     @property
     def _http(self) -> ClientSession:
         if self._session is None:
-            # Created at the first call, because it belongs to the event loop in which it is
-            # created.
+            # Created at the first call, because it is bound to the running event loop.
             self._session = ClientSession(
                 connector=TCPConnector(
                     resolver=_Resolver(self.reach, self._lookup),
@@ -143,12 +144,14 @@ class CallbackCalls:
         return self._session
 
 
-def _explained(error: Exception) -> CallFailed:
+def _call_failed(error: Exception) -> CallFailed:
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _AddressRefused):
-            return CallFailed(_REFUSED, is_final=True)
+        if isinstance(cause, _AddressNotAllowed):
+            return CallFailed(_NOT_ALLOWED, is_final=True)
         if isinstance(cause, socket.gaierror):
-            return CallFailed("its host is not known")
+            return CallFailed("its host name cannot be resolved")
         cause = cause.__cause__ or cause.__context__
-    return CallFailed(f"it could not be reached or did not speak HTTP ({type(error).__name__})")
+    return CallFailed(
+        f"the receiver could not be reached or did not speak HTTP ({type(error).__name__})"
+    )

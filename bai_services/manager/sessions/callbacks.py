@@ -1,4 +1,4 @@
-"""Delivery of session callbacks: every status change, in order, independent of the rest."""
+"""Deliver callbacks: every status change, in order per session, concurrently across sessions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from .lifecycle import Lifecycle
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
-# Limits on concurrent calls: in total, and per owner, whose receivers may be slow.
-AT_ONCE = 16
-PER_OWNER = 2
+# Limits on concurrent calls; the one per owner keeps slow receivers from delaying other owners.
+MAX_CONCURRENT_CALLS = 16
+MAX_CALLS_PER_OWNER = 2
 
 
 class Callbacks:
-    """A loop that starts calls and does not wait for their answers.
+    """A loop that starts due deliveries as tasks.
 
-    The status changes to send are read from the status history, and the position reached is stored
-    beside it, so a restarted manager continues where the last one stopped. Each change is sent at
-    least once, and before the next one of the same session.
+    It reads the changes from the status history and stores the last delivered one per session, so a
+    restarted manager continues there. Each change is delivered at least once, in order.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class Callbacks:
         self._loop.start()
 
     async def stop(self) -> None:
-        """Stop; calls in progress are cancelled and repeated by the next manager."""
+        """Stop; calls in progress are cancelled, and the next manager process repeats them."""
         await self._loop.stop()
         for task in self._tasks:
             task.cancel()
@@ -67,90 +66,97 @@ class Callbacks:
         await self._calls.close()
 
     def wake(self) -> None:
-        """Check now for due callbacks; cheap."""
+        """Check now for due callbacks. Cheap."""
         self._loop.wake()
 
     async def step(self) -> None:
-        """Start the calls that are due; only one such step runs at a time."""
-        if len(self._owners) >= AT_ONCE or await self._lease.hold() is None:
+        """Start the deliveries that are due."""
+        if len(self._owners) >= MAX_CONCURRENT_CALLS or await self._lease.hold() is None:
             return
         counts = Counter(self._owners.values())
-        full = [owner for owner, count in counts.items() if count >= PER_OWNER]
-        for letter in await self._store.due(self._clock(), self._owners, full, PER_OWNER):
-            if len(self._owners) >= AT_ONCE:
+        full = [owner for owner, count in counts.items() if count >= MAX_CALLS_PER_OWNER]
+        for delivery in await self._store.due(
+            self._clock(), self._owners, full, MAX_CALLS_PER_OWNER
+        ):
+            if len(self._owners) >= MAX_CONCURRENT_CALLS:
                 return
-            if counts[letter.owner_id] < PER_OWNER:
-                counts[letter.owner_id] += 1
-                self._begin(letter)
+            if counts[delivery.owner_id] < MAX_CALLS_PER_OWNER:
+                counts[delivery.owner_id] += 1
+                self._start_delivery(delivery)
 
-    def _begin(self, letter: CallbackDelivery) -> None:
-        self._owners[letter.session_id] = letter.owner_id
-        task = asyncio.create_task(self._deliver(letter))
+    def _start_delivery(self, delivery: CallbackDelivery) -> None:
+        self._owners[delivery.session_id] = delivery.owner_id
+        task = asyncio.create_task(self._deliver(delivery))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _deliver(self, letter: CallbackDelivery) -> None:
+    async def _deliver(self, delivery: CallbackDelivery) -> None:
         try:
-            await self._try(letter)
+            try:
+                await self._send(delivery)
+            except CallFailed as error:
+                await self._record_failure(delivery, error)
+            else:
+                await self._store.mark_delivered(delivery, self._clock())
         except Unavailable as error:
-            log.error("callback result of %s could not be stored: %s", letter.session_id, error)
+            log.error("callback result of %s could not be stored: %s", delivery.session_id, error)
         else:
             self.wake()
         finally:
-            del self._owners[letter.session_id]
+            del self._owners[delivery.session_id]
 
-    async def _try(self, letter: CallbackDelivery) -> None:
+    async def _send(self, delivery: CallbackDelivery) -> None:
+        """Sign and post one status change; raises only ``CallFailed``."""
+        if delivery.secret_key_encrypted is None:
+            raise CallFailed(
+                "the session's keypair no longer exists, so the callback cannot be signed",
+                is_final=True,
+            )
         try:
-            await self._call(letter)
-        except CallFailed as error:
-            await self._fail(letter, error)
-        else:
-            await self._store.mark_delivered(letter, self._clock())
-
-    async def _call(self, letter: CallbackDelivery) -> None:
-        if letter.secret_key_encrypted is None:
-            raise CallFailed("its keypair no longer exists, so it cannot be signed", is_final=True)
-        try:
-            secret = callbacks.secret_of(self._secrets.decrypt(letter.secret_key_encrypted))
+            secret = callbacks.secret_of(self._secrets.decrypt(delivery.secret_key_encrypted))
         except Unavailable as error:
-            raise CallFailed("its keypair cannot be read, so it cannot be signed") from error
-        body = callbacks.body_of(_change(letter))
+            raise CallFailed(
+                "the session's keypair cannot be decrypted, so the callback cannot be signed"
+            ) from error
+        body = callbacks.body_of(_change(delivery))
         timestamp = int(self._clock().timestamp())
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "bai-hub",
-            callbacks.DELIVERY_HEADER: str(letter.id),
+            callbacks.DELIVERY_HEADER: str(delivery.id),
             callbacks.TIMESTAMP_HEADER: str(timestamp),
             callbacks.SIGNATURE_HEADER: callbacks.signature(secret, timestamp, body),
         }
-        await self._calls.post(letter.url, body, headers)
+        await self._calls.post(delivery.url, body, headers)
 
-    async def _fail(self, letter: CallbackDelivery, error: CallFailed) -> None:
-        wait = None if error.is_final else callbacks.retry_delay(letter.tries + 1)
+    async def _record_failure(self, delivery: CallbackDelivery, error: CallFailed) -> None:
+        backoff = None if error.is_final else callbacks.retry_delay(delivery.tries + 1)
         now = self._clock()
-        if wait is None:
-            log.info("callback of %s (%s) given up: %s", letter.session_id, letter.to_status, error)
-            await self._store.mark_skipped(letter, now, str(error))
+        if backoff is None:
+            log.info(
+                "callback of %s (%s) given up: %s", delivery.session_id, delivery.to_status, error
+            )
+            await self._store.mark_skipped(delivery, now, str(error))
             return
-        await self._store.mark_failed(letter, now + wait, str(error))
-        asyncio.get_running_loop().call_later(wait.total_seconds(), self.wake)
+        await self._store.mark_failed(delivery, now + backoff, str(error))
+        asyncio.get_running_loop().call_later(backoff.total_seconds(), self.wake)
 
     def _on_change(self, row: SessionRow) -> None:
         if row.callback_url is not None:
             self.wake()
 
 
-def _change(letter: CallbackDelivery) -> dict[str, object]:
-    is_ended = letter.to_status in ENDED
+def _change(delivery: CallbackDelivery) -> dict[str, object]:
+    is_ended = delivery.to_status in ENDED
     return {
-        "delivery": letter.id,
-        "session_id": letter.session_id,
-        "name": letter.name,
-        "owner": letter.owner,
-        "from_status": letter.from_status,
-        "status": letter.to_status,
-        "reason": letter.reason,
-        "at": letter.at.isoformat(),
-        "result": letter.result if is_ended else "undefined",
-        "exit_code": letter.exit_code if is_ended else None,
+        "delivery": delivery.id,
+        "session_id": delivery.session_id,
+        "name": delivery.name,
+        "owner": delivery.owner,
+        "from_status": delivery.from_status,
+        "status": delivery.to_status,
+        "reason": delivery.reason,
+        "at": delivery.at.isoformat(),
+        "result": delivery.result if is_ended else "undefined",
+        "exit_code": delivery.exit_code if is_ended else None,
     }

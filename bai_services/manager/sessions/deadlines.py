@@ -1,12 +1,18 @@
-"""Time limits: end sessions that wait in vain or too long, run too long, or are idle."""
+"""Enforce time limits: cancel sessions that can never start or are pending too long, and stop those
+that run or are idle too long.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from bai_services.core.durations import format_duration
 from bai_services.core.sessions.dependencies import failure_reason
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.lifecycle import ENDED, Event, Result, Status
-from bai_services.db.sessions.deadlines import DeadlineStore
+from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.rows import SessionRow
 
@@ -18,11 +24,25 @@ from .lifecycle import Lifecycle
 TICK_SECONDS = 1.0
 
 
-class Deadlines:
-    """Checks every second; all its state is in the database.
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """A time limit: the query for expired sessions, their status, and how they are ended.
 
-    A session is ended only if its status has not changed since it was found late, and only by the
-    manager that holds the lease.
+    ``text`` may contain the placeholders ``{maximum}`` (a duration) and ``{source}`` (the name of
+    the resource group or policy that sets it).
+    """
+
+    find: Callable[[datetime], Awaitable[Sequence[Overdue]]]
+    status: Status
+    reason: EndReason
+    text: str
+    result: Result | None
+
+
+class Deadlines:
+    """Checks all limits every ``TICK_SECONDS`` while this manager holds the lease.
+
+    A session is ended only if its status has not changed since the query.
     """
 
     def __init__(
@@ -35,7 +55,36 @@ class Deadlines:
         lease: Lease,
     ) -> None:
         self._lease = lease
-        self._store = store
+        self._limits = (
+            _Limit(
+                store.pending,
+                Status.PENDING,
+                EndReason.PENDING_TIMEOUT,
+                "pending for more than {maximum}, the maximum of resource group {source}",
+                None,
+            ),
+            _Limit(
+                store.batch,
+                Status.RUNNING,
+                EndReason.BATCH_TIMEOUT,
+                "ran for more than {maximum}, its batch_timeout",
+                Result.FAILURE,
+            ),
+            _Limit(
+                store.lifetime,
+                Status.RUNNING,
+                EndReason.LIFETIME,
+                "ran for more than {maximum}, the maximum of keypair policy {source}",
+                Result.FAILURE,
+            ),
+            _Limit(
+                store.idle,
+                Status.RUNNING,
+                EndReason.IDLE_TIMEOUT,
+                "unused for {maximum}, the maximum of keypair policy {source}",
+                Result.FAILURE,
+            ),
+        )
         self._dependencies = dependencies
         self._lifecycle = lifecycle
         self._clock = clock
@@ -54,47 +103,15 @@ class Deadlines:
             return
         await self._cancel_unsatisfiable()
         now = self._clock()
-        for late in await self._store.waiting(now):
-            await self._end(
-                late.session_id,
-                Status.PENDING,
-                EndReason.PENDING_TIMEOUT.explained(
-                    f"waited longer than {format_duration(late.seconds)}, the "
-                    f"most that resource group {late.limit_of} allows"
-                ),
-            )
-        for late in await self._store.batch(now):
-            await self._end(
-                late.session_id,
-                Status.RUNNING,
-                EndReason.BATCH_TIMEOUT.explained(
-                    f"ran longer than {format_duration(late.seconds)}, its batch_timeout"
-                ),
-                Result.FAILURE,
-            )
-        for late in await self._store.lifetime(now):
-            await self._end(
-                late.session_id,
-                Status.RUNNING,
-                EndReason.LIFETIME.explained(
-                    f"ran longer than {format_duration(late.seconds)}, the most that "
-                    f"keypair policy {late.limit_of} allows"
-                ),
-                Result.FAILURE,
-            )
-        for late in await self._store.idle(now):
-            await self._end(
-                late.session_id,
-                Status.RUNNING,
-                EndReason.IDLE_TIMEOUT.explained(
-                    f"unused for {format_duration(late.seconds)}, the most "
-                    f"that keypair policy {late.limit_of} allows"
-                ),
-                Result.FAILURE,
-            )
+        for limit in self._limits:
+            for expired in await limit.find(now):
+                maximum = format_duration(expired.seconds)
+                text = limit.text.format(maximum=maximum, source=expired.limit_of)
+                reason = limit.reason.explained(text)
+                await self._end(expired.session_id, limit.status, reason, limit.result)
 
     async def _cancel_unsatisfiable(self) -> None:
-        # Sessions that depend on one cancelled here can never start either.
+        # Repeat: a cancelled session makes the sessions that depend on it unsatisfiable, too.
         while found := await self._dependencies.pending_with_failed_dependency():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))
@@ -106,7 +123,7 @@ class Deadlines:
     async def _end(
         self, session_id: str, status: Status, reason: str, result: Result | None = None
     ) -> bool:
-        """End a session if it is still in that status; return whether it was ended."""
+        """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
         moved = await self._lifecycle.try_move(

@@ -10,7 +10,7 @@ from bai_services.db.sessions.rows import KernelRow
 
 
 def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
-    """Return the enforcement level of each device family; of several kernels the weakest."""
+    """Return the weakest enforcement level of each device family over all kernels."""
     found: dict[str, Level] = {}
     for kernel in kernels:
         for family, text in ((kernel.injection or {}).get("enforcement") or {}).items():
@@ -20,9 +20,9 @@ def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
 
 
 def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
-    """Return the devices that the session's agents assigned to it, with the usage of each.
+    """Return the devices assigned to the session, with their usage.
 
-    A figure that the driver does not report is None.
+    Metrics that the driver does not report are None.
     """
     found = []
     for kernel in kernels:
@@ -31,7 +31,7 @@ def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
             use = uses.get(device.get("id"), {})
             found.append(
                 {
-                    **{name: device.get(name) for name in _GIVEN},
+                    **{name: device.get(name) for name in _DEVICE_FIELDS},
                     "kernel": kernel.hostname,
                     "used_memory_bytes": use.get("memory_bytes"),
                     "utilization_percent": use.get("utilization_percent"),
@@ -42,4 +42,4 @@ def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
     return found
 
 
-_GIVEN = ("id", "family", "model", "share", "memory_bytes", "enforcement", "is_simulated")
+_DEVICE_FIELDS = ("id", "family", "model", "share", "memory_bytes", "enforcement", "is_simulated")

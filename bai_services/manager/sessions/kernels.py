@@ -1,4 +1,4 @@
-"""Kernels: the work that agents are given, and the reports that they send."""
+"""Kernels: dispatch work to agents and process their reports and heartbeats."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from .kernel_group import cluster_of
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
 
-# A work item that an agent received but has not reported on is offered again after this time.
-OFFER_AGAIN = timedelta(seconds=5)
-# A kernel that has just started may be missing from a heartbeat that was already under way.
-YOUNG = timedelta(seconds=15)
-# The Hub has this long to stop and remove a kernel of an ended session; then the agent does.
-GRACE = timedelta(seconds=20)
-MISSED_HEARTBEATS = 2
-MAX_REASON = 500
-LOG_SECONDS = 8.0
+# A work item without a report from its agent is sent again after this time.
+RESEND_AFTER = timedelta(seconds=5)
+# A kernel that has just started may be missing from a heartbeat that was sent before.
+MIN_AGE = timedelta(seconds=15)
+# Time for the Hub to remove a kernel of an ended session; after it, the agent removes the kernel.
+REMOVAL_GRACE = timedelta(seconds=20)
+MAX_MISSED_HEARTBEATS = 2
+MAX_REASON_CHARACTERS = 500
+LOG_TIMEOUT_SECONDS = 8.0
 
 
 @dataclass(slots=True)
 class _AgentWork:
-    """State of one agent that is not in the database; lost with the manager, then found again."""
+    """State of one agent in memory; a restarted manager rebuilds it from the agent's reports."""
 
-    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    work_available: asyncio.Event = field(default_factory=asyncio.Event)
     offered: dict[str, datetime] = field(default_factory=dict)
     removals: dict[str, str] = field(default_factory=dict)  # kernel id -> session id
     stray_since: dict[str, datetime] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class _AgentWork:
 
 
 class Kernels:
-    """Derives the work of agents from the database and turns their reports into status changes."""
+    """Derives work for agents from the database, and status changes from their reports."""
 
     def __init__(
         self,
@@ -71,45 +71,45 @@ class Kernels:
         self._plans = plans
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
-        # agent id -> kernels of ending sessions that the agent no longer has.
+        # session id -> kernels of the ending session that their agents no longer have.
         self._gone: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
 
     async def work(self, agent_id: str, wait_seconds: float) -> list[dict[str, Any]]:
-        """Return the current work of an agent; wait for some for at most ``wait_seconds``.
+        """Return the current work of an agent (long poll of at most ``wait_seconds``).
 
-        Sessions that are handed out become PREPARING.
+        SCHEDULED sessions in it become PREPARING.
         """
-        mine = self._agents[agent_id]
+        agent = self._agents[agent_id]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
-            mine.woken.clear()
-            items = await self._items(agent_id, mine)
+            agent.work_available.clear()
+            items = await self._items(agent_id, agent)
             left = deadline - loop.time()
             if items or left <= 0:
                 return items
             try:
-                async with asyncio.timeout(min(left, OFFER_AGAIN.total_seconds())):
-                    await mine.woken.wait()
+                async with asyncio.timeout(min(left, RESEND_AFTER.total_seconds())):
+                    await agent.work_available.wait()
             except TimeoutError:
                 pass
 
     async def report(self, agent_id: str, report: Mapping[str, Any]) -> None:
-        """Process the result of a work item; an outdated report changes nothing.
+        """Process the report on a work item; outdated reports are ignored.
 
         Raises
         ------
         NotFound
             If the session is not on that agent.
         InvalidRequest
-            If kind or state is unknown.
+            If the kind of work or the state is unknown.
         """
         kind, state = report.get("kind"), report.get("state")
         if state not in ("progress", "done", "failed"):
-            raise InvalidRequest(f"a report is progress, done or failed, not {state!r}")
+            raise InvalidRequest(f"state must be progress, done or failed, not {state!r}")
         if kind == "prepare":
-            await self._prepared(agent_id, report, str(state))
+            await self._record_preparation(agent_id, report, str(state))
         elif kind == "logs":
             self._receive_log(agent_id, report)
         elif kind == "remove":
@@ -118,9 +118,9 @@ class Kernels:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
 
     async def observe(self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None) -> None:
-        """Compare the kernels in a heartbeat with what should run there, and correct differences.
+        """Compare the kernels in a heartbeat with the expected ones, and correct differences.
 
-        None means that the agent could not list its kernels, because its engine does not answer.
+        ``reported`` is None if the agent could not list its kernels (engine not responding).
         """
         if reported is None:
             return
@@ -130,10 +130,10 @@ class Kernels:
             agent_id, {key: kernel.get("usage") for key, kernel in by_id.items()}, now
         )
         known = {state.kernel_id: state for state in states}
-        mine = self._agents[agent_id]
+        agent = self._agents[agent_id]
         for state in states:
             if state.status not in ENDED and state.agent_id == agent_id:
-                await self._compare(mine, state, by_id.get(state.kernel_id), now)
+                await self._compare(agent, state, by_id.get(state.kernel_id), now)
         self._find_strays(agent_id, by_id, known, now)
 
     async def log(self, kernel: KernelRow) -> str:
@@ -142,34 +142,34 @@ class Kernels:
         Raises
         ------
         Unavailable
-            If the agent does not answer in time.
+            If the agent does not respond in time.
         """
         agent_id = kernel.agent_id or ""
-        mine = self._agents[agent_id]
+        agent = self._agents[agent_id]
         work_id = f"logs-{uuid.uuid4()}"
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        mine.logs[work_id] = (kernel, future)
-        mine.woken.set()
+        agent.logs[work_id] = (kernel, future)
+        agent.work_available.set()
         try:
-            async with asyncio.timeout(LOG_SECONDS):
+            async with asyncio.timeout(LOG_TIMEOUT_SECONDS):
                 return await future
         except TimeoutError:
             raise Unavailable(
-                f"agent {agent_id} does not answer; its log is available later",
+                f"agent {agent_id} is not responding; the log is available when it is back",
                 agent=agent_id,
             ) from None
         finally:
-            mine.logs.pop(work_id, None)
+            agent.logs.pop(work_id, None)
 
     def remove(self, view: SessionView) -> None:
-        """Have the agent remove whatever is left of a session, without waiting for the Hub."""
+        """Order the agents to remove all kernels of a session, without waiting for the Hub."""
         for kernel in view.kernels:
             if kernel.agent_id is not None:
-                mine = self._agents[kernel.agent_id]
-                mine.removals[kernel.id] = view.row.id
-                mine.woken.set()
+                agent = self._agents[kernel.agent_id]
+                agent.removals[kernel.id] = view.row.id
+                agent.work_available.set()
 
-    async def _items(self, agent_id: str, mine: _AgentWork) -> list[dict[str, Any]]:
+    async def _items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
         now = self._clock()
         items: list[dict[str, Any]] = []
         views = await self._dispatched(agent_id)
@@ -180,28 +180,28 @@ class Kernels:
                     if kernel.agent_id == agent_id and kernel.injection is None:
                         item = {"id": f"prepare-{kernel.id}", "kind": "prepare"}
                         preparation = await self._preparation(view, kernel, user_ids[view.row.id])
-                        items.append({**item, **_names(kernel), **preparation})
+                        items.append({**item, **_ids(kernel), **preparation})
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
-                # For example a folder that is no longer shared, or a storage host that does not
-                # answer. Only this session is ended.
+                # For example, a folder is no longer shared or a storage host is not responding. End
+                # only this session.
                 await self._lifecycle.try_move(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
-        for kernel_id, session_id in sorted(mine.removals.items()):
+        for kernel_id, session_id in sorted(agent.removals.items()):
             item = {"id": f"remove-{kernel_id}", "kind": "remove"}
             items.append({**item, "session_id": session_id, "kernel_id": kernel_id})
-        for work_id, (kernel, _) in mine.logs.items():
-            items.append({"id": work_id, "kind": "logs", **_names(kernel)})
+        for work_id, (kernel, _) in agent.logs.items():
+            items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
         due = [
-            i for i in items if now - mine.offered.get(i["id"], now - OFFER_AGAIN) >= OFFER_AGAIN
+            i for i in items if now - agent.offered.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
         ]
         current = {item["id"] for item in items}
-        mine.offered = {key: at for key, at in mine.offered.items() if key in current}
-        mine.offered.update({item["id"]: now for item in due})
+        agent.offered = {key: at for key, at in agent.offered.items() if key in current}
+        agent.offered.update({item["id"]: now for item in due})
         return due
 
     async def _dispatched(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions in preparation on an agent; new ones become PREPARING."""
+        """Return the sessions to prepare on an agent; SCHEDULED ones become PREPARING."""
         views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
@@ -229,7 +229,9 @@ class Kernels:
             "mounts": [mount.to_json() for mount in await self._plans.mounts_of(view.row)],
         }
 
-    async def _prepared(self, agent_id: str, report: Mapping[str, Any], state: str) -> None:
+    async def _record_preparation(
+        self, agent_id: str, report: Mapping[str, Any], state: str
+    ) -> None:
         session_id = str(report.get("session_id"))
         view = await self._sessions.with_kernels(session_id)
         kernel = next((k for k in view.kernels if k.id == report.get("kernel_id")), None)
@@ -239,7 +241,7 @@ class Kernels:
             return
         if state == "progress":
             if await self._store.set_progress(kernel.id, report.get("progress") or {}):
-                self._lifecycle.tell(view.row, "progress")
+                self._lifecycle.notify(view.row, "progress")
         elif state == "done":
             injection = report.get("injection") or {}
             notices = [str(notice) for notice in injection.get("notices") or ()]
@@ -271,17 +273,17 @@ class Kernels:
 
     async def _compare(
         self,
-        mine: _AgentWork,
+        agent: _AgentWork,
         state: KernelState,
         kernel: Mapping[str, Any] | None,
         now: datetime,
     ) -> None:
-        """Change the status of a session whose kernel has ended or has disappeared."""
+        """Change the status of a session whose kernel has ended, disappeared or asks for a stop."""
         if kernel is not None and kernel.get("is_running", True):
-            mine.missed.pop(state.kernel_id, None)
+            agent.missed.pop(state.kernel_id, None)
             self._gone.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
-                # The Hub stops it in the regular way, with all of its kernels.
+                # The Hub stops the session regularly, with all its kernels.
                 await self._lifecycle.try_move(
                     state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
@@ -289,7 +291,7 @@ class Kernels:
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
         if (code := batch_end(state, kernel)) is not None:
-            # Its server in the Hub is stopped now; the spawner sends the output when it stops it.
+            # This also stops the Hub server; the spawner sends the output when it stops.
             await self._lifecycle.try_move(
                 state.session_id,
                 Event.STOP_REQUESTED,
@@ -298,12 +300,12 @@ class Kernels:
                 result=result_of(code),
             )
             return
-        if now - state.status_changed_at < YOUNG:
+        if now - state.status_changed_at < MIN_AGE:
             return
-        mine.missed[state.kernel_id] += 1
-        if mine.missed[state.kernel_id] < MISSED_HEARTBEATS:
+        agent.missed[state.kernel_id] += 1
+        if agent.missed[state.kernel_id] < MAX_MISSED_HEARTBEATS:
             return
-        mine.missed.pop(state.kernel_id, None)
+        agent.missed.pop(state.kernel_id, None)
         code = None if kernel is None else kernel.get("exit_code")
         if state.cluster_size > 1 and state.status is Status.RUNNING:
             await self._end_kernel_group(state, code)
@@ -325,24 +327,26 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # Without an exit code only the kernel's folder is left: its container has disappeared.
-            reason = "its container is gone" if code is None else f"ended with exit code {code}"
+            # No exit code: the container has disappeared and only the kernel's folder is left.
+            reason = (
+                "its container has disappeared" if code is None else f"ended with exit code {code}"
+            )
             await self._lifecycle.try_move(
                 state.session_id,
                 Event.FAILED,
-                f"{reason}; it was not stopped here",
+                f"{reason}; the manager did not stop it",
                 exit_code=code,
                 result=Result.FAILURE,
             )
 
     async def _end_kernel_group(self, state: KernelState, code: int | None) -> None:
-        """End a cluster session of which one kernel has ended; the Hub stops the other kernels."""
+        """End a cluster session after the end of one kernel; the Hub stops the other kernels."""
         is_success = state.role == MAIN and code == 0
-        how = "is gone" if code is None else "exited"
+        event = "is gone" if code is None else "exited"
         await self._lifecycle.try_move(
             state.session_id,
             Event.STOP_REQUESTED,
-            "ended by itself" if is_success else kernel_end_text(state.hostname, how, code),
+            "ended by itself" if is_success else kernel_end_text(state.hostname, event, code),
             exit_code=code if state.role == MAIN else None,
             result=Result.SUCCESS if is_success else Result.FAILURE,
         )
@@ -354,39 +358,38 @@ class Kernels:
         known: Mapping[str, KernelState],
         now: datetime,
     ) -> None:
-        """Have kernels removed that belong to no live session, after a grace period for the Hub."""
-        mine = self._agents[agent_id]
-        mine.removals = {key: value for key, value in mine.removals.items() if key in reported}
+        """Order the removal of kernels without a live session, after a grace period for the Hub."""
+        agent = self._agents[agent_id]
+        agent.removals = {key: value for key, value in agent.removals.items() if key in reported}
         seen: dict[str, datetime] = {}
         for kernel_id, kernel in reported.items():
             state = known.get(kernel_id)
             is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
             if not is_leftover and state is not None and state.status is not Status.TERMINATING:
                 continue
-            seen[kernel_id] = mine.stray_since.get(kernel_id, now)
-            if now - seen[kernel_id] >= GRACE:
-                mine.removals.setdefault(kernel_id, str(kernel.get("session_id")))
-        mine.stray_since = seen
-        if mine.removals:
-            mine.woken.set()
+            seen[kernel_id] = agent.stray_since.get(kernel_id, now)
+            if now - seen[kernel_id] >= REMOVAL_GRACE:
+                agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
+        agent.stray_since = seen
+        if agent.removals:
+            agent.work_available.set()
 
     def _on_change(self, row: SessionRow) -> None:
         if row.status in ENDED:
             self._gone.pop(row.id, None)
         if row.status is Status.SCHEDULED:
-            # The database knows which agent it is on; an unneeded wake-up costs one query per
-            # agent.
-            for mine in self._agents.values():
-                mine.woken.set()
+            # The row does not contain the agent. Waking the others costs one query per agent.
+            for agent in self._agents.values():
+                agent.work_available.set()
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
-    """Return why the agent of a running kernel wants its session stopped; empty if it does not."""
-    text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON]
+    """Return why the agent of a kernel asks to stop the session; empty if it does not."""
+    text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON_CHARACTERS]
     return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
 
 
-def _names(kernel: KernelRow) -> dict[str, Any]:
+def _ids(kernel: KernelRow) -> dict[str, Any]:
     return {
         "session_id": kernel.session_id,
         "kernel_id": kernel.id,

@@ -1,4 +1,4 @@
-"""The spawner's side of a session: its launch plan, its start and its end."""
+"""Operations of the spawner: fetch the launch plan of a session, report its start and its end."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# User and group id of sessions whose account does not set them.
+# User and group id of sessions if the account does not set them.
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
-MAX_REASON = 1000
+MAX_REASON_CHARACTERS = 1000
 
 
 class LaunchPlans:
@@ -58,7 +58,7 @@ class LaunchPlans:
         Raises
         ------
         Conflict
-            If it has no agent.
+            If the session has no agent.
         """
         facts = await self._kernels.launch_facts(session_id)
         if facts is None:
@@ -66,35 +66,36 @@ class LaunchPlans:
         return facts
 
     async def user_ids(self, session_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return the numeric user and group id of each session, by session id."""
+        """Return the numeric user id and group id of each session, by session id."""
         found = await self._kernels.user_ids(session_ids) if session_ids else {}
         return {session_id: _run_as(*ids) for session_id, ids in found.items()}
 
     async def mounts_of(self, row: SessionRow) -> list[Mount]:
+        """Return the mounts of a session with their source paths."""
         return await self._vfolders.sources(row.owner_id, row.mounts)
 
     async def mount_notices(self, row: SessionRow) -> list[str]:
-        """Return notices for the owner about the session's folders."""
+        """Return notices for the owner about the mounted folders."""
         return await self._vfolders.notices(row.owner_id, row.mounts)
 
     async def plan(self, view: SessionKernels) -> LaunchPlan:
-        """Return the launch plan of a session's main kernel; its format is in docs/protocols.md.
+        """Return the launch plan of a session (format: docs/protocols.md).
 
         Raises
         ------
         Unavailable
-            If its agent is not alive.
+            If the agent of a kernel is not alive.
         """
         row, kernel = view.row, view.kernels[0]
         facts = await self.facts_of(row.id)
         if facts.agent_status != "ALIVE":
             raise Unavailable(
-                f"agent {facts.agent_id} does not answer; the session starts when it is back",
+                f"agent {facts.agent_id} is not responding; the session starts when it is back",
                 session_id=row.id,
                 agent=facts.agent_id,
             )
         uid, gid = _run_as(facts.uid, facts.gid)
-        marks = {
+        labels = {
             "session-id": row.id,
             "kernel-id": kernel.id,
             "agent-id": facts.agent_id,
@@ -116,18 +117,17 @@ class LaunchPlans:
             hostname=kernel.hostname,
             slots=dict(row.requested_slots),
             shared_memory_bytes=row.shared_memory_bytes,
-            # Mounts of a directory inside a folder are made by the agent, whose injection lists
-            # them.
+            # The agent performs the subpath mounts; they are in ``injection``.
             mounts=tuple(m for m in await self.mounts_of(row) if not m.subpath),
             environ={
                 **_environ(row, facts),
-                **self._secret_environ.open(row.environ),
-                **_marks(row, kernel.id, facts),
+                **self._secret_environ.decrypt(row.environ),
+                **_session_environ(row, kernel.id, facts),
                 **batch_environ(row),
                 **environ_of(view, kernel),
             },
             injection=Injection.from_json(kernel.injection or {}),
-            labels={f"bai.{name}": value for name, value in marks.items()},
+            labels={f"bai.{name}": value for name, value in labels.items()},
             is_superadmin=facts.role == Role.SUPERADMIN,
         )
         if len(view.kernels) == 1:
@@ -138,7 +138,7 @@ class LaunchPlans:
 
 
 class Launch:
-    """The spawner's operations on a session; only the Hub may call them."""
+    """Operations of the spawner on a session; only the Hub may call them."""
 
     def __init__(
         self,
@@ -155,45 +155,44 @@ class Launch:
         self._clock = clock
 
     async def launch(self, caller: Caller, session_id: str, user: str, server: str) -> LaunchPlan:
-        """Return the launch plan of a session that is PREPARED, or RUNNING after a crash.
+        """Return the launch plan of a PREPARED session, or of a RUNNING one whose server crashed.
 
         Raises
         ------
         NotFound
-            If there is no such session, or it is not of that user and server.
+            If the session does not exist or belongs to another user or server.
         Conflict
-            If it is in another status.
+            If the session has another status.
         """
         authorizer.require(caller, "session.launch")
         view = await self._sessions.with_kernels(session_id)
         row = view.row
-        is_theirs = hmac.compare_digest(row.hub_user, user) and hmac.compare_digest(
+        is_match = hmac.compare_digest(row.hub_user, user) and hmac.compare_digest(
             row.hub_server, server
         )
-        if not is_theirs:
-            # Same text as for a session that does not exist, so that guessing ids reveals nothing.
+        if not is_match:
+            # Same message as for a missing session, so that guessing ids reveals nothing.
             raise NotFound(f"there is no session {session_id}", session=session_id)
         check_first_launch(view)
         plan = await self._plans.plan(view) if row.status not in ENDED else None
         if plan is None or not await self._kernels.mark_launched(session_id, self._clock()):
-            now = (await self._sessions.find(session_id)).status
+            status = (await self._sessions.find(session_id)).status
             raise Conflict(
-                f"session {row.name} is {now} and cannot be started",
+                f"session {row.name} is {status} and cannot be started",
                 session_id=session_id,
-                status=now,
+                status=status,
             )
         return plan
 
     async def started(self, caller: Caller, session_id: str, containers: Mapping[str, str]) -> None:
-        """Record that the session's server answers; it is RUNNING once the Hub reports it ready,
-        too.
+        """Record that the session's server responds; ``containers`` are container ids by hostname.
 
-        ``containers`` maps hostnames to the containers of the kernels.
+        The session becomes RUNNING when the Hub, too, has reported the server ready.
 
         Raises
         ------
         Conflict
-            If it has ended or is ending: what was started must be removed.
+            If the session has ended or is ending; the caller must remove the containers.
         """
         authorizer.require(caller, "session.launch")
         row = await self._kernels.set_containers(session_id, containers)
@@ -201,23 +200,23 @@ class Launch:
             raise NotFound(f"there is no session {session_id}", session=session_id)
         if row.status not in (Status.PREPARED, Status.RUNNING):
             raise Conflict(
-                f"session {row.name} is {row.status}; what was started must be removed",
+                f"session {row.name} is {row.status}; its containers must be removed",
                 session_id=session_id,
                 status=row.status,
             )
-        self._lifecycle.tell(row)
+        self._lifecycle.notify(row)
 
     async def exited(self, caller: Caller, session_id: str, end: SessionEnd) -> SessionRow:
-        """Record that nothing of the session runs any more; idempotent."""
+        """Record that no container of the session runs any more; idempotent."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.find(session_id)
-        end = replace(end, text=end.text[:MAX_REASON])
+        end = replace(end, text=end.text[:MAX_REASON_CHARACTERS])
         for hostname, text in sorted(end.sub_logs.items()):
             await self._kernels.store_log(session_id, text, hostname)
         if row.status not in ENDED:
-            event, why, result = _end_of(row, end)
+            event, reason, result = _map_end(row, end)
             moved = await self._lifecycle.try_move(
-                session_id, event, why, exit_code=end.exit_code, result=result, log=end.log
+                session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
             )
             if moved is not None:
                 return moved
@@ -225,32 +224,33 @@ class Launch:
             await self._kernels.store_log(session_id, end.log)
         return await self._sessions.find(session_id)
 
-    async def detach(self, caller: Caller, session_id: str) -> SessionRow:
-        """Leave the start of a session created by the Hub's Start to the manager, when its turn
-        comes.
+    async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
+        """Hand the start of a session that was created through the Hub over to the manager.
+
+        The manager starts it when it is scheduled.
         """
         authorizer.require(caller, "session.launch")
-        row = await self._sessions.hand_over(session_id)
-        self._lifecycle.tell(row)
+        row = await self._sessions.leave_start_to_manager(session_id)
+        self._lifecycle.notify(row)
         return row
 
 
 _BEFORE_PREPARED = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
 
 
-def _end_of(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
-    """Return the event, reason and result of an end: requested, by itself, or a failure."""
+def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
+    """Map the reported end of a session to a lifecycle event, a reason and a result."""
     if row.status is Status.RUNNING and end.reason is EndReason.KERNEL_ENDED:
         return Event.EXITED, end.text, Result.FAILURE
     if end.reason is EndReason.STOPPED and row.status in _BEFORE_PREPARED:
         return Event.STOP_REQUESTED, end.text, None
     if end.reason is EndReason.STOPPED and row.status is Status.PREPARED:
-        # Cancelled through the Hub while it was starting.
+        # The user cancelled the start in the Hub.
         return Event.ABORTED, end.text, None
     if row.type == SessionType.BATCH:
-        return _end_of_batch(row, end)
+        return _map_batch_end(row, end)
     if row.status is Status.TERMINATING:
-        # Whoever requested the end has set its result; a stop by a user has none.
+        # The result was set when the stop was requested; a stop by a user has none.
         return Event.EXITED, end.text, None
     if row.status is not Status.RUNNING:
         return Event.FAILED, end.text, Result.FAILURE
@@ -259,54 +259,49 @@ def _end_of(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None
     if end.exit_code == 0:
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
-        # The same as when its agent reports the end first.
+        # Same event as if the agent reports the end before the Hub.
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 
 
-def _end_of_batch(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
-    """Return the event, reason and result of a batch session's end: only its own command can
-    succeed.
-    """
+def _map_batch_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
+    """Map the end of a batch session; only the exit of its command can be a success."""
     if row.status is Status.TERMINATING:
-        # Whoever requested the end has set its result.
+        # The result was set when the stop was requested.
         return Event.EXITED, end.text, None
     if end.reason is EndReason.STOPPED:
         return Event.EXITED, end.text, Result.UNDEFINED
-    # The runner starts the command only after the Hub has its server. An end by itself is therefore
-    # the end of the command, even if the manager does not know yet that the session is running.
+    # The runner starts the command only after the Hub has registered the server. An exit that was
+    # not requested is therefore the exit of the command, even if the session is not RUNNING yet.
     code = end.exit_code
     if code is None or (row.status is not Status.RUNNING and end.reason is not EndReason.EXITED):
         return Event.FAILED, end.text, Result.FAILURE
     is_plain = end.reason is EndReason.EXITED
-    why = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
-    return Event.EXITED, why, result_of(code)
+    reason = command_end(code) if is_plain else f"{end.text}; {command_end(code)}"
+    return Event.EXITED, reason, result_of(code)
 
 
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
-    """Return the user and group id that a session runs as; see "Ownership" in
-    docs/security.md.
-    """
+    """Return the user and group id of a session's processes ("Ownership" in docs/security.md)."""
     if os.geteuid() != 0:
-        # Only root can give files to another user; otherwise all folders belong to the manager's
-        # user.
+        # Only root can change the owner of files: all folders belong to the manager's user.
         return os.geteuid(), os.getegid()
     return DEFAULT_UID if uid is None else uid, DEFAULT_GID if gid is None else gid
 
 
 def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
-    """Return environment variables that the platform suggests and a request may override."""
+    """Return default environment variables; the request can override them."""
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
     found = dict.fromkeys(labels.corecount_variables, cores)
     if labels.apps:
-        # An image may contain a program that it does not want to offer.
+        # Offer only the apps that the image's labels declare, not every program it contains.
         found["BAI_APPS"] = ",".join(labels.apps)
         found["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
     return found
 
 
-def _marks(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str]:
+def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str]:
     return {
         "BAI_SESSION_ID": row.id,
         "BAI_SESSION_NAME": row.name,
@@ -316,8 +311,8 @@ def _marks(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str
         "BAI_PROJECT": row.project,
         "BAI_DOMAIN": row.domain,
         "BAI_RESOURCE_GROUP": row.resource_group,
-        # The folders in which apps store by default what must outlive the session. Mount paths
-        # contain no colon.
+        # Writable folders: apps store persistent data there by default. Mount paths contain no
+        # colon.
         "BAI_FOLDERS": ":".join(
             mount["path"]
             for mount in row.mounts

@@ -1,4 +1,4 @@
-"""Status changes of sessions: one step in the database, then a notification to all listeners."""
+"""Change the status of sessions in the database, then notify all listeners."""
 
 from __future__ import annotations
 
@@ -49,55 +49,54 @@ class Lifecycle:
     ) -> SessionRow:
         """Apply an event to a session and return it; ``facts`` are fields of TransitionValues.
 
-        With ``expected``, only if it has that status.
+        With ``expected``, the session must have that status.
 
         Raises
         ------
         NotFound
-            If there is no such session.
+            If the session does not exist.
         InvalidTransition
-            If the event is not allowed in its current status.
+            If the event is not allowed in the current status.
         """
         moved = await self._store.move(
             session_id, event, self._clock(), TransitionValues(reason=reason, **facts), expected
         )
         self._log(moved, reason)
-        self.tell(moved.row)
+        self.notify(moved.row)
         return moved.row
 
     async def move_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
-        """Apply events to several sessions in one step; return the sessions that changed."""
+        """Apply an event to several sessions in one transaction; return those that changed."""
         moved = await self._store.move_all(session_ids, event, self._clock())
         for one in moved:
             self._log(one, "")
-            self.tell(one.row)
+            self.notify(one.row)
         return [one.row for one in moved]
 
     async def try_move(
         self, session_id: str, event: Event, reason: str = "", **facts: Any
     ) -> SessionRow | None:
-        """Do as ``move``; return None if the session's status was changed by somebody else
-        meanwhile.
-        """
+        """Do as ``move``, but return None if the status does not allow the event (any more)."""
         try:
             return await self.move(session_id, event, reason, **facts)
         except InvalidTransition:
             return None
 
     def publish(self, change: Change) -> None:
-        """Notify event streams and long polls, but not loops, that a session has changed."""
+        """Notify event streams and long polls, but not the loops, of a change."""
         self._events.publish(change)
 
     @property
     def is_followed(self) -> bool:
+        """Return whether any event stream receives queue positions."""
         return self._events.is_followed
 
     def publish_moved(self, moved: Mapping[str, Change]) -> None:
-        """Notify event streams of sessions whose queue position alone has changed."""
+        """Notify event streams of sessions of which only the queue position has changed."""
         self._events.publish_moved(moved)
 
-    def tell(self, row: SessionRow, kind: str = STATUS) -> None:
-        """Notify everybody that a session has changed; loops receive status changes only."""
+    def notify(self, row: SessionRow, kind: str = STATUS) -> None:
+        """Notify event streams, long polls and, of status changes, the loops."""
         self._events.publish(change_of(row, kind))
         if kind == STATUS:
             for listener in self._listeners:

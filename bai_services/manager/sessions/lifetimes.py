@@ -1,4 +1,4 @@
-"""Extension of a session's lifetime by its owner, within the policy."""
+"""Extend the lifetime of a running session, up to the limit of its keypair policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sessions import Row, Sessions, target_of
 
 
 class Lifetimes:
-    """One method per verb."""
+    """Extends lifetimes."""
 
     def __init__(
         self,
@@ -35,17 +35,17 @@ class Lifetimes:
         Raises
         ------
         Conflict
-            If it is not running, or its lifetime has no limit.
+            If the session is not running or has no lifetime limit.
         InvalidRequest
-            If that is more than the policy of its keypair allows its owner to add.
+            If the keypair policy does not allow the owner to add that much.
         """
-        row = await self._sessions.visible(caller, key)
+        row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         await self._limits.extend(row.id, seconds)
         entry = self._audit.entry(
             caller, "session.extend", row.id, domain=row.domain, name=row.name, seconds=seconds
         )
         await self._audit.add(entry)
-        # The queue uses its end time for reservations.
-        self._lifecycle.tell(await self._store.find(row.id))
-        return await self._sessions.described(caller, row)
+        # The scheduler uses the end time for reservations.
+        self._lifecycle.notify(await self._store.find(row.id))
+        return await self._sessions.view(caller, row)

@@ -1,4 +1,4 @@
-"""The use cases and loops of sessions, composed."""
+"""Build the session services."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from .requests.options import Options
 from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
-from .sessions import Ledger, Sessions
+from .sessions import SessionRecords, Sessions
 
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
-    """Use cases of sessions, and the loops that end sessions in time and call back."""
+    """Services for sessions, and the loops for time limits and callbacks."""
 
     sessions: Sessions
     options: Options
@@ -50,7 +50,7 @@ class SessionServices:
     lifetimes: Lifetimes
     activity: SessionActivity
     explanations: StartExplanations
-    ledger: Ledger
+    records: SessionRecords
     deadlines: Deadlines
     callbacks: Callbacks
 
@@ -65,7 +65,7 @@ def session_services(
     folders: Folders,
     projects: Projects,
 ) -> SessionServices:
-    """Build the use cases and loops of sessions."""
+    """Build the services and pass them their dependencies."""
     database, clock, audit = context.database, context.clock, context.audit
     store, kernel_store = SessionStore(database), KernelStore(database)
     request_store, time_limits = RequestStore(database), TimeLimitStore(database)
@@ -103,7 +103,7 @@ def session_services(
         lifetimes=Lifetimes(sessions, time_limits, store, lifecycle, audit),
         activity=SessionActivity(sessions, time_limits, store, clock, audit),
         explanations=StartExplanations(sessions, scheduling.scheduler, request_store),
-        ledger=Ledger(AllocationStore(database)),
+        records=SessionRecords(AllocationStore(database)),
         deadlines=Deadlines(
             DeadlineStore(database), dependencies, lifecycle, clock, lease=scheduling.lease
         ),

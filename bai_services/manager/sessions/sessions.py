@@ -1,4 +1,4 @@
-"""Sessions, one method per verb: create, read, wait, rename, stop, and their records."""
+"""Create, read, wait for, change and stop sessions; list their records."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from .requests.requests import Requests
 from .view import dependency_of, describe, without_private
 
 MAX_WAIT_SECONDS = 60.0
-# Order of the statuses of a session; a final status ranks above all others.
+# Statuses in the order in which a session passes them; final statuses rank highest.
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 Row = dict[str, Any]
 
 
 class Sessions:
-    """Operations on sessions for users, the CLI and the spawner."""
+    """Operations on sessions; ``key`` is an id or a name."""
 
     def __init__(
         self,
@@ -77,8 +77,7 @@ class Sessions:
         Raises
         ------
         BaiError
-            As documented at ``Requests.resolve`` and ``SessionStore.enqueue``; nothing is
-            stored then.
+            As documented at ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
         new = await self._requests.resolve(caller, request)
@@ -86,52 +85,53 @@ class Sessions:
             new, self._clock(), lambda _: self._entry(caller, "session.create", new)
         )
         if is_new:
-            self._lifecycle.tell(row)
+            self._lifecycle.notify(row)
         if is_new and not new.dependencies:
-            return self._described(caller, view_of(new, row)), True
-        return await self._shown(caller, row.id), is_new
+            return self._to_json(caller, view_of(new, row)), True
+        return await self._load_view(caller, row.id), is_new
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]
     ) -> list[tuple[Row, bool]]:
         """Create several sessions, all or none; return each and whether it is new.
 
-        They may depend on each other by name.
+        The sessions may depend on each other by name.
 
         Raises
         ------
         BaiError
-            As for ``create``, with the number and name of the wrong session.
+            As for ``create``, with the index and name of the invalid session.
         """
         authorizer.require(caller, "session.create")
-        news = await self._requests.resolve_all(caller, requests)
+        new_sessions = await self._requests.resolve_all(caller, requests)
 
-        def entry(made: Sequence[NewSession]) -> AuditEntry:
-            names = [new.name for new in made]
-            count = len(made)
-            return self._entry(caller, "session.create", made[0], count=count, names=names)
+        def entry(inserted: Sequence[NewSession]) -> AuditEntry:
+            names = [new.name for new in inserted]
+            count = len(inserted)
+            return self._entry(caller, "session.create", inserted[0], count=count, names=names)
 
-        created = await self._store.enqueue_all(news, self._clock(), entry)
+        created = await self._store.enqueue_all(new_sessions, self._clock(), entry)
         for row in (row for row, is_new in created if is_new):
-            self._lifecycle.tell(row)
+            self._lifecycle.notify(row)
         views = await self._store.views([row.id for row, _ in created])
         return [
-            (self._described(caller, view), is_new)
+            (self._to_json(caller, view), is_new)
             for view, (_, is_new) in zip(views, created, strict=True)
         ]
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the session of that id or name."""
-        row = await self._find(caller, key)
-        return await self._shown(caller, row.id)
+        """Return a session."""
+        row = await self.find_visible(caller, key)
+        return await self._load_view(caller, row.id)
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+        """Return the sessions that the caller may see."""
         page = await self._store.page(query, authorizer.visibility(caller, "session.read"))
-        items = [self._described(caller, view) for view in page.items]
+        items = [self._to_json(caller, view) for view in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
     async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Row:
-        """Return the session once it has reached or passed ``until``, or after the timeout.
+        """Wait until the session has reached or passed the status ``until``, or for the timeout.
 
         Raises
         ------
@@ -145,25 +145,25 @@ class Sessions:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(timeout_seconds, 0.0), MAX_WAIT_SECONDS)
         with self._events.subscribe() as changes:
-            row = await self._find(caller, key)
+            row = await self.find_visible(caller, key)
             status = row.status
             while _RANK[status] < goal and (left := deadline - loop.time()) > 0:
                 change = await changes.get(left)
                 if change is not None and change.session_id == row.id:
                     status = change.status
-        return await self._shown(caller, row.id)
+        return await self._load_view(caller, row.id)
 
     async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Rename a session, change the priority of a pending one, or both.
+        """Change the name of a session, the priority of a pending session, or both.
 
         Raises
         ------
         Conflict
-            If its priority is to change and it is no longer pending.
+            If ``changes`` has a priority and the session is not pending.
         Forbidden
-            If the priority is above the maximum of its keypair; administrators may exceed it.
+            If the priority exceeds the maximum of the keypair and the caller is no administrator.
         """
-        row = await self._find(caller, key)
+        row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         name, priority = changes.get("name"), changes.get("priority")
         if name is not None:
@@ -172,28 +172,29 @@ class Sessions:
             row = await self._prioritize(caller, row, priority)
         if name is not None:
             row = await self._store.rename(row.id, name)
-            self._lifecycle.tell(row, "name")
-            await self._record(caller, "session.rename", row)
-        return await self._shown(caller, row.id)
+            self._lifecycle.notify(row, "name")
+            await self._add_entry(caller, "session.rename", row)
+        return await self._load_view(caller, row.id)
 
     async def _prioritize(self, caller: Caller, row: SessionRow, priority: int) -> SessionRow:
         await self._requests.check_priority(caller, target_of(row), row.access_key, priority)
         row = await self._store.set_priority(row.id, priority)
-        # The order of the queue has changed.
-        self._lifecycle.tell(row)
-        await self._record(caller, "session.prioritize", row, priority=priority)
+        # Notify the scheduler: the order of the queue has changed.
+        self._lifecycle.notify(row)
+        await self._add_entry(caller, "session.prioritize", row, priority=priority)
         return row
 
     async def graph(self, caller: Caller, key: str) -> Row:
         """Return all direct and indirect dependencies and dependents of a session."""
-        row = await self._find(caller, key)
+        row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
-        awaited: dict[str, list[str]] = defaultdict(list)
+        dependencies: dict[str, list[str]] = defaultdict(list)
         for session_id, depends_on in graph.pairs:
-            awaited[session_id].append(depends_on)
+            dependencies[session_id].append(depends_on)
         return {
             "items": [
-                {**dependency_of(item), "depends_on": awaited[item.id]} for item in graph.sessions
+                {**dependency_of(item), "depends_on": dependencies[item.id]}
+                for item in graph.sessions
             ],
             "is_complete": not graph.is_cut,
         }
@@ -201,23 +202,23 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Row:
         """Stop a session, or cancel one that has not started; idempotent.
 
-        With ``force`` its agent removes it at once instead of letting it shut down. Its resources
-        are released when nothing of it runs any more.
+        With ``force`` the agents remove the containers immediately, without a regular shutdown. The
+        resources are released when no container runs any more.
         """
-        row = await self._find(caller, key)
+        row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         if row.status in LIVE - {Status.TERMINATING}:
             await self._lifecycle.try_move(row.id, Event.STOP_REQUESTED, f"stopped by {who}")
-            await self._record(caller, "session.stop", row)
+            await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:
             self._kernels.remove(view)
-        return self._described(caller, view)
+        return self._to_json(caller, view)
 
     async def finish_unlaunched(self, session_id: str) -> None:
-        """End a session that is TERMINATING and was never started."""
+        """End a TERMINATING session of which no kernel was ever started."""
         view = await self._store.with_kernels(session_id)
         is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
         if view.row.status is Status.TERMINATING and not is_launched:
@@ -226,18 +227,18 @@ class Sessions:
             )
 
     async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> Row:
-        """Return the output of one kernel: live from its agent, or the stored log.
+        """Return the output of one kernel: live from its agent, or the stored log of an ended one.
 
         Raises
         ------
         NotFound
-            If the session has no kernel of that name.
+            If the session has no kernel with that hostname.
         Forbidden
-            If the caller may see the session, but not the output of its programs.
+            If the caller may see the session, but not its output.
         Unavailable
-            If it is running and its agent does not answer.
+            If the kernel is running and its agent does not respond.
         """
-        row = await self._find(caller, key)
+        row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.read-private", target_of(row))
         view = await self._store.view(row.id)
         kernel = next((k for k in view.kernels if k.hostname == hostname), None)
@@ -249,14 +250,13 @@ class Sessions:
         return {"session_id": row.id, "kernel": hostname, "log": text, "is_live": is_live}
 
     async def history(self, caller: Caller, key: str) -> Row:
-        row = await self._find(caller, key)
+        """Return the status changes of a session, oldest first."""
+        row = await self.find_visible(caller, key)
         return {"items": [asdict(step) for step in await self._store.history(row.id)]}
 
     async def usage(self, caller: Caller, key: str) -> Row:
-        """Return the current resource usage of the session's kernels, as last reported by their
-        agents.
-        """
-        row = await self._find(caller, key)
+        """Return the resource usage of a session's kernels, as last reported by their agents."""
+        row = await self.find_visible(caller, key)
         view = await self._store.view(row.id)
         return {
             "session_id": row.id,
@@ -271,20 +271,25 @@ class Sessions:
             ],
         }
 
-    async def described(self, caller: Caller, row: SessionRow) -> Row:
-        """Return the API representation of a session that the caller may already see."""
-        return await self._shown(caller, row.id)
+    async def view(self, caller: Caller, row: SessionRow) -> Row:
+        """Return the API representation; the caller must be authorized to read the session."""
+        return await self._load_view(caller, row.id)
 
-    async def visible(self, caller: Caller, key: str) -> SessionRow:
-        """Return the stored session of that id or name, if the caller may see it."""
-        return await self._find(caller, key)
+    async def find_visible(self, caller: Caller, key: str) -> SessionRow:
+        """Return the stored session, if the caller may see it.
 
-    async def _find(self, caller: Caller, key: str) -> SessionRow:
+        Raises
+        ------
+        NotFound
+            If no visible session has that id or name.
+        """
         return await self._store.find_by_key(
             key, authorizer.visibility(caller, "session.read"), caller.user_id
         )
 
-    async def _record(self, caller: Caller, action: str, row: SessionRow, **details: Any) -> None:
+    async def _add_entry(
+        self, caller: Caller, action: str, row: SessionRow, **details: Any
+    ) -> None:
         await self._audit.add(self._entry(caller, action, row, **details))
 
     def _entry(
@@ -293,24 +298,24 @@ class Sessions:
         details = {"name": of.name, **details}
         return self._audit.entry(caller, action, of.id, domain=of.domain, **details)
 
-    async def _shown(self, caller: Caller, session_id: str) -> Row:
-        return self._described(caller, await self._store.view(session_id))
+    async def _load_view(self, caller: Caller, session_id: str) -> Row:
+        return self._to_json(caller, await self._store.view(session_id))
 
-    def _described(self, caller: Caller, view: SessionView) -> Row:
+    def _to_json(self, caller: Caller, view: SessionView) -> Row:
         state = self._states.of(view.row.id)
-        found = describe(view, self._settings, self._clock(), state)
+        session = describe(view, self._settings, self._clock(), state)
         may_read = reaches(caller, "session.read-private", target_of(view.row))
-        return found if may_read else without_private(found)
+        return session if may_read else without_private(session)
 
 
-class Ledger:
-    """Lists of allocations, kernels and dependencies; the counter audit."""
+class SessionRecords:
+    """Lists of allocations, kernels and dependencies, and a check of the resource counters."""
 
     def __init__(self, store: AllocationStore) -> None:
         self._store = store
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return current allocations; with the filter ``all=true`` also released ones."""
+        """Return current allocations; with the filter ``all=true``, released ones, too."""
         filters = dict(query.filters)
         is_all = filters.pop("all", "false").lower() == "true"
         query = ListQuery(query.limit, query.offset, query.sort, filters)
@@ -321,13 +326,15 @@ class Ledger:
         return Page(items, page.total, page.limit, page.offset)
 
     async def kernels(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+        """Return the kernels of visible sessions."""
         return await self._store.kernels(query, authorizer.visibility(caller, "session.read"))
 
     async def dependencies(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+        """Return the dependencies of visible sessions."""
         return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
 
-    async def audit(self) -> list[str]:
-        """Return every difference between ledger, counters and statuses; normally none."""
+    async def check_consistency(self) -> list[str]:
+        """Return every difference between allocations, counters and statuses; normally none."""
         return await self._store.audit()
 
 

@@ -1,4 +1,4 @@
-"""API representation of a session."""
+"""Build the API representation of a session."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .devices import devices_of, enforcement_of
 from .requests.requests import PREOPEN_PORTS
 from .requests.secret_environ import masked, secret_names
 
-# Fields that may contain secrets of the owner, and what other callers get instead.
+# Fields that may contain secrets of the owner, with the values that other callers receive.
 _PRIVATE: dict[str, Any] = {"environ": {}, "startup_command": None, "callback": None}
 
-OF_MOUNT = ("vfolder", "vfolder_id", "path", "permission")
+MOUNT_FIELDS = ("vfolder", "vfolder_id", "path", "permission")
 
 
 def describe(
@@ -31,13 +31,13 @@ def describe(
 ) -> dict[str, Any]:
     """Return the session in the format of docs/rest-reference.md.
 
-    ``state`` is newer than the stored wait state of a pending session.
+    ``state`` replaces the stored wait state of a pending session, which may be older.
     """
     idleness = _idleness(view)
     row = view.row
     position = view.queue_position if state is None else state.position
     estimate = row.estimate if state is None else state.estimate
-    is_waiting = row.status == "PENDING"
+    is_pending = row.status == "PENDING"
     main = view.kernels[0] if view.kernels else None
     return {
         **_request_of(row),
@@ -62,8 +62,8 @@ def describe(
         "kernels": _kernels(view),
         "kernel_id": main.id if main else None,
         "agent": main.agent_id if main else None,
-        "queue_position": position if is_waiting else None,
-        "estimated_start": estimate if is_waiting else None,
+        "queue_position": position if is_pending else None,
+        "estimated_start": estimate if is_pending else None,
         "created_at": _text(row.created_at),
         "scheduled_at": _text(row.scheduled_at),
         "started_at": _text(row.started_at),
@@ -77,13 +77,13 @@ def describe(
     }
 
 
-def without_private(found: dict[str, Any]) -> dict[str, Any]:
-    """Return a session without the fields that only its owner and administrators may read."""
-    return {**found, **_PRIVATE, "hidden_fields": sorted(_PRIVATE)}
+def without_private(session: dict[str, Any]) -> dict[str, Any]:
+    """Return a session with the private fields replaced by empty values."""
+    return {**session, **_PRIVATE, "hidden_fields": sorted(_PRIVATE)}
 
 
 def _request_of(row: SessionRow) -> dict[str, Any]:
-    """Return the owner and the requested values of a session, which do not change."""
+    """Return the owner and the requested values of a session."""
     return {
         "id": row.id,
         "name": row.name,
@@ -102,7 +102,7 @@ def _request_of(row: SessionRow) -> dict[str, Any]:
         "shared_memory": format_amount(MEM, row.shared_memory_bytes),
         "priority": row.priority,
         "mounts": [
-            {name: mount.get(name) for name in OF_MOUNT} | {"subpath": mount.get("subpath", "")}
+            {name: mount.get(name) for name in MOUNT_FIELDS} | {"subpath": mount.get("subpath", "")}
             for mount in row.mounts
         ],
         "environ": {
@@ -128,12 +128,14 @@ def _lifetime(view: SessionView) -> dict[str, int] | None:
 
 
 def _end_of(view: SessionView) -> datetime | None:
-    """Return when a running session will be ended at the latest; None without a limit."""
+    """Return when the time limits end a running session; None without a limit."""
     row, limit = view.row, view.time_limit
     if row.status != "RUNNING" or row.started_at is None:
         return None
-    most = [seconds for seconds in (limit and limit.seconds, row.batch_timeout_seconds) if seconds]
-    return row.started_at + timedelta(seconds=min(most)) if most else None
+    limits = [
+        seconds for seconds in (limit and limit.seconds, row.batch_timeout_seconds) if seconds
+    ]
+    return row.started_at + timedelta(seconds=min(limits)) if limits else None
 
 
 def _idleness(view: SessionView) -> Idleness | None:
@@ -153,7 +155,7 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [
         f"{EndReason.IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
-        f"after {limit} without use it will be stopped. Use it, or keep it alive"
+        f"it is stopped after {limit} without use. Use it, or keep it alive"
     ]
 
 

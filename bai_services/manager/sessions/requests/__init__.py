@@ -1,1 +1,1 @@
-"""Requests for sessions: validated and completed before a session is created."""
+"""Validate requests for sessions and complete them before a session is created."""

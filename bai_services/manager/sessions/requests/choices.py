@@ -1,4 +1,4 @@
-"""Selection of project, group, image and preset among those open to the owner, and of resources."""
+"""Choose the project, resource group, image, preset and resources of a session."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ MAX_PRIORITY = 100
 CREATABLE_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH)
 
 
-def choose_project(mine: Sequence[ProjectFacts], key: str | None) -> ProjectFacts:
-    """Return the project of that id or name; without one the default, or the only one."""
-    names = ", ".join(p.name for p in mine) or "none"
+def choose_project(projects: Sequence[ProjectFacts], key: str | None) -> ProjectFacts:
+    """Return the project with that id or name.
+
+    Without ``key``, return the only project or the one named ``default``, which is listed first.
+    """
+    names = ", ".join(p.name for p in projects) or "none"
     if not key:
-        if mine and (len(mine) == 1 or mine[0].name == "default"):
-            return mine[0]
-        raise InvalidRequest(f"name a project; yours are: {names}", field="project")
-    for project in mine:
+        if projects and (len(projects) == 1 or projects[0].name == "default"):
+            return projects[0]
+        raise InvalidRequest(f"specify a project; yours are: {names}", field="project")
+    for project in projects:
         if key in (project.id, project.name):
             return project
     raise NotFound(f"you are not in a project {key!r}; yours are: {names}", project=key)
@@ -39,7 +42,11 @@ def choose_project(mine: Sequence[ProjectFacts], key: str | None) -> ProjectFact
 def find_group(
     groups: Sequence[GroupFacts], name: str | None, kind: SessionType | None
 ) -> GroupFacts:
-    """Return the resource group of that name; without one the default, or the first allowed."""
+    """Return the resource group with that name.
+
+    Without ``name``, return the first (default) group that accepts sessions of ``kind``, else the
+    first one.
+    """
     names = ", ".join(g.name for g in groups) or "none"
     if name:
         found = next((g for g in groups if g.name == name), None)
@@ -55,11 +62,11 @@ def find_group(
 
 
 def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionType) -> GroupFacts:
-    """Do as ``find_group``, but refuse a group that takes no sessions of that kind."""
+    """Do as ``find_group``, but raise if the group does not accept sessions of ``kind``."""
     found = find_group(groups, name, kind)
     if kind not in found.allowed_session_types:
         raise InvalidRequest(
-            f"resource group {found.name} takes no {kind} sessions, only "
+            f"resource group {found.name} does not accept {kind} sessions, only "
             f"{', '.join(found.allowed_session_types)}",
             field="resource_group",
         )
@@ -67,7 +74,7 @@ def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionTy
 
 
 def session_type(text: str) -> SessionType:
-    """Return the type of a session that can be created by a request."""
+    """Parse the type of a session; raise for types that a request cannot create."""
     if text in CREATABLE_TYPES:
         return SessionType(text)
     raise InvalidRequest(
@@ -79,30 +86,30 @@ def session_type(text: str) -> SessionType:
 def choose_image(
     images: Sequence[ImageFacts], name: str, served: Collection[str] = ()
 ) -> ImageFacts:
-    """Return the image of that name or alias, preferably of an architecture that agents have.
+    """Return the image with that name or alias, preferably for an architecture in ``served``.
 
     Raises
     ------
     InvalidRequest
-        If there is no name.
+        If ``name`` is empty.
     NotFound
         If no image has that name.
     """
     if not name:
-        raise InvalidRequest("name an image; the project has no default image", field="image")
-    aliased = [i for i in images if name in i.aliases or name == i.name]
-    if not aliased:
+        raise InvalidRequest("specify an image; the project has no default image", field="image")
+    matching = [i for i in images if name in i.aliases or name == i.name]
+    if not matching:
         canonical = cluster.canonical_image(name)
-        aliased = [i for i in images if i.name == canonical]
-    if not aliased:
+        matching = [i for i in images if i.name == canonical]
+    if not matching:
         raise NotFound(f"there is no image {name[:255]!r}", image=name[:255])
-    return next((i for i in aliased if i.architecture in served), aliased[0])
+    return next((i for i in matching if i.architecture in served), matching[0])
 
 
 def choose_preset(
     presets: Sequence[PresetFacts], name: str | None, group: str
 ) -> PresetFacts | None:
-    """Return the preset of that name for a resource group, None without a name."""
+    """Return the preset with that name for a resource group; None without a name."""
     if not name:
         return None
     fitting = [p for p in presets if p.name == name and p.resource_group in ("", group)]
@@ -112,24 +119,27 @@ def choose_preset(
     return max(fitting, key=lambda p: p.resource_group)
 
 
-def amounts_of(
+def choose_resources(
     resources: Mapping[str, str],
     shared_memory: str | None,
     preset: PresetFacts | None,
     image: ImageFacts,
 ) -> tuple[ResourceSlots, int]:
-    """Return the resources and the bytes of shared memory of a session.
+    """Return the resources of a session and its shared memory in bytes.
+
+    They come from the request, the preset and the minimum of the image, in this order.
 
     Raises
     ------
     InvalidRequest
-        If an amount is malformed, is 0 where it must not be, or is not allowed by the image.
+        If an amount is malformed, zero although it must be positive, or outside the limits of
+        the image.
     """
     for slot in (CPU, MEM):
         if slot in resources and not parse_amount(slot, resources[slot]):
             raise InvalidRequest(f"{slot} must be more than 0", slot=slot)
-    asked = ResourceSlots.parse(resources)
-    slots = fill_slots(asked, preset.slots if preset else ResourceSlots(), image.min_slots)
+    requested = ResourceSlots.parse(resources)
+    slots = fill_slots(requested, preset.slots if preset else ResourceSlots(), image.min_slots)
     check_exclusive(slots)
     check_unique(slots)
     if shared_memory is not None:
@@ -140,28 +150,28 @@ def amounts_of(
     return slots, shared_bytes
 
 
-def checked_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
-    """Return the requested or default priority; ``keypair`` None means without a limit.
+def choose_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
+    """Return the requested or default priority; with ``keypair`` None, it has no keypair limit.
 
     Raises
     ------
     InvalidRequest
-        If it is not within 0 to 100.
+        If the priority is not between 0 and 100.
     Forbidden
-        If it is above what the keypair's policy allows.
+        If the priority exceeds the maximum of the keypair policy.
     """
-    most = keypair.max_priority if keypair else None
-    most = MAX_PRIORITY if most is None else most
+    limit = keypair.max_priority if keypair else None
+    limit = MAX_PRIORITY if limit is None else limit
     if priority is None:
-        return min(DEFAULT_PRIORITY, most)
+        return min(DEFAULT_PRIORITY, limit)
     if not 0 <= priority <= MAX_PRIORITY:
         raise InvalidRequest(
-            f"priority {priority} is not within 0 to {MAX_PRIORITY}", field="priority"
+            f"priority must be between 0 and {MAX_PRIORITY}, not {priority}", field="priority"
         )
-    if priority > most:
+    if priority > limit:
         raise Forbidden(
-            f"priority {priority} is above {most}, the highest that your keypair allows",
+            f"priority {priority} exceeds {limit}, the maximum of your keypair",
             priority=priority,
-            limit=most,
+            limit=limit,
         )
     return priority

@@ -1,4 +1,4 @@
-"""Resolution of the dependencies of requests from names to sessions."""
+"""Resolve the dependencies of new sessions from names to session ids."""
 
 from __future__ import annotations
 
@@ -17,66 +17,67 @@ from bai_services.db.sessions.session_insert import NewSession
 
 
 class DependencyResolver:
-    """Dependencies of sessions that are created together: on each other by name, and on earlier
-    ones.
-    """
+    """Resolves dependencies on existing sessions and on sessions of the same request."""
 
-    def __init__(self, news: Sequence[NewSession], asked: Sequence[Sequence[str]]) -> None:
-        """Check what can be checked without the database.
+    def __init__(self, sessions: Sequence[NewSession], keys: Sequence[Sequence[str]]) -> None:
+        """Check what needs no database; ``keys[i]`` are the dependencies of ``sessions[i]``.
 
         Raises
         ------
         InvalidRequest
-            If two have the same name, one has too many dependencies, or they form a cycle.
+            If two sessions have the same name, one has too many dependencies, or there is a cycle.
         """
-        self._news = news
-        self._asked = [list(dict.fromkeys(keys)) for keys in asked]
-        twice = [name for name, count in Counter(new.name for new in news).items() if count > 1]
-        if twice:
+        self._sessions = sessions
+        self._keys = [list(dict.fromkeys(each)) for each in keys]
+        counts = Counter(session.name for session in sessions)
+        duplicates = [name for name, count in counts.items() if count > 1]
+        if duplicates:
             raise InvalidRequest(
-                f"{len(twice)} names occur more than once, such as {twice[0]!r}; sessions "
-                "that are created together need different names",
+                f"{len(duplicates)} names occur more than once, for example {duplicates[0]!r}; "
+                "sessions that are created together need different names",
                 field="name",
             )
-        for new, keys in zip(news, self._asked, strict=True):
-            if len(keys) > MAX_DEPENDENCIES:
+        for session, own_keys in zip(sessions, self._keys, strict=True):
+            if len(own_keys) > MAX_DEPENDENCIES:
                 raise InvalidRequest(
-                    f"session {new.name} depends on {len(keys)} others; at most "
-                    f"{MAX_DEPENDENCIES} are allowed",
+                    f"session {session.name} has {len(own_keys)} dependencies; the maximum is "
+                    f"{MAX_DEPENDENCIES}",
                     field="dependencies",
                 )
-        check_no_cycles({new.name: keys for new, keys in zip(news, self._asked, strict=True)})
-        self._own = {new.name: new.id for new in news}
+        check_no_cycles(
+            {session.name: own for session, own in zip(sessions, self._keys, strict=True)}
+        )
+        self._ids = {session.name: session.id for session in sessions}
 
     @property
-    def outside(self) -> list[str]:
-        """Return the ids and names of sessions that must exist already."""
-        return sorted({key for keys in self._asked for key in keys if key not in self._own})
+    def existing_keys(self) -> list[str]:
+        """Return the ids and names of dependencies that must already exist."""
+        return sorted({key for keys in self._keys for key in keys if key not in self._ids})
 
-    def resolved(self, found: Mapping[str, Dependency]) -> list[NewSession]:
-        """Return the sessions with the ids of their dependencies; ``found`` are the existing ones.
+    def resolve(self, existing: Mapping[str, Dependency]) -> list[NewSession]:
+        """Return the sessions with the ids of their dependencies; ``existing`` is keyed by key.
 
         Raises
         ------
         NotFound
-            If the owner has no session of an id or a name.
+            If the owner has no session with that id or name.
         Conflict
-            If one has ended without success.
+            If a dependency has ended without success.
         """
-        for key in self.outside:
-            if key not in found:
+        for key in self.existing_keys:
+            if key not in existing:
                 raise NotFound(
                     f"you have no session {key[:80]!r} to depend on; a session can only depend "
                     "on sessions of the same owner",
                     session=key[:80],
                 )
-        check_none_failed([found[key] for key in self.outside])
+        check_none_failed([existing[key] for key in self.existing_keys])
         return [
             replace(
-                new,
+                session,
                 dependencies=tuple(
-                    self._own[key] if key in self._own else found[key].id for key in keys
+                    self._ids[key] if key in self._ids else existing[key].id for key in keys
                 ),
             )
-            for new, keys in zip(self._news, self._asked, strict=True)
+            for session, keys in zip(self._sessions, self._keys, strict=True)
         ]

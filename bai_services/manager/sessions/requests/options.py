@@ -1,4 +1,4 @@
-"""Choices of the start form, and the resources that can start now."""
+"""List the options of the start form, with the resources that can start now."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Row = dict[str, Any]
 
 
 class Options:
-    """Choices for one project and resource group: the requested ones, or the defaults."""
+    """Lists options for one project and resource group: those requested, or the defaults."""
 
     def __init__(
         self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup
@@ -44,7 +44,7 @@ class Options:
         self._store = store
         self._requests = requests
         self._vfolders = vfolders
-        self._known = AgentCapacityCache(jit_warmup)
+        self._capacity = AgentCapacityCache(jit_warmup)
 
     async def get(
         self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None
@@ -53,7 +53,7 @@ class Options:
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, owner_name)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
-        offered: Row = {
+        options: Row = {
             "projects": [_project(p) for p in projects],
             "project": None,
             "resource_group": None,
@@ -66,23 +66,23 @@ class Options:
             "preopen_limits": preopen_limits(),
         }
         if not projects:
-            return offered
+            return options
         try:
             project = choose_project(projects, project_key)
         except InvalidRequest:
             project = projects[0]
-        return {**offered, **await self._of_project(caller, owner, project, group)}
+        return {**options, **await self._of_project(caller, owner, project, group)}
 
-    async def room(
+    async def group_capacity(
         self,
         caller: Caller,
         project_key: str | None,
         group_name: str | None,
         kind: SessionType | None = None,
     ) -> tuple[GroupFacts, AdmissionFacts, AgentCapacity]:
-        """Return a group, the resources left to the caller there, and its agents, for presets.
+        """Return a resource group, the caller's limits and usage there, and the group's capacity.
 
-        Without a group name: the default group, or the first that takes sessions of that kind.
+        Without a group name, ``find_group`` chooses the group.
         """
         owner = await self._requests.owner_of(caller, None)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
@@ -91,13 +91,13 @@ class Options:
         offer = await self._store.offer(owner, project, access_key)
         group = find_group(offer.groups, group_name, kind)
         key = (project.domain, project.id, owner.id, access_key)
-        return group, *await self._room(key, group.name)
+        return group, *await self._read_capacity(key, group.name)
 
-    async def _room(
+    async def _read_capacity(
         self, key: tuple[str, str, str, str], group: str
     ) -> tuple[AdmissionFacts, AgentCapacity]:
-        now = await self._known.read(group, lambda: self._store.agents(group))
-        return await self._store.room_for(now.agents, key, group), now
+        agents = await self._capacity.read(group, lambda: self._store.agents(group))
+        return await self._store.room_for(agents.agents, key, group), agents
 
     async def _of_project(
         self, caller: Caller, owner: OwnerFacts, project: ProjectFacts, group_name: str | None
@@ -107,85 +107,86 @@ class Options:
             self._store.offer(owner, project, access_key),
             self._vfolders.mountable(owner.id, project.id),
         )
-        shown: Row = {
+        options: Row = {
             "project": project.id,
             "resource_groups": [_group(g) for g in offer.groups],
             "vfolders": folders,
         }
         if not offer.groups:
-            return shown
+            return options
         group = choose_group(offer.groups, group_name, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
-        room, now = await self._room(key, group.name)
-        images = _usable(offer.images, room)
+        facts, agents = await self._read_capacity(key, group.name)
+        images = _usable(offer.images, facts)
         return {
-            **shown,
+            **options,
             "resource_group": group.name,
             "images": [_image(image) for image in images],
             "presets": [
-                _preset(preset, is_allocatable(preset, group, room, now))
+                _preset(preset, is_allocatable(preset, group, facts, agents))
                 for preset in offer.presets
                 if preset.resource_group in ("", group.name)
             ],
-            "limits": limits(room, now),
+            "limits": limits(facts, agents),
         }
 
 
-def limits(room: AdmissionFacts, agents: AgentCapacity) -> Row:
-    """Return per slot the smallest amount, the largest allowed, and the largest that can start now.
+def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
+    """Return for each slot the minimum, the maximum, and the maximum that can start now (``now``).
 
-    The largest allowed is the minimum of all caps and of the largest agent. What can start now is
-    the minimum of what the caps leave and of what is free on one agent.
+    The maximum is bounded by the caller's limits and the largest agent; ``now`` also by the
+    current usage and by the free capacity of one agent.
     """
-    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
-    may_start = policy.left(caps, policy.SESSIONS, room.usage)
-    found: Row = {}
+    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    sessions_left = policy.left(caps, policy.SESSIONS, facts.usage)
+    result: Row = {}
     for slot, amounts in agents.amounts.items():
         kind = slot_type(slot)
         highest = policy.highest(caps, slot)
-        most = amounts.largest if highest is None else min(highest, amounts.largest)
-        left = policy.left(caps, slot, room.usage)
+        maximum = amounts.largest if highest is None else min(highest, amounts.largest)
+        left = policy.left(caps, slot, facts.usage)
         now = amounts.free if left is None else min(left, amounts.free)
-        now = 0 if may_start == 0 else min(now, most)
-        most, now = most - most % kind.step, now - now % kind.step
-        least = 0 if is_device_slot(slot) else kind.minimum
-        texts = (least, most, now if now >= kind.minimum else 0)
-        found[slot] = dict(
-            zip(("min", "max", "now"), (format_amount(slot, n) for n in texts), strict=True)
+        now = 0 if sessions_left == 0 else min(now, maximum)
+        maximum, now = maximum - maximum % kind.step, now - now % kind.step
+        minimum = 0 if is_device_slot(slot) else kind.minimum
+        values = (minimum, maximum, now if now >= kind.minimum else 0)
+        result[slot] = dict(
+            zip(("min", "max", "now"), (format_amount(slot, n) for n in values), strict=True)
         )
-        found[slot]["step"] = format_amount(slot, kind.step)
+        result[slot]["step"] = format_amount(slot, kind.step)
         if amounts.in_force:
-            found[slot]["in_force"] = [format_amount(slot, share) for share in amounts.in_force]
+            result[slot]["in_force"] = [format_amount(slot, share) for share in amounts.in_force]
         if amounts.enforcement is not None:
-            found[slot]["enforcement"] = amounts.enforcement.value
-    return found
+            result[slot]["enforcement"] = amounts.enforcement.value
+    return result
 
 
 def is_allocatable(
     preset: PresetFacts,
     group: GroupFacts,
-    room: AdmissionFacts,
+    facts: AdmissionFacts,
     agents: AgentCapacity,
     kind: SessionType | None = None,
 ) -> bool:
-    """Return whether a session of that preset and kind could start now."""
+    """Return whether a session with that preset (and of ``kind``, if given) could start now."""
     if kind is not None and kind not in group.allowed_session_types:
         return False
-    caps = [room.caps[scope] for scope in room.scopes if scope in room.caps]
+    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     slots = session_rules.fill_slots(ResourceSlots(), preset.slots, {})
-    if policy.violations(caps, slots, room.usage):
+    if policy.violations(caps, slots, facts.usage):
         return False
-    plain = [
+    requests = [
         Request(slots, group.name, architecture, group.engine)
-        for architecture in sorted({agent.architecture for agent in room.agents})
+        for architecture in sorted({agent.architecture for agent in facts.agents})
     ]
     return any(
         agents.fits(request_of(request, group.options, 1, Mode.SINGLE_NODE, {}))
-        for request in plain
+        for request in requests
     )
 
 
 def environ_limits() -> Row:
+    """Return the limits of environment variables, for the form."""
     return {
         "count": session_rules.MAX_ENVIRON_VARIABLES,
         "name_length": session_rules.MAX_ENVIRON_NAME,
@@ -196,6 +197,7 @@ def environ_limits() -> Row:
 
 
 def preopen_limits() -> Row:
+    """Return the limits of preopened ports, for the form."""
     return {
         "count": image_labels.MAX_PREOPEN_PORTS,
         "lowest": image_labels.LOWEST_PORT,
@@ -204,10 +206,10 @@ def preopen_limits() -> Row:
     }
 
 
-def _usable(images: Sequence[ImageFacts], room: AdmissionFacts) -> list[ImageFacts]:
-    served = {agent.architecture for agent in room.agents}
-    fitting = [i for i in images if not served or i.architecture in served]
-    return [i for i in fitting if not image_labels.parse_labels(dict(i.labels)).is_private]
+def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
+    served = {agent.architecture for agent in facts.agents}
+    runnable = [i for i in images if not served or i.architecture in served]
+    return [i for i in runnable if not image_labels.parse_labels(dict(i.labels)).is_private]
 
 
 def _project(project: ProjectFacts) -> Row:

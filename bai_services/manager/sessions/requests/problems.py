@@ -1,4 +1,4 @@
-"""Validation of a session request that reports all problems together."""
+"""Find all problems of a rejected session request, so that one response reports them together."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import GroupFacts, ImageFacts, Offer
 
 from .choices import (
-    amounts_of,
-    checked_priority,
     choose_group,
     choose_image,
     choose_preset,
+    choose_priority,
+    choose_resources,
     session_type,
 )
 
@@ -36,7 +36,7 @@ REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResou
 
 @dataclass(frozen=True, slots=True)
 class NameSources:
-    """Sources in which the names of a request are looked up; ``image`` is the requested image."""
+    """Sources for looking up the names in a request; ``image`` is the requested image."""
 
     offer: Offer
     image: str
@@ -44,7 +44,7 @@ class NameSources:
 
 
 class _Problems:
-    """Problems found so far, one per field."""
+    """Collects problems, at most one per field."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -63,43 +63,43 @@ class _Problems:
             self.add(field, error)
 
 
-async def add_problems(
+async def with_all_problems(
     first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[NameSources]]
 ) -> BaiError:
-    """Return the refusal of a request, extended by everything else that is wrong with it.
+    """Return ``first`` extended by all other problems of the request.
 
-    It keeps the type of the first refusal, which decides the status of the answer. A refusal for
-    lack of permission is returned unchanged.
+    The result has the type of ``first``, which determines the HTTP status. Errors of types other
+    than ``REPORTED``, for example a missing permission, are returned unchanged.
     """
     if not isinstance(first, REPORTED):
         return first
     problems = _Problems()
     _check_malformed(request, problems)
     try:
-        beside = await lookup()
+        sources = await lookup()
     except BaiError as error:
         default = "project" if "project" in error.details else "owner"
         problems.add(field_of(error, default), error)
     else:
-        await _check_names(request, beside, problems)
-    return _together(first, problems.found)
+        await _check_names(request, sources, problems)
+    return _merged(first, problems.found)
 
 
 def field_of(error: BaiError, default: str = "") -> str:
-    """Return the field of a request that an error refers to."""
+    """Return the field of the request that an error refers to; ``default`` if unknown."""
     details = error.details
     if details.get("field") == "environ" and details.get("variable"):
         return f"environ.{details['variable']}"
     if details.get("field"):
         return str(details["field"])
-    refused = [details, *details.get("shortages", ()), *details.get("violations", ())]
-    slots = (str(each.get("slot") or "") for each in refused)
-    # Counts of sessions and kernels are among the slots but are not fields of a request.
+    rejected = [details, *details.get("shortages", ()), *details.get("violations", ())]
+    slots = (str(each.get("slot") or "") for each in rejected)
+    # The slots include the numbers of sessions and kernels, which are not fields of a request.
     slot = next((slot for slot in slots if slot in (CPU, MEM) or "." in slot), "")
     return f"resources.{slot}" if slot else default
 
 
-def _together(first: BaiError, problems: list[Problem]) -> BaiError:
+def _merged(first: BaiError, problems: list[Problem]) -> BaiError:
     if not any(each["problem"] == first.message for each in problems):
         problems = [{"field": field_of(first), "problem": first.message}, *problems]
     text = first.message
@@ -115,7 +115,7 @@ def _together(first: BaiError, problems: list[Problem]) -> BaiError:
 
 def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     name, shared_memory = request.name, request.shared_memory
-    if name is not None and request.hub_server is None:  # names of Hub servers are converted
+    if name is not None and request.hub_server is None:  # names from the Hub are converted
         problems.check("name", lambda: check_session_name(name))
     for slot, text in request.resources.items():
         problems.check(f"resources.{slot}", _amount(slot, text))
@@ -128,8 +128,8 @@ def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, {}))
 
 
-async def _check_names(request: SessionSpec, beside: NameSources, problems: _Problems) -> None:
-    offer = beside.offer
+async def _check_names(request: SessionSpec, sources: NameSources, problems: _Problems) -> None:
+    offer = sources.offer
     kind = SessionType.INTERACTIVE
     group: GroupFacts | None = None
     image: ImageFacts | None = None
@@ -142,7 +142,7 @@ async def _check_names(request: SessionSpec, beside: NameSources, problems: _Pro
     except BaiError as error:
         problems.add("resource_group", error)
     try:
-        image = choose_image(offer.images, beside.image)
+        image = choose_image(offer.images, sources.image)
     except BaiError as error:
         problems.add("image", error)
     if group is not None:
@@ -150,9 +150,9 @@ async def _check_names(request: SessionSpec, beside: NameSources, problems: _Pro
     if image is not None and not problems.has("preopen_ports"):
         labels = image.labels
         problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, labels))
-    problems.check("priority", lambda: checked_priority(request.priority, offer.keypair))
+    problems.check("priority", lambda: choose_priority(request.priority, offer.keypair))
     for number, mount in enumerate(request.mounts[:MAX_MOUNTS]):
-        await _check_mount(number, mount, beside, problems)
+        await _check_mount(number, mount, sources, problems)
 
 
 def _check_amounts(
@@ -170,22 +170,22 @@ def _check_amounts(
     if image is None or problems.has("resources") or problems.has("shared_memory"):
         return
     try:
-        amounts_of(request.resources, request.shared_memory, preset, image)
+        choose_resources(request.resources, request.shared_memory, preset, image)
     except BaiError as error:
         problems.add(field_of(error, "resources"), error)
 
 
 async def _check_mount(
-    number: int, mount: MountRequest, beside: NameSources, problems: _Problems
+    number: int, mount: MountRequest, sources: NameSources, problems: _Problems
 ) -> None:
     field = f"mounts.{number}"
     problems.check(f"{field}.path", lambda: mount_path("folder", mount.path))
     problems.check(f"{field}.subpath", lambda: check_subpath(mount.subpath))
     if problems.has(field):
-        # The folder is still checked, without the invalid paths.
+        # Check the folder anyway, without the invalid paths.
         mount = MountRequest(mount.vfolder, permission=mount.permission)
     try:
-        await beside.resolve_mount(mount)
+        await sources.resolve_mount(mount)
     except BaiError as error:
         problems.add(f"{field}.vfolder", error)
 

@@ -1,4 +1,4 @@
-"""Resolution of a request into a session that can be created, or into a refusal with reasons."""
+"""Resolve a request into a session that can be created; raise with all reasons otherwise."""
 
 from __future__ import annotations
 
@@ -36,41 +36,46 @@ from bai_services.db.sessions.session_insert import NewSession
 
 from ...accounts import authorizer
 from ...clock import Clock
-from ...scheduling.admission_checks import FittingAgents, Where, check_caps, where_of
+from ...scheduling.admission_checks import (
+    FittingAgents,
+    PlacementOptions,
+    check_caps,
+    placement_options,
+)
 from .choices import (
-    amounts_of,
-    checked_priority,
     choose_group,
     choose_image,
     choose_preset,
+    choose_priority,
     choose_project,
+    choose_resources,
     session_type,
 )
 from .dependency_resolver import DependencyResolver
-from .problems import NameSources, add_problems
+from .problems import NameSources, with_all_problems
 from .secret_environ import SecretEnviron
 
-# A reserved name, like all that start with BAI_: a request cannot set it as a variable.
+# Requests cannot set this variable directly: names that start with BAI_ are reserved.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
 
 T = TypeVar("T")
 
 
 class Folders(Protocol):
-    """Folder operations that sessions need; implemented by ``manager/folders/vfolders.py``."""
+    """Folder operations that sessions need; implemented by ``manager/folders/mounts.py``."""
 
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> Sequence[ResolvedMount]:
-        """Return the folders with their mount paths, or refuse; nothing is locked yet."""
+        """Return the folders with their mount paths; raise if one cannot be mounted."""
         ...
 
     async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:
-        """Return id, name, owner and permission of every folder that may be mounted."""
+        """Return the id, name, owner and permission of every folder that can be mounted."""
         ...
 
     async def sources(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
-        """Return the mounts of a session's row as its launch plan has them."""
+        """Convert the mounts of a session's row to the mounts of its launch plan."""
         ...
 
     async def notices(self, owner_id: str, mounts: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -79,7 +84,7 @@ class Folders(Protocol):
 
 
 class Requests:
-    """Resolves names and checks rules and caps; creates nothing."""
+    """Resolves names, applies defaults and checks rules and limits; does not create sessions."""
 
     def __init__(
         self,
@@ -103,16 +108,16 @@ class Requests:
         Raises
         ------
         InvalidRequest
-            If a name, an amount, the environment, a mount or a batch field is malformed.
+            If a name, a resource amount, the environment, a mount or a batch field is malformed.
         NotFound
-            If the owner has no such project, image, preset, resource group, folder or
-            dependency.
+            If a project, image, preset, resource group, folder or dependency does not exist for the
+            owner.
         Forbidden
-            If the caller may not create sessions for that owner.
+            If the caller may not create sessions for the owner.
         QuotaExceeded
-            If a cap forbids it even when the cluster is empty.
+            If a limit excludes the request even if the cluster is empty.
         InsufficientResources
-            If no agent of the group is large enough.
+            If no agent of the group could ever run it.
         Conflict
             If a dependency has ended without success.
         """
@@ -121,55 +126,56 @@ class Requests:
     async def resolve_all(
         self, caller: Caller, requests: Sequence[SessionSpec]
     ) -> list[NewSession]:
-        """Return the sessions to create for requests that are sent together.
+        """Return the sessions to create for several requests.
 
-        They may depend on each other by name. Raises the same errors as ``resolve``; the message
-        begins with the number (from 1) and name of the first wrong request.
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``; the
+        message begins with the number (from 1) and name of the first invalid request.
         """
-        known = _Known()
-        found: list[NewSession] = []
+        cache = _RequestCache()
+        sessions: list[NewSession] = []
         for number, request in enumerate(requests, 1):
             try:
-                found.append(await self._resolve(caller, request, known))
+                sessions.append(await self._resolve(caller, request, cache))
             except BaiError as error:
-                beside = partial(self._beside, caller, request, known)
-                refusal = await add_problems(error, request, beside)
+                sources = partial(self._name_sources, caller, request, cache)
+                extended = await with_all_problems(error, request, sources)
                 if len(requests) > 1:
-                    refusal = _numbered(refusal, number, request.name)
-                raise refusal from error
-        resolver = DependencyResolver(found, [request.dependencies for request in requests])
-        owner_id = found[0].owner_id
-        return resolver.resolved(await self._store.own_sessions(owner_id, resolver.outside))
+                    extended = _numbered(extended, number, request.name)
+                raise extended from error
+        resolver = DependencyResolver(sessions, [request.dependencies for request in requests])
+        existing = await self._store.own_sessions(sessions[0].owner_id, resolver.existing_keys)
+        return resolver.resolve(existing)
 
-    async def _resolve(self, caller: Caller, request: SessionSpec, known: _Known) -> NewSession:
-        owner = await known.once(
+    async def _resolve(
+        self, caller: Caller, request: SessionSpec, cache: _RequestCache
+    ) -> NewSession:
+        owner = await cache.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
-        project = await known.once(
+        project = await cache.once(
             ("project", request.project), lambda: self._project(caller, owner, request.project)
         )
         access_key = access_key_of(caller, owner)
         image_and_preset = request.image or project.default_image or "", request.preset or ""
-        offer = await known.once(
+        offer = await cache.once(
             ("offer", project.id, *image_and_preset),
             lambda: self._store.offer_of(owner, project, access_key, image_and_preset),
         )
         _check_keypair(offer, access_key)
         kind = session_type(request.type)
-        asked = {name: getattr(request, name) for name in BATCH_FIELDS}
-        batch = check_batch(kind, asked, self._clock())
+        batch_fields = {name: getattr(request, name) for name in BATCH_FIELDS}
+        batch = check_batch(kind, batch_fields, self._clock())
         group = choose_group(offer.groups, request.resource_group, kind)
-        where = where_of(caller, project, owner, request)
-        place = _Place(group, (project.domain, project.id, owner.id, access_key), where)
-        image, slots, shared_memory = await self._fitting(
-            known, request, offer, image_and_preset[0], place
-        )
+        options = placement_options(caller, project, owner, request)
+        scopes = (project.domain, project.id, owner.id, access_key)
+        target = _Target(group, scopes, options)
+        resources = await self._choose_resources(cache, request, offer, image_and_preset[0], target)
         requested = list(request.mounts)
-        mounts = await known.once(
+        mounts = await cache.once(
             ("mounts", project.id, str(requested)),
             lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
-        await self._check_binds(group.name, mounts)
+        await self._check_subpaths(group.name, mounts)
         session_id = str(uuid.uuid4())
         name, hub_server, started_by = _names(caller, request, session_id)
         return NewSession(
@@ -182,21 +188,15 @@ class Requests:
             domain=project.domain,
             project_id=project.id,
             resource_group=group.name,
-            image=image.name,
-            architecture=image.architecture,
-            priority=checked_priority(request.priority, offer.keypair),
-            requested_slots=slots,
-            shared_memory_bytes=shared_memory,
+            image=resources.image.name,
+            architecture=resources.image.architecture,
+            priority=choose_priority(request.priority, offer.keypair),
+            requested_slots=resources.slots,
+            shared_memory_bytes=resources.shared_memory_bytes,
             mounts=[mount.as_row() for mount in mounts],
-            environ=self._secret_environ.seal(
-                check_environ(request.environ), request.secret_environ
-            )
-            | preopen_environ(request, image),
-            options=where,
-            request_hash=replace(
-                request,
-                environ=self._secret_environ.digests(request.environ, request.secret_environ),
-            ).digest(project.id, mounts),
+            environ=self._environ(request, resources.image),
+            options=options,
+            request_hash=self._digest(request, project.id, mounts),
             notices=[],
             hub_user=owner.username,
             hub_server=hub_server,
@@ -210,9 +210,24 @@ class Requests:
             sub_kernel_ids=tuple(str(uuid.uuid4()) for _ in range(1, request.cluster_size)),
         )
 
-    async def _beside(self, caller: Caller, request: SessionSpec, known: _Known) -> NameSources:
-        """Return the sources in which the names of a refused request are looked up."""
-        owner = await known.once(
+    def _environ(self, request: SessionSpec, image: ImageFacts) -> dict[str, str]:
+        """Return the environment to store, with secret values encrypted."""
+        environ = check_environ(request.environ)
+        encrypted = self._secret_environ.encrypt(environ, request.secret_environ)
+        return encrypted | preopen_environ(request, image)
+
+    def _digest(
+        self, request: SessionSpec, project_id: str, mounts: Sequence[ResolvedMount]
+    ) -> str:
+        """Return the digest by which a repeated request is recognized."""
+        environ = self._secret_environ.digests(request.environ, request.secret_environ)
+        return replace(request, environ=environ).digest(project_id, mounts)
+
+    async def _name_sources(
+        self, caller: Caller, request: SessionSpec, cache: _RequestCache
+    ) -> NameSources:
+        """Return the sources for looking up the names in a rejected request."""
+        owner = await cache.once(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
         project = await self._project(caller, owner, request.project)
@@ -226,44 +241,45 @@ class Requests:
 
         return NameSources(offer, image_and_preset[0], resolve_mount)
 
-    async def _fitting(
+    async def _choose_resources(
         self,
-        known: _Known,
+        cache: _RequestCache,
         request: SessionSpec,
         offer: Offer,
         image_name: str,
-        place: _Place,
-    ) -> tuple[ImageFacts, ResourceSlots, int]:
-        """Return image, amounts and shared memory, after a check that they can ever fit in the
-        group.
-        """
-        group, scopes, where = place.group, place.scopes, place.where
-        agents = await known.once(("agents", group.name), lambda: self._agents.of(group.name))
-        room = await known.once(
+        target: _Target,
+    ) -> _Resources:
+        """Return the image and resources; raise if they could never fit in the group."""
+        group, scopes = target.group, target.scopes
+        agents = await cache.once(("agents", group.name), lambda: self._agents.of(group.name))
+        facts = await cache.once(
             ("room", *scopes, group.name),
             lambda: self._store.room_for(agents.states, scopes, group.name),
         )
-        served = {agent.architecture for agent in room.agents}
+        served = {agent.architecture for agent in facts.agents}
         image = choose_image(offer.images, image_name, served)
         preset = choose_preset(offer.presets, request.preset, group.name)
-        asked = request.resources, request.shared_memory
-        slots, shared_memory = amounts_of(*asked, preset, image)
-        check_caps(room, slots, request)
-        await self._agents.check(agents, slots, (group, image.architecture), request, where)
-        return image, slots, shared_memory
+        slots, shared_memory_bytes = choose_resources(
+            request.resources, request.shared_memory, preset, image
+        )
+        check_caps(facts, slots, request)
+        await self._agents.check(
+            agents, slots, (group, image.architecture), request, target.options
+        )
+        return _Resources(image, slots, shared_memory_bytes)
 
-    async def _check_binds(self, group: str, mounts: Sequence[ResolvedMount]) -> None:
+    async def _check_subpaths(self, group: str, mounts: Sequence[ResolvedMount]) -> None:
         has_subpath = any(mount.subpath for mount in mounts)
         if has_subpath and not await self._store.binds_subpaths(group):
             raise InvalidRequest(
-                f"no agent of resource group {group} can mount a directory of a folder: its "
-                "agents run without root; mount the whole folder, or choose another group",
+                f"the agents of resource group {group} cannot mount a directory of a folder, "
+                "because they do not run as root; mount the whole folder or choose another group",
                 field="mounts",
                 resource_group=group,
             )
 
     async def owner_of(self, caller: Caller, owner: str | None) -> OwnerFacts:
-        """Return the account that a caller acts for: the caller's own; the Hub names the owner.
+        """Return the owner: the caller, or the user that the Hub specifies.
 
         Raises
         ------
@@ -272,7 +288,7 @@ class Requests:
         """
         if caller.role is Role.HUB:
             if not owner:
-                raise InvalidRequest("the Hub must name the owner of the session", field="owner")
+                raise InvalidRequest("the Hub must specify the owner of the session", field="owner")
             found = await self._store.owner(username=owner)
         elif owner not in (None, "", caller.username):
             raise Forbidden("only the Hub may create sessions for another user", owner=owner)
@@ -285,33 +301,42 @@ class Requests:
     async def check_priority(
         self, caller: Caller, target: Target, access_key: str, priority: int
     ) -> None:
-        """Check that a caller may set that priority for a session; see ``checked_priority``."""
+        """Raise unless the caller may give a session that priority; see ``choose_priority``."""
         if reaches(caller, "session.prioritize", target):
             keypair = None
         else:
             owner_id = "" if target.owner is None else target.owner.id
             keypair = await self._store.keypair(owner_id, access_key)
-        checked_priority(priority, keypair)
+        choose_priority(priority, keypair)
 
     async def _project(self, caller: Caller, owner: OwnerFacts, key: str | None) -> ProjectFacts:
-        mine = [p for p in await self._store.projects_of(owner.id) if p.is_active]
-        project = choose_project(mine, key)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        project = choose_project(projects, key)
         target = Target(owner.domain, project.id, Owner(owner.id, owner.role))
         authorizer.require(caller, "session.create", target)
         return project
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """The group of a request, the scopes whose caps apply, and facts about the group's agents."""
+class _Target:
+    """Resource group of a request, (domain, project, user, keypair) to charge, and options."""
 
     group: GroupFacts
     scopes: tuple[str, str, str, str]
-    where: Where
+    options: PlacementOptions
 
 
-class _Known:
-    """Names and rows that requests of one call share, each read or checked once."""
+@dataclass(frozen=True, slots=True)
+class _Resources:
+    """Image and resources of a session, after defaults and checks."""
+
+    image: ImageFacts
+    slots: ResourceSlots
+    shared_memory_bytes: int
+
+
+class _RequestCache:
+    """Results that the requests of one call share; each is read or checked once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, ...], Any] = {}
@@ -324,14 +349,13 @@ class _Known:
 
 
 def _numbered(error: BaiError, number: int, name: str | None) -> BaiError:
-    """Return the same error, with the number and name of the request that it is about."""
-    what = f"{number} ({name[:64]})" if name else str(number)
-    return type(error)(f"session {what}: {error.message}", **{**error.details, "number": number})
+    """Return the error with the number and name of the request in its message."""
+    label = f"{number} ({name[:64]})" if name else str(number)
+    return type(error)(f"session {label}: {error.message}", **{**error.details, "number": number})
 
 
 def access_key_of(caller: Caller, owner: OwnerFacts) -> str:
-    """Return the keypair that a session counts for: the one that signed the request, else the main
-    one.
+    """Return the keypair that a session is charged to: the caller's, else the owner's main one.
 
     Raises
     ------
@@ -351,18 +375,18 @@ def _check_keypair(offer: Offer, access_key: str) -> None:
 
 
 def preopen_environ(request: SessionSpec, image: ImageFacts) -> dict[str, str]:
-    """Return the requested ports as the environment variable that the session's server reads."""
+    """Return the variable with the requested ports, which the session's server reads."""
     ports = check_preopen_ports(request.preopen_ports, image.labels)
     return {PREOPEN_PORTS: ",".join(map(str, ports))} if ports else {}
 
 
 def _names(caller: Caller, request: SessionSpec, session_id: str) -> tuple[str, str, str]:
-    """Return the session's name, the name of its Hub server, and who starts it."""
+    """Return the session's name, its Hub server's name, and ``started_by`` (hub or manager)."""
     if caller.role is Role.HUB and request.hub_server is not None:
-        asked = request.name or request.hub_server or "default"
-        return session_name_from(asked), request.hub_server, "hub"
+        requested = request.name or request.hub_server or "default"
+        return session_name_from(requested), request.hub_server, "hub"
     if request.hub_server is not None:
-        raise Forbidden("only the Hub may name the server of a session", field="hub_server")
+        raise Forbidden("only the Hub may specify the server of a session", field="hub_server")
     name = f"session-{secrets.token_hex(4)}" if request.name is None else request.name
     check_session_name(name)
     return name, hub_server_name(name, session_id), "manager"

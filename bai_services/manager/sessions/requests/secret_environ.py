@@ -1,4 +1,4 @@
-"""Environment variables marked secret: encrypted in the database, masked in every answer."""
+"""Secret environment variables: encrypted in the database, masked in every response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bai_services.core.errors import InvalidRequest
 
 from ...accounts.keypair_secrets import KeypairSecrets
 
-# Key under which the names of the secret variables are stored; no variable can have this name.
+# Key for the names of the secret variables; not a valid name of a variable.
 SECRET_NAMES = ".secret"
 MASK = "********"
 
@@ -22,27 +22,27 @@ class SecretEnviron:
         self._key = key
         self._cipher = KeypairSecrets(key)
 
-    def seal(self, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    def encrypt(self, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
         """Return the environment to store, with the values of ``names`` encrypted.
 
         Raises
         ------
         InvalidRequest
-            If the environment has no such variable.
+            If ``environ`` does not contain a variable of ``names``.
         """
         if not names:
             return dict(environ)
         for name in names:
             if name not in environ:
                 raise InvalidRequest(
-                    f"secret_environ names {name[:80]!r}, which environ does not have",
+                    f"secret_environ contains {name[:80]!r}, which is missing in environ",
                     field="secret_environ",
                     variable=name[:80],
                 )
-        sealed = {name: self._cipher.encrypt(environ[name]) for name in names}
-        return {**environ, **sealed, SECRET_NAMES: ",".join(sorted(set(names)))}
+        encrypted = {name: self._cipher.encrypt(environ[name]) for name in names}
+        return {**environ, **encrypted, SECRET_NAMES: ",".join(sorted(set(names)))}
 
-    def open(self, stored: Mapping[str, str]) -> dict[str, str]:
+    def decrypt(self, stored: Mapping[str, str]) -> dict[str, str]:
         """Return the decrypted environment of a session.
 
         Raises
@@ -51,12 +51,15 @@ class SecretEnviron:
             If the manager's key has changed.
         """
         names = secret_names(stored)
-        opened = {name: self._cipher.decrypt(stored[name]) for name in names}
-        return {name: text for name, text in {**stored, **opened}.items() if name != SECRET_NAMES}
+        decrypted = {name: self._cipher.decrypt(stored[name]) for name in names}
+        return {
+            name: text for name, text in {**stored, **decrypted}.items() if name != SECRET_NAMES
+        }
 
     def digests(self, environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-        """Return the environment for the digest of a request: guessing a value needs the manager's
-        key.
+        """Return the environment for the digest of a request, with secret values as keyed hashes.
+
+        Without the manager's key, a secret value cannot be found by hashing guesses.
         """
 
         def digest(text: str) -> str:
@@ -72,8 +75,6 @@ def secret_names(stored: Mapping[str, str]) -> list[str]:
 
 
 def masked(stored: Mapping[str, str]) -> dict[str, str]:
-    """Return a stored environment with secret values masked, for everybody who may read the
-    session.
-    """
+    """Return a stored environment with the secret values masked."""
     hidden = dict.fromkeys(secret_names(stored), MASK)
     return {name: text for name, text in {**stored, **hidden}.items() if name != SECRET_NAMES}

@@ -1,4 +1,4 @@
-"""Session templates: named requests of a user, a project or a domain."""
+"""Session templates: stored session requests of a user, a project or a domain."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFou
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.sessions.spec import MERGED_FIELDS, PRIVATE_FIELDS
+from bai_services.db.audit import AuditEntry
 from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStore
 
 from ...accounts import authorizer
@@ -20,7 +21,7 @@ from ...context import ManagerContext
 
 
 class Audience(StrEnum):
-    """Who may use a template."""
+    """Users who may use a template: its owner, or all of a project or a domain."""
 
     OWNER = "owner"
     PROJECT = "project"
@@ -28,7 +29,7 @@ class Audience(StrEnum):
 
 
 class Templates:
-    """One method per verb; templates of a project or domain are created by its administrators."""
+    """Manages templates. Only administrators create those of a project or a domain."""
 
     def __init__(self, context: ManagerContext, projects: Projects) -> None:
         self._store = TemplateStore(context.database)
@@ -39,26 +40,27 @@ class Templates:
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
         page = await self._store.page(query, _reader(caller))
         return Page(
-            [_shown(caller, row) for row in page.items], page.total, page.limit, page.offset
+            [_to_json(caller, row) for row in page.items], page.total, page.limit, page.offset
         )
 
     async def get(self, caller: Caller, key: str) -> Row:
-        """Return the template of that id or name: the caller's own, else a project's, else the
-        domain's.
+        """Return the template with that id or name.
+
+        Own templates take precedence over those of projects, and these over those of the domain.
 
         Raises
         ------
         NotFound
-            If the caller can see no such template.
+            If no visible template matches.
         Conflict
-            If several templates at that level have the name.
+            If several templates of the same level have the name.
         """
-        return _shown(caller, await self._find(caller, key))
+        return _to_json(caller, await self._find(caller, key))
 
-    async def applied(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a template's request with its fields replaced by those of ``given``.
+    async def apply(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the request of a template, overridden by the fields of ``given``.
 
-        Entries of resources and environment are replaced one by one.
+        Mappings (``MERGED_FIELDS``) are merged entry by entry.
         """
         request = dict((await self._find(caller, key))["request"])
         merged = {**request, **given}
@@ -68,15 +70,15 @@ class Templates:
         return merged
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
-        """Store a request with a name, a description and ``for``, its audience.
+        """Store a request with a name, a description and an audience.
 
         Raises
         ------
         AlreadyExists
-            If there is one of that name for the same audience.
+            If the audience already has a template with that name.
         """
         authorizer.require(caller, "template.write")
-        _refuse_secrets(spec["request"])
+        _require_no_secrets(spec["request"])
         audience = Audience(spec.get("audience") or Audience.OWNER)
         now = self._clock()
         values = {
@@ -86,22 +88,22 @@ class Templates:
             "request": spec["request"],
             "created_at": now,
             "changed_at": now,
-            **await self._place(caller, audience, spec),
+            **await self._audience_columns(caller, audience, spec),
         }
         _require_write(caller, {**values, "owner_role": caller.role})
         entry = self._entry(caller, "create", values)
-        return _shown(caller, await self._store.create(values, entry))
+        return _to_json(caller, await self._store.create(values, entry))
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        """Change name, description or request; the audience stays."""
+        """Update the name, description or request; the audience cannot change."""
         row = await self._find(caller, key)
         _require_write(caller, row)
-        _refuse_secrets(changes.get("request"))
+        _require_no_secrets(changes.get("request"))
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
         entry = self._entry(caller, "update", row, fields=sorted(changes))
-        return _shown(caller, await self._store.update(row["id"], values, entry))
+        return _to_json(caller, await self._store.update(row["id"], values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         row = await self._find(caller, key)
@@ -120,28 +122,28 @@ class Templates:
                 return rank[0]
             if rank:
                 raise Conflict(
-                    f"several templates are called {key!r}; use the id of one",
+                    f"several templates are named {key!r}; use an id",
                     candidates=[row["id"] for row in rank],
                 )
         raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
 
-    async def _place(
+    async def _audience_columns(
         self, caller: Caller, audience: Audience, spec: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Return the columns that store the audience of a template."""
         if audience is Audience.OWNER:
-            place = {"owner_id": caller.user_id, "domain": caller.domain}
-            return {**place, "project_id": None, "scope": f"user:{caller.user_id}"}
+            columns = {"owner_id": caller.user_id, "domain": caller.domain}
+            return {**columns, "project_id": None, "scope": f"user:{caller.user_id}"}
         if audience is Audience.PROJECT:
             if not spec.get("project"):
-                raise InvalidRequest("name the project that the template is for", field="project")
+                raise InvalidRequest("specify the project of the template", field="project")
             project = await self._projects.get(caller, spec["project"])
-            place = {"project_id": project["id"], "domain": project["domain"]}
-            return {**place, "owner_id": None, "scope": f"project:{project['id']}"}
-        place = {"owner_id": None, "project_id": None, "domain": caller.domain}
-        return {**place, "scope": f"domain:{caller.domain}"}
+            columns = {"project_id": project["id"], "domain": project["domain"]}
+            return {**columns, "owner_id": None, "scope": f"project:{project['id']}"}
+        columns = {"owner_id": None, "project_id": None, "domain": caller.domain}
+        return {**columns, "scope": f"domain:{caller.domain}"}
 
-    def _entry(self, caller: Caller, verb: str, row: Row, **details: Any) -> Any:
+    def _entry(self, caller: Caller, verb: str, row: Row, **details: Any) -> AuditEntry:
         return self._audit.entry(
             caller, f"template.{verb}", row["id"], domain=row["domain"], name=row["name"], **details
         )
@@ -161,17 +163,17 @@ def _reader(caller: Caller) -> TemplateReader | None:
 
 
 def _require_write(caller: Caller, row: Row) -> None:
-    """Refuse a caller who may see a template but not change it, such as a project member."""
+    """Raise if the caller may see a template but not change it, such as a project member."""
     owner = Owner(row["owner_id"], Role(row["owner_role"])) if row["owner_id"] else None
     target = Target(domain=row["domain"], project_id=row["project_id"], owner=owner)
     if not reaches(caller, "template.write", target):
         raise Forbidden(
-            "templates of a project or a domain are created and changed by their administrators",
+            "only administrators may create or change templates of a project or a domain",
             action="template.write",
         )
 
 
-def _shown(caller: Caller, row: Row) -> dict[str, Any]:
+def _to_json(caller: Caller, row: Row) -> dict[str, Any]:
     audience = Audience.DOMAIN
     if row["owner_id"]:
         audience = Audience.OWNER
@@ -185,7 +187,7 @@ def _shown(caller: Caller, row: Row) -> dict[str, Any]:
 
 
 def _may_read_private(caller: Caller, row: Row) -> bool:
-    """Return whether the caller may read the environment; monitors: of templates they may use."""
+    """Return whether the caller may read private fields; monitors only of usable templates."""
     if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
         return True
     if row["project_id"]:
@@ -193,10 +195,10 @@ def _may_read_private(caller: Caller, row: Row) -> bool:
     return not row["owner_id"] and row["domain"] == caller.domain
 
 
-def _refuse_secrets(request: Mapping[str, Any] | None) -> None:
+def _require_no_secrets(request: Mapping[str, Any] | None) -> None:
     if request and request.get("secret_environ"):
         raise InvalidRequest(
-            "a template cannot contain secret variables: leave them out here, and set them "
-            "(environ, secret_environ) with each session",
+            "a template cannot contain secret variables; set them (environ, secret_environ) when "
+            "you create a session",
             field="secret_environ",
         )
