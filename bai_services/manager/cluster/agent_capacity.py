@@ -123,5 +123,5 @@ def _offers_shares(device: Device, slot: str) -> bool:
 
 
 def _weakest_enforcement(devices: Iterable[Device]) -> Level | None:
-    levels = (device.sharing.level for device in devices)
+    levels = [device.sharing.level for device in devices]
     return Level.weakest(levels) if levels else None
