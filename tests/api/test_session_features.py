@@ -411,7 +411,7 @@ async def test_slots_of_pending_sessions_are_limited(
             "/bulk-sessions", {"sessions": [{"name": n, **two} for n in ("aaaa", "bbbb")]}
         )
     await user.post("/sessions", {"name": "aaaa", **two})
-    with pytest.raises(errors.QuotaExceeded, match="cpu=3 waiting"):
+    with pytest.raises(errors.QuotaExceeded, match="cpu=3 in pending sessions"):
         await user.post("/sessions", {"name": "bbbb", **two})
 
 
