@@ -219,4 +219,4 @@ async def test_missing_dot_folder_gives_a_notice(api: Api, agent: FakeAgent, dis
     assert [mount["target"] for mount in plan["mounts"]] == ["/home/work/data"]
     session = await user.get("/sessions/lab1")
     (notice,) = session["notices"]
-    assert "folder .local" in notice and "does not have it" in notice
+    assert "folder .local" in notice and "is missing in this session" in notice

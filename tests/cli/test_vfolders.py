@@ -215,7 +215,7 @@ async def test_interrupted_transfer_resumes(
     big.write_bytes(os.urandom(9 * MIB))
     await bai("vfolder", "create", "data", by="user")
     pieces = api.world.manager.folders.uploads
-    original, seen = pieces.piece, []
+    original, seen = pieces.open_chunk, []
 
     async def failing(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
         seen.append((offset, checksum is not None))
@@ -223,7 +223,7 @@ async def test_interrupted_transfer_resumes(
             raise Unavailable("the storage host does not answer")
         return await original(caller, key, upload, offset, checksum)
 
-    monkeypatch.setattr(pieces, "piece", failing)
+    monkeypatch.setattr(pieces, "open_chunk", failing)
     words = ("vfolder", "upload", "data", big, "--checksum")
     assert (await bai(*words, by="user")).code == 6
     assert (await bai(*words, by="user")).code == 0
@@ -308,7 +308,7 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     big.write_bytes(os.urandom(10 * MIB + 1))
     await bai("vfolder", "create", "data", by="user")
     uploads = api.world.manager.folders.uploads
-    original, seen, failing = uploads.piece, [], [6]
+    original, seen, failing = uploads.open_chunk, [], [6]
 
     async def noted(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
         seen.append((upload, offset, checksum is not None))
@@ -316,7 +316,7 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
             raise Unavailable("the storage host does not answer")
         return await original(caller, key, upload, offset, checksum)
 
-    monkeypatch.setattr(uploads, "piece", noted)
+    monkeypatch.setattr(uploads, "open_chunk", noted)
     words = ("vfolder", "upload", "data", big, "--to", "deep", "--checksum", "--parallel")
     assert (await bai(*words, 3, by="user")).code == 6
     client = await api.client("user")
@@ -344,12 +344,12 @@ async def test_upload_fails_if_the_file_changes_meanwhile(
     big.write_bytes(os.urandom(4 * MIB))
     await bai("vfolder", "create", "data", by="user")
     uploads = api.world.manager.folders.uploads
-    original = uploads.piece
+    original = uploads.open_chunk
 
     async def meanwhile(*arguments: Any) -> Any:
         os.utime(big, (1, 1))
         return await original(*arguments)
 
-    monkeypatch.setattr(uploads, "piece", meanwhile)
+    monkeypatch.setattr(uploads, "open_chunk", meanwhile)
     done = await bai("vfolder", "upload", "data", big, "--parallel", 2, "--json", by="user")
     assert (done.code, "changed during the upload" in done.error["message"]) == (1, True)
