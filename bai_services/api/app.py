@@ -9,8 +9,9 @@ from typing import Any
 from tornado.web import Application
 
 from bai_services.manager.manager import Manager
+from bai_services.webui.assets import WebUI
 
-from . import openapi
+from . import openapi, web_pages
 from .accounts import cli_login, panel_login
 from .apps import shares as app_shares
 from .base import APIHandler, NotFoundHandler
@@ -42,9 +43,11 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     prefix = base + API
     has_pages = settings.get("hub_oauth") is not None
     pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
+    web_ui = web_pages.pages(WebUI.load()) if has_pages else []
     return Application(
         [
             *((base + pattern, handler) for pattern, handler in pages),
+            *((base + pattern, handler, options) for pattern, handler, options in web_ui),
             (prefix + "/openapi.json", OpenAPIHandler),
             *((prefix + pattern, handler) for pattern, handler in ROUTES),
         ],

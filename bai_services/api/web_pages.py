@@ -1,0 +1,94 @@
+"""The web UI: one page for all its addresses, and the files that the page loads."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+
+from tornado.web import HTTPError, RequestHandler
+
+from bai_services.core import errors
+from bai_services.i18n.catalogue import translator_for
+from bai_services.webui.assets import WebUI
+
+from .base import manager_of
+from .sessions.page import PageHandler
+
+# The name of a file changes with its content.
+IMMUTABLE = "public, max-age=31536000, immutable"
+# Ant Design creates style elements; everything else comes from the manager itself.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'self'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+
+
+class AssetHandler(RequestHandler):
+    """A file of the web UI; it needs no sign-in because it is the same for everybody."""
+
+    def initialize(self, web_ui: WebUI) -> None:
+        self.web_ui = web_ui
+
+    def set_default_headers(self) -> None:
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.clear_header("Server")
+
+    def get(self, path: str) -> None:
+        asset = self.web_ui.assets.get(path)
+        if asset is None:
+            raise HTTPError(404)
+        encoding, content = asset.best(self.request.headers.get("Accept-Encoding", ""))
+        self.set_header("Content-Type", asset.media_type)
+        self.set_header("Cache-Control", IMMUTABLE)
+        self.set_header("Vary", "Accept-Encoding")
+        if encoding:
+            self.set_header("Content-Encoding", encoding)
+        self.write(content)
+
+
+class WebPageHandler(PageHandler):
+    """The page of the web UI: it finds out from its own address what to show."""
+
+    def initialize(self, web_ui: WebUI) -> None:
+        super().initialize()
+        self.web_ui = web_ui
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Content-Security-Policy", POLICY)
+
+    async def get(self, path: str = "") -> None:
+        try:
+            if await self.caller() is None:
+                return
+        except errors.BaiError as error:
+            self.render_error(error, None)
+            return
+        base = manager_of(self).settings.base_url.rstrip("/")
+        config = {
+            "base": base,
+            "api": base + "/api/v1",
+            "hub": manager_of(self).settings.hub_base_url.rstrip("/") + "/hub/",
+            "language": translator_for(self).language,
+            "xsrfToken": self.xsrf_token.decode("ascii"),
+            "brand": "bai-hub",
+        }
+        page = self.web_ui.index.replace(
+            '<meta name="bai-config" content="" />',
+            f'<base href="{escape(base)}/" />\n'
+            f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
+        )
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(page)
+
+
+def pages(web_ui: WebUI | None) -> list[tuple[str, type[RequestHandler], dict[str, WebUI]]]:
+    """Return the routes below the manager's base URL; none if the UI was not built."""
+    if web_ui is None:
+        return []
+    options = {"web_ui": web_ui}
+    return [
+        (r"/(assets/[^/]+)", AssetHandler, options),
+        (r"/(start|sessions|data)?", WebPageHandler, options),
+    ]

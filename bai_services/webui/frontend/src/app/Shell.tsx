@@ -1,0 +1,56 @@
+import { useState } from 'react';
+import { Drawer, Grid, Layout } from 'antd';
+import { Outlet } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { CommandPalette } from './CommandPalette';
+import { Header } from './Header';
+import { Navigation } from './Navigation';
+import { useSessionNotices } from './sessionNotices';
+
+const SIDEBAR_WIDTH = 208;
+
+/** Header, sidebar and content of every page. Narrow screens have the sidebar in a drawer. */
+export function Shell() {
+  const { t } = useTranslation();
+  const isWide = Grid.useBreakpoint().lg ?? true;
+  const [isCollapsed, setIsCollapsed] = useState(false);
+  const [isMenuOpen, setIsMenuOpen] = useState(false);
+  useSessionNotices();
+
+  return (
+    <Layout style={{ minHeight: '100vh' }}>
+      <a className="bai-skip" href="#content">
+        {t('shell.skip')}
+      </a>
+      <Header hasMenuButton={!isWide} onMenu={() => setIsMenuOpen(true)} />
+      <Layout>
+        {isWide ? (
+          <Layout.Sider
+            theme="light"
+            width={SIDEBAR_WIDTH}
+            collapsible
+            collapsed={isCollapsed}
+            onCollapse={setIsCollapsed}
+          >
+            <Navigation />
+          </Layout.Sider>
+        ) : (
+          <Drawer
+            open={isMenuOpen}
+            onClose={() => setIsMenuOpen(false)}
+            placement="left"
+            size={SIDEBAR_WIDTH + 48}
+            title={t('shell.menu')}
+            styles={{ body: { padding: 0 } }}
+          >
+            <Navigation onNavigate={() => setIsMenuOpen(false)} />
+          </Drawer>
+        )}
+        <Layout.Content id="content" tabIndex={-1} className="bai-page">
+          <Outlet />
+        </Layout.Content>
+      </Layout>
+      <CommandPalette />
+    </Layout>
+  );
+}

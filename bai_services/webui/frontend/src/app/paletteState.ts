@@ -1,0 +1,12 @@
+type Listener = () => void;
+const listeners = new Set<Listener>();
+
+/** Open the command palette, from wherever. */
+export function openPalette(): void {
+  listeners.forEach(listener => listener());
+}
+
+export function onPaletteOpened(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}

@@ -1,0 +1,53 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect
+} from '@tanstack/react-router';
+import { config } from '../config';
+import { MissingPage } from '../pages/missing/MissingPage';
+import { PageError } from '../pages/missing/PageError';
+import { readDataSearch } from '../pages/data/search';
+import { readSessionsSearch } from '../pages/sessions/search';
+import { StartPage } from '../pages/start/StartPage';
+import { Shell } from './Shell';
+
+const root = createRootRoute({ component: Shell, notFoundComponent: MissingPage });
+
+const index = createRoute({
+  getParentRoute: () => root,
+  path: '/',
+  beforeLoad: () => {
+    redirect({ to: '/start', replace: true, throw: true });
+  }
+});
+
+const start = createRoute({ getParentRoute: () => root, path: '/start', component: StartPage });
+
+const sessions = createRoute({
+  getParentRoute: () => root,
+  path: '/sessions',
+  component: lazyRouteComponent(() => import('../pages/sessions/SessionsPage'), 'SessionsPage'),
+  validateSearch: readSessionsSearch
+});
+
+const data = createRoute({
+  getParentRoute: () => root,
+  path: '/data',
+  component: lazyRouteComponent(() => import('../pages/data/DataPage'), 'DataPage'),
+  validateSearch: readDataSearch
+});
+
+export const router = createRouter({
+  routeTree: root.addChildren([index, start, sessions, data]),
+  basepath: config.base,
+  defaultErrorComponent: PageError,
+  scrollRestoration: true
+});
+
+declare module '@tanstack/react-router' {
+  interface Register {
+    router: typeof router;
+  }
+}

@@ -1,0 +1,75 @@
+import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
+import { App, ConfigProvider, theme } from 'antd';
+import { useTranslation } from 'react-i18next';
+import type { Locale } from 'antd/es/locale';
+
+export type ThemeMode = 'light' | 'dark' | 'system';
+const STORAGE_KEY = 'bai-theme';
+const DARK = window.matchMedia('(prefers-color-scheme: dark)');
+
+// Parts of AntD have texts of their own, such as the pager.
+const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
+  en: () => import('antd/es/locale/en_US'),
+  ko: () => import('antd/es/locale/ko_KR'),
+  ja: () => import('antd/es/locale/ja_JP'),
+  th: () => import('antd/es/locale/th_TH')
+};
+
+interface ThemeChoice {
+  mode: ThemeMode;
+  choose: (mode: ThemeMode) => void;
+}
+
+const ThemeContext = createContext<ThemeChoice>({ mode: 'system', choose: () => undefined });
+
+export const useThemeMode = () => useContext(ThemeContext);
+
+function storedMode(): ThemeMode {
+  const stored = localStorage.getItem(STORAGE_KEY);
+  return stored === 'light' || stored === 'dark' ? stored : 'system';
+}
+
+/** Colours, language of AntD's own texts, and messages for everything below it. */
+export function Themed({ children }: { children: ReactNode }) {
+  const [mode, setMode] = useState(storedMode);
+  const [systemIsDark, setSystemIsDark] = useState(DARK.matches);
+  const [locale, setLocale] = useState<Locale>();
+  const { i18n } = useTranslation();
+
+  useEffect(() => {
+    const update = () => setSystemIsDark(DARK.matches);
+    DARK.addEventListener('change', update);
+    return () => DARK.removeEventListener('change', update);
+  }, []);
+
+  useEffect(() => {
+    void (LOCALES[i18n.language] ?? LOCALES['en'])?.().then(loaded => setLocale(loaded.default));
+  }, [i18n.language]);
+
+  const isDark = mode === 'dark' || (mode === 'system' && systemIsDark);
+  useEffect(() => {
+    document.documentElement.style.colorScheme = isDark ? 'dark' : 'light';
+  }, [isDark]);
+
+  const choice = useMemo(
+    () => ({
+      mode,
+      choose: (chosen: ThemeMode) => {
+        localStorage.setItem(STORAGE_KEY, chosen);
+        setMode(chosen);
+      }
+    }),
+    [mode]
+  );
+  const algorithm = isDark ? theme.darkAlgorithm : theme.defaultAlgorithm;
+  return (
+    <ThemeContext value={choice}>
+      <ConfigProvider
+        theme={{ algorithm, cssVar: {}, hashed: false }}
+        {...(locale ? { locale } : {})}
+      >
+        <App>{children}</App>
+      </ConfigProvider>
+    </ThemeContext>
+  );
+}

@@ -1,0 +1,12 @@
+import { useTranslation } from 'react-i18next';
+import type { Session } from '../data/client';
+import { formatSeconds, useNow } from './time';
+
+/** How long a session runs, ran, or has been waiting. */
+export function Elapsed({ session }: { session: Session }) {
+  const now = useNow();
+  const { i18n } = useTranslation();
+  const begin = Date.parse(session.started_at ?? session.created_at);
+  const end = session.terminated_at ? Date.parse(session.terminated_at) : now;
+  return <span className="bai-nowrap">{formatSeconds((end - begin) / 1000, i18n.language)}</span>;
+}

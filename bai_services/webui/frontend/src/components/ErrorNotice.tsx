@@ -1,0 +1,17 @@
+import { Alert, Button } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { ApiError } from '../data/client';
+
+/** What went wrong, in the API's words, with a button to try again. */
+export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
+  const { t } = useTranslation();
+  const isUnreachable = error instanceof ApiError && error.status === 0;
+  return (
+    <Alert
+      type="error"
+      showIcon
+      title={isUnreachable ? t('errors.unreachable') : error.message}
+      action={onRetry && <Button onClick={onRetry}>{t('errors.retry')}</Button>}
+    />
+  );
+}

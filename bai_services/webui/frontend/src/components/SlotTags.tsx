@@ -1,0 +1,14 @@
+import { Flex, Tag } from 'antd';
+
+/** Resource slots with their quantities, as the API formats them. */
+export function SlotTags({ slots }: { slots: Record<string, string> }) {
+  return (
+    <Flex wrap gap={4}>
+      {Object.entries(slots).map(([slot, quantity]) => (
+        <Tag key={slot} style={{ marginInlineEnd: 0 }}>
+          {slot} {quantity}
+        </Tag>
+      ))}
+    </Flex>
+  );
+}

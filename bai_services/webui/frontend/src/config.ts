@@ -1,0 +1,23 @@
+/** What the manager tells the page about the installation, in <meta name="bai-config">. */
+export interface Config {
+  /** Path of the UI, without a slash at the end. */
+  base: string;
+  /** Path of the REST API. */
+  api: string;
+  /** Path of the Hub, with a slash at the end. */
+  hub: string;
+  language: string;
+  /** Sent as X-XSRFToken with every request that changes something. */
+  xsrfToken: string;
+  brand: string;
+}
+
+function readConfig(): Config {
+  const meta = document.querySelector<HTMLMetaElement>('meta[name="bai-config"]');
+  if (!meta?.content) {
+    throw new Error('the page has no bai-config: it must be served by the manager');
+  }
+  return JSON.parse(meta.content) as Config;
+}
+
+export const config = readConfig();

@@ -1,0 +1,53 @@
+import createClient from 'openapi-fetch';
+import { config } from '../config';
+import type { components, paths } from './schema';
+
+export type Schemas = components['schemas'];
+export type Session = Schemas['Session'];
+export type Myself = Schemas['Myself'];
+
+/** An error response of the API, or a request without a response (status 0). */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string
+  ) {
+    super(message);
+  }
+}
+
+/** The typed REST client; its requests carry the browser's sign-in. */
+export const api = createClient<paths>({
+  baseUrl: config.api,
+  headers: { 'X-XSRFToken': config.xsrfToken }
+});
+
+api.use({
+  onError({ error }) {
+    return new ApiError(0, 'unreachable', error instanceof Error ? error.message : '');
+  }
+});
+
+interface Result<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** Return the data of a response.
+ *
+ * @throws ApiError if the response is an error
+ */
+export async function unwrap<T>(request: Promise<Result<T>>): Promise<T> {
+  const { data, error, response } = await request;
+  if (response.ok) {
+    return data as T;
+  }
+  const body = (error ?? {}) as { error?: string; message?: string };
+  throw new ApiError(
+    response.status,
+    body.error ?? `http-${response.status}`,
+    body.message ?? response.statusText
+  );
+}

@@ -1,0 +1,58 @@
+import { config } from '../config';
+import { queries } from './queries';
+
+const MAX_RETRY_MILLIS = 30_000;
+const FIRST_RETRY_MILLIS = 1_000;
+// Changes within this time cause one request.
+const DEBOUNCE_MILLIS = 150;
+
+interface Change {
+  kind: string;
+  session_id: string;
+  status: string;
+}
+
+type Listener = (change: Change) => void;
+const listeners = new Set<Listener>();
+
+/** Call `listener` for every change of a session; returns the function that stops it. */
+export function onChange(listener: Listener): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+/** Follow changes of sessions as long as the page is open, and invalidate what they concern. */
+export function followChanges(): void {
+  let retryMillis = FIRST_RETRY_MILLIS;
+  let timer: number | undefined;
+  const refresh = () => {
+    window.clearTimeout(timer);
+    timer = window.setTimeout(
+      () => void queries.invalidateQueries({ queryKey: ['sessions'] }),
+      DEBOUNCE_MILLIS
+    );
+  };
+  const open = () => {
+    const source = new EventSource(`${config.api}/events`);
+    source.onopen = () => {
+      // Changes may have been missed while the stream was closed.
+      if (retryMillis > FIRST_RETRY_MILLIS) {
+        refresh();
+      }
+      retryMillis = FIRST_RETRY_MILLIS;
+    };
+    source.onerror = () => {
+      source.close();
+      window.setTimeout(open, retryMillis);
+      retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
+    };
+    for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {
+      source.addEventListener(kind, event => {
+        const change = JSON.parse((event as MessageEvent<string>).data) as Change;
+        listeners.forEach(listener => listener(change));
+        refresh();
+      });
+    }
+  };
+  open();
+}

@@ -1,0 +1,18 @@
+import { QueryClient } from '@tanstack/react-query';
+import { ApiError } from './client';
+
+const STALE_MILLIS = 15_000;
+const MAX_RETRIES = 2;
+
+/** The cache of everything read from the API; changes of sessions invalidate it (events.ts). */
+export const queries = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: STALE_MILLIS,
+      // A client error stays the same when it is repeated.
+      retry: (failures, error) =>
+        failures < MAX_RETRIES &&
+        !(error instanceof ApiError && error.status >= 400 && error.status < 500)
+    }
+  }
+});

@@ -1,0 +1,99 @@
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Session } from './client';
+import { queries } from './queries';
+
+export type { Session };
+
+export const PAGE_SIZES = [10, 20, 50];
+
+/** Statuses of each tab of the sessions page. */
+export const STATUS_GROUPS = {
+  running: ['PREPARING', 'PREPARED', 'CREATING', 'RUNNING', 'TERMINATING'],
+  pending: ['PENDING', 'SCHEDULED'],
+  ended: ['TERMINATED', 'CANCELLED', 'ERROR']
+} as const;
+export type StatusGroup = keyof typeof STATUS_GROUPS;
+
+const ENDED: readonly string[] = STATUS_GROUPS.ended;
+const PENDING: readonly string[] = STATUS_GROUPS.pending;
+
+export const isEnded = (session: Session) => ENDED.includes(session.status);
+export const isPending = (session: Session) => PENDING.includes(session.status);
+
+/** A page of the list: filters are fields of the API, or `field__operator`. */
+export interface SessionList {
+  limit: number;
+  offset: number;
+  sort: string;
+  filters: Record<string, string>;
+}
+
+/** The list is filtered, sorted and paged by the server. */
+export const sessionsQuery = (list: SessionList) =>
+  queryOptions({
+    queryKey: ['sessions', 'list', list],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET('/sessions', {
+          signal,
+          params: {
+            query: { limit: list.limit, offset: list.offset, sort: list.sort, ...list.filters }
+          }
+        })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+export const sessionQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'one', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }))
+  });
+
+export const whyQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'why', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/why', { signal, params: { path: { key: id } } }))
+  });
+
+export const historyQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'history', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/history', { signal, params: { path: { key: id } } }))
+  });
+
+/** Stop sessions; resolves with those that could not be stopped, by name. */
+export function useStopSessions() {
+  return useMutation({
+    mutationFn: async (sessions: Session[]) => {
+      const results = await Promise.allSettled(
+        sessions.map(({ id }) =>
+          unwrap(api.DELETE('/sessions/{key}', { params: { path: { key: id } } }))
+        )
+      );
+      return sessions.flatMap((session, index) => {
+        const result = results[index];
+        return result?.status === 'rejected' ? [{ session, error: result.reason as Error }] : [];
+      });
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+const LOG_LINES = 500;
+
+/** The last lines of the output, or those that contain a text. */
+export const logsQuery = (id: string, search: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'logs', id, search],
+    queryFn: async ({ signal }) => {
+      const query = { lines: String(LOG_LINES), ...(search ? { search } : {}) };
+      const answer = await unwrap(
+        api.GET('/sessions/{key}/logs', { signal, params: { path: { key: id }, query } })
+      );
+      return search ? (answer.matches ?? []).map(match => match.text).join('\n') : answer.log;
+    }
+  });

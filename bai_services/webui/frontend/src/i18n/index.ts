@@ -1,0 +1,45 @@
+import i18next, { type ResourceKey } from 'i18next';
+import { initReactI18next } from 'react-i18next';
+import { config } from '../config';
+
+/** Names of the languages in themselves. */
+export const LANGUAGES = { en: 'English', ko: '한국어', ja: '日本語', th: 'ไทย' } as const;
+export type Language = keyof typeof LANGUAGES;
+
+const COOKIE = 'bai_lang';
+const COOKIE_SECONDS = 365 * 24 * 3600;
+
+// Only the texts of the language in use are loaded.
+const TEXTS: Record<Language, () => Promise<{ default: ResourceKey }>> = {
+  en: () => import('./en.json'),
+  ko: () => import('./ko.json'),
+  ja: () => import('./ja.json'),
+  th: () => import('./th.json')
+};
+
+export const languageOf = (name: string): Language =>
+  name in LANGUAGES ? (name as Language) : 'en';
+
+export async function loadLanguage(name: string): Promise<void> {
+  const language = languageOf(name);
+  const { default: texts } = await TEXTS[language]();
+  i18next.addResourceBundle(language, 'translation', texts);
+  await i18next.changeLanguage(language);
+  document.documentElement.lang = language;
+}
+
+/** Switch the language, here and on the Hub's pages, which read the same cookie. */
+export async function chooseLanguage(language: Language): Promise<void> {
+  document.cookie = `${COOKIE}=${language}; path=${new URL(config.hub, location.href).pathname.replace(/hub\/$/, '')}; max-age=${COOKIE_SECONDS}; samesite=lax`;
+  await loadLanguage(language);
+}
+
+export async function startI18n(): Promise<void> {
+  await i18next.use(initReactI18next).init({
+    lng: config.language,
+    resources: {},
+    interpolation: { escapeValue: false }, // React escapes
+    returnNull: false
+  });
+  await loadLanguage(config.language);
+}

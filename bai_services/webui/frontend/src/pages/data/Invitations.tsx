@@ -1,0 +1,42 @@
+import { Alert, App, Button, Flex } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { invitationsQuery, useAnswerInvitation } from '../../data/folders';
+import { meQuery } from '../../data/me';
+
+/** Invitations to folders that wait for the user's answer. */
+export function Invitations() {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const { data } = useQuery(invitationsQuery);
+  const answer = useAnswerInvitation();
+  const received = (data?.items ?? []).filter(
+    invitation => invitation.invitee_id === me?.id && invitation.status === 'pending'
+  );
+  const reply = (id: string, accept: boolean) =>
+    answer.mutate({ id, accept }, { onError: error => void message.error(error.message) });
+  return received.map(({ id, vfolder, inviter, permission }) => (
+    <Alert
+      key={id}
+      type="info"
+      showIcon
+      style={{ marginBottom: 12 }}
+      title={t('invitations.received', {
+        folder: vfolder,
+        user: inviter,
+        permission: t(`permissions.${permission}`)
+      })}
+      action={
+        <Flex gap="small">
+          <Button type="primary" size="small" onClick={() => reply(id, true)}>
+            {t('invitations.accept')}
+          </Button>
+          <Button size="small" onClick={() => reply(id, false)}>
+            {t('invitations.decline')}
+          </Button>
+        </Flex>
+      }
+    />
+  ));
+}

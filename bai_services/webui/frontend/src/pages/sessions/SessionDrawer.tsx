@@ -1,0 +1,134 @@
+import { App, Button, Descriptions, Drawer, Flex, Grid, Skeleton, Tabs } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { Elapsed } from '../../components/Elapsed';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { SlotTags } from '../../components/SlotTags';
+import { StatusTag } from '../../components/StatusTag';
+import { formatTime } from '../../components/time';
+import {
+  isEnded,
+  isPending,
+  sessionQuery,
+  useStopSessions,
+  type Session
+} from '../../data/sessions';
+import { SessionHistory } from './SessionHistory';
+import { SessionLogs } from './SessionLogs';
+import { WhyPending } from './WhyPending';
+
+const WIDTH = 720;
+
+/** One session beside the list: state, reasons, folders, log and history. */
+export function SessionDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
+  const { t } = useTranslation();
+  const isWide = Grid.useBreakpoint().md ?? true;
+  const {
+    data: session,
+    error,
+    refetch
+  } = useQuery({
+    ...sessionQuery(id ?? ''),
+    enabled: id !== undefined
+  });
+  const shown = session?.id === id ? session : undefined;
+  return (
+    <Drawer
+      open={id !== undefined}
+      onClose={onClose}
+      size={isWide ? WIDTH : '100%'}
+      destroyOnHidden
+      title={shown ? shown.name : t('sessions.session')}
+      extra={shown && <SessionActions session={shown} />}
+    >
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!shown && !error && <Skeleton active />}
+      {shown && <SessionDetail session={shown} />}
+    </Drawer>
+  );
+}
+
+function SessionActions({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const stop = useStopSessions();
+  const confirm = () => {
+    modal.confirm({
+      title: t('sessions.stop-one', { name: session.name }),
+      content: t('sessions.stop-warning'),
+      okText: t(isPending(session) ? 'sessions.cancel' : 'sessions.stop'),
+      okButtonProps: { danger: true },
+      onOk: async () => {
+        const failures = await stop.mutateAsync([session]);
+        failures.forEach(failure => void message.error(failure.error.message));
+      }
+    });
+  };
+  return (
+    <Flex gap="small">
+      {session.status === 'RUNNING' && session.url && (
+        <Button type="primary" href={session.url} target="_blank" rel="noopener">
+          {t('sessions.open')}
+        </Button>
+      )}
+      {!isEnded(session) && (
+        <Button danger onClick={confirm} disabled={session.status === 'TERMINATING'}>
+          {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}
+        </Button>
+      )}
+    </Flex>
+  );
+}
+
+function SessionDetail({ session }: { session: Session }) {
+  const { t, i18n } = useTranslation();
+  const rows = [
+    { key: 'status', children: <StatusTag status={session.status} /> },
+    { key: 'info', children: session.status_info },
+    { key: 'type', children: t(`types.${session.type}`) },
+    { key: 'elapsed', children: <Elapsed session={session} /> },
+    { key: 'resources', children: <SlotTags slots={session.requested} /> },
+    { key: 'image', children: session.image },
+    { key: 'project', children: `${session.domain} / ${session.project}` },
+    { key: 'group', children: session.resource_group },
+    { key: 'agent', children: session.agent },
+    { key: 'owner', children: session.owner },
+    {
+      key: 'folders',
+      children:
+        session.mounts.length > 0 &&
+        session.mounts.map(mount => (
+          <div key={mount.path}>
+            {mount.vfolder} → {mount.path} ({t(`permissions.${mount.permission}`)})
+          </div>
+        ))
+    },
+    {
+      key: 'ends',
+      children: session.ends_at && formatTime(session.ends_at, i18n.language)
+    },
+    { key: 'created', children: formatTime(session.created_at, i18n.language) }
+  ];
+  return (
+    <>
+      {isPending(session) && <WhyPending session={session} />}
+      <Descriptions
+        size="small"
+        column={1}
+        items={rows
+          .filter(row => row.children)
+          .map(row => ({ ...row, label: t(`sessions.${row.key}`) }))}
+      />
+      <Tabs
+        items={[
+          { key: 'logs', label: t('sessions.logs'), children: <SessionLogs session={session} /> },
+          {
+            key: 'history',
+            label: t('sessions.history'),
+            children: <SessionHistory id={session.id} />
+          }
+        ]}
+      />
+    </>
+  );
+}

@@ -1,0 +1,114 @@
+import { useState } from 'react';
+import { App, Button, Flex, Input, Tabs, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { config } from '../../config';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { isEnded, PAGE_SIZES, sessionsQuery, useStopSessions } from '../../data/sessions';
+import { filtersOf, readSessionsSearch, TABS, type SessionsSearch, type Tab } from './search';
+import { SessionDrawer } from './SessionDrawer';
+import { SessionTable } from './SessionTable';
+
+const route = getRouteApi('/sessions');
+
+export function SessionsPage() {
+  const { t } = useTranslation();
+  const search = route.useSearch();
+  const navigate = route.useNavigate();
+  const { modal, message } = App.useApp();
+  const stop = useStopSessions();
+  const [selected, setSelected] = useState<string[]>([]);
+  const size = search.size ?? PAGE_SIZES[1] ?? 20;
+  const sessions = useQuery(
+    sessionsQuery({
+      limit: size,
+      offset: ((search.page ?? 1) - 1) * size,
+      sort: search.sort ?? '-created_at',
+      filters: filtersOf(search)
+    })
+  );
+
+  const change = (changes: SessionsSearch, replace = false) =>
+    void navigate({ search: old => ({ ...old, ...changes }), replace });
+  const chosen = (sessions.data?.items ?? []).filter(
+    session => selected.includes(session.id) && !isEnded(session)
+  );
+
+  const confirmStop = () => {
+    modal.confirm({
+      title: t('sessions.stop-title', { count: chosen.length }),
+      content: (
+        <>
+          <p>{t('sessions.stop-warning')}</p>
+          <ul>
+            {chosen.map(session => (
+              <li key={session.id}>{session.name}</li>
+            ))}
+          </ul>
+        </>
+      ),
+      okText: t('sessions.stop'),
+      okButtonProps: { danger: true },
+      onOk: async () => {
+        const failures = await stop.mutateAsync(chosen);
+        failures.forEach(
+          ({ session, error }) => void message.error(`${session.name}: ${error.message}`)
+        );
+        setSelected([]);
+      }
+    });
+  };
+
+  return (
+    <>
+      <Flex wrap gap="small" align="center">
+        <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
+          {t('pages.sessions')}
+        </Typography.Title>
+        <Button type="primary" href={`${config.hub}spawn`}>
+          {t('sessions.create')}
+        </Button>
+      </Flex>
+      <Tabs
+        activeKey={search.tab ?? 'all'}
+        onChange={tab => change({ tab: tab as Tab, page: 1 })}
+        items={TABS.map(key => ({ key, label: t(`sessions.tab-${key}`) }))}
+      />
+      <Flex wrap gap="small" style={{ marginBottom: 12 }}>
+        <Input.Search
+          allowClear
+          key={search.name ?? ''}
+          defaultValue={search.name ?? ''}
+          placeholder={t('sessions.find')}
+          aria-label={t('sessions.find')}
+          onSearch={name => change({ name, page: 1 })}
+          style={{ maxWidth: 280 }}
+        />
+        <Button danger disabled={chosen.length === 0} onClick={confirmStop}>
+          {t('sessions.stop-selected', { count: chosen.length })}
+        </Button>
+      </Flex>
+      {sessions.error && (
+        <ErrorNotice error={sessions.error} onRetry={() => void sessions.refetch()} />
+      )}
+      <SessionTable
+        page={sessions.data}
+        isLoading={sessions.isFetching && !sessions.data}
+        current={search.page ?? 1}
+        size={size}
+        sort={search.sort ?? '-created_at'}
+        hasFilters={Object.keys(filtersOf(search)).length > 0}
+        selected={selected}
+        onSelect={setSelected}
+        onChange={change}
+      />
+      <SessionDrawer
+        id={search.session}
+        onClose={() =>
+          void navigate({ search: old => readSessionsSearch({ ...old, session: undefined }) })
+        }
+      />
+    </>
+  );
+}

@@ -1,0 +1,54 @@
+import { Alert, Skeleton } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { formatTime } from '../../components/time';
+import { whyQuery, type Session } from '../../data/sessions';
+
+/** Why a session is pending, when it starts, and what would start it sooner. */
+export function WhyPending({ session }: { session: Session }) {
+  const { t, i18n } = useTranslation();
+  const { data: why, error, refetch } = useQuery(whyQuery(session.id));
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (!why) {
+    return <Skeleton active paragraph={{ rows: 2 }} />;
+  }
+  const { starts_at: startsAt, certainty } = why.estimate;
+  return (
+    <Alert
+      type="info"
+      showIcon
+      style={{ marginBottom: 16 }}
+      title={
+        why.position === null
+          ? t('why.pending')
+          : t('why.position', { position: why.position, group: why.resource_group })
+      }
+      description={
+        <>
+          <div>{session.status_info}</div>
+          <div>
+            {startsAt
+              ? t('why.estimate', {
+                  time: formatTime(startsAt, i18n.language),
+                  certainty: t(`certainty.${certainty}`)
+                })
+              : t('why.no-estimate')}
+          </div>
+          {why.sooner.length > 0 && (
+            <>
+              <strong>{t('why.sooner')}</strong>
+              <ul style={{ margin: 0 }}>
+                {why.sooner.map(remedy => (
+                  <li key={remedy.message}>{remedy.message}</li>
+                ))}
+              </ul>
+            </>
+          )}
+        </>
+      }
+    />
+  );
+}
