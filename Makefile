@@ -17,12 +17,15 @@ PROXY_VERSION := 5.3.0
 # The JupyterLab extension of sessions: built once per change of its sources.
 LABEXT := bai_labext/labextension/.built
 LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
+# The web UI: built once per change of its sources or of the API.
+WEBUI := bai_services/webui/dist/.built
+WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
 
 .PHONY: install run test test-fast soak check docs image clean
 
-install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT)
+install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
-run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT)
+run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
 # A test file stays on one worker; tests/testbed/plugin.py puts the longest files first.
@@ -44,12 +47,13 @@ soak: export BAI_FUZZ_EXAMPLES = 320
 soak: install $(STAMP)-compiled
 	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py
 
-check: $(STAMP)-dev $(LABEXT_NEEDS)
+check: $(STAMP)-dev $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 	$(BIN)/ruff format --check . scripts/run images/session/build
 	$(BIN)/ruff check . scripts/run images/session/build
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	scripts/labext check
+	scripts/webui check
 	@$(MAKE) --no-print-directory docs
 
 # Any warning is an error: an unknown page, anchor or directive, or a page that no other one lists.
@@ -67,6 +71,7 @@ image: $(STAMP)-demo $(LABEXT)
 
 clean:
 	rm -rf bai_labext/labextension bai_labext/frontend/lib bai_labext/frontend/node_modules
+	rm -rf bai_services/webui/dist bai_services/webui/frontend/node_modules
 	rm -rf $(VENV) .bai build docs/_build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
@@ -92,6 +97,15 @@ $(PROXY)/.installed: Makefile | $(STAMP)-demo
 
 $(LABEXT_NEEDS): bai_labext/frontend/package-lock.json scripts/labext | $(STAMP)-demo
 	scripts/labext install
+	@touch $@
+
+$(WEBUI_NEEDS): bai_services/webui/frontend/package-lock.json scripts/webui | $(STAMP)-demo
+	scripts/webui install
+	@touch $@
+
+# The types of the API come from its handlers.
+$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html
+	scripts/webui build
 	@touch $@
 
 $(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json

@@ -87,6 +87,9 @@ export function CommandPalette() {
       footer={null}
       closable={false}
       destroyOnHidden
+      // Without animation the field has the focus before the user types.
+      transitionName=""
+      maskTransitionName=""
       title={t('palette.title')}
     >
       <AutoComplete

@@ -29,7 +29,7 @@ export function SessionLogs({ session }: { session: Session }) {
         </Button>
       </Flex>
       {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
-      {!data && !error && <Skeleton active />}
+      {data === undefined && !error && <Skeleton active />}
       {data !== undefined &&
         (data ? (
           <pre tabIndex={0} style={{ maxHeight: MAX_HEIGHT, overflow: 'auto', fontSize: 12 }}>

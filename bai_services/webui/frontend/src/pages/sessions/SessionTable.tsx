@@ -1,11 +1,11 @@
-import { Button, Empty, Table, Tag, type TableColumnsType } from 'antd';
+import { Button, Empty, Table, Tag, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { Elapsed } from '../../components/Elapsed';
 import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
-import { isEnded, PAGE_SIZES, type Session } from '../../data/sessions';
+import { isEnded, isPending, PAGE_SIZES, type Session } from '../../data/sessions';
 import type { SessionsSearch } from './search';
 
 interface SessionTableProps {
@@ -42,7 +42,14 @@ export function SessionTable(props: SessionTableProps) {
       title: t('sessions.status'),
       sorter: true,
       sortOrder: orderOf('status'),
-      render: (_, session) => <StatusTag status={session.status} />
+      render: (_, session) => (
+        <>
+          <StatusTag status={session.status} />
+          {(isPending(session) || session.status === 'ERROR') && (
+            <Typography.Text type="secondary">{session.status_info}</Typography.Text>
+          )}
+        </>
+      )
     },
     {
       key: 'type',

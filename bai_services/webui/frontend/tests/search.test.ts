@@ -1,0 +1,25 @@
+import { describe, expect, test, vi } from 'vitest';
+
+vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
+
+const { filtersOf, readSessionsSearch } = await import('../src/pages/sessions/search');
+
+describe('readSessionsSearch', () => {
+  test('keeps valid state', () => {
+    const state = { tab: 'pending', name: 'lab', sort: '-name', page: 3, size: 50, session: 'id' };
+    expect(readSessionsSearch(state)).toEqual(state);
+  });
+
+  test('ignores invalid values', () => {
+    const state = { tab: 'nothing', name: 7, sort: 'password', page: -1, size: 7, other: 'x' };
+    expect(readSessionsSearch(state)).toEqual({});
+  });
+});
+
+test('filtersOf uses the statuses of the tab and part of the name', () => {
+  expect(filtersOf({ tab: 'pending', name: 'lab' })).toEqual({
+    status__in: 'PENDING,SCHEDULED',
+    name__contains: 'lab'
+  });
+  expect(filtersOf({})).toEqual({});
+});

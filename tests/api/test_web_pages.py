@@ -1,0 +1,48 @@
+"""Files and page of the web UI, as the manager serves them."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from bai_services.webui.assets import WebUI
+
+INDEX = '<head><meta name="bai-config" content="" /></head>'
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A built UI with one script, compressed with gzip only."""
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (tmp_path / "index.html").write_text(INDEX)
+    (assets / "index-1a2b.js").write_bytes(b"start();")
+    (assets / "index-1a2b.js.gz").write_bytes(gzip.compress(b"start();"))
+    return tmp_path
+
+
+def test_without_a_build_there_is_no_ui(tmp_path: Path) -> None:
+    assert WebUI.load(tmp_path) is None
+
+
+def test_assets_are_found_by_path_without_their_compressed_variants(built: Path) -> None:
+    ui = WebUI.load(built)
+    assert ui is not None
+    assert list(ui.assets) == ["assets/index-1a2b.js"]
+    assert ui.assets["assets/index-1a2b.js"].media_type == "text/javascript"
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "encoding"),
+    [("gzip, deflate, br", "gzip"), ("br", ""), ("", ""), ("gzip;q=1.0", "gzip")],
+)
+def test_best_variant_is_one_that_the_client_accepts_and_that_exists(
+    built: Path, accept_encoding: str, encoding: str
+) -> None:
+    ui = WebUI.load(built)
+    assert ui is not None
+    chosen, content = ui.assets["assets/index-1a2b.js"].best(accept_encoding)
+    assert chosen == encoding
+    assert (gzip.decompress(content) if chosen else content) == b"start();"

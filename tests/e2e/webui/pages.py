@@ -1,0 +1,63 @@
+"""Page objects: what a user sees and does on the pages of the web UI."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.hub import RunningHub
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Page
+
+UI = "/services/bai"
+WAIT_MILLIS = 30_000
+
+
+class Shell:
+    """Header, navigation and command palette, on every page."""
+
+    def __init__(self, page: Page, hub: RunningHub) -> None:
+        self.page = page
+        self.password = hub.password
+        self.url = hub.url.rstrip("/") + UI
+        page.set_default_timeout(WAIT_MILLIS)
+
+    async def open(self, path: str) -> None:
+        await self.page.goto(self.url + path)
+
+    async def sign_in(self, username: str, path: str = "/start") -> None:
+        """Open a page of the UI and sign in on the way."""
+        await self.open(path)
+        await self.page.fill("#username_input", username)
+        await self.page.fill("#password_input", self.password)
+        await self.page.press("#password_input", "Enter")
+        await self.page.locator("#content").wait_for()
+
+    async def choose_language(self, current: str, name: str) -> None:
+        await self.page.get_by_role("button", name=current).click()
+        await self.page.get_by_role("menuitem", name=name).click()
+
+    async def go_to(self, text: str, option: str) -> None:
+        """Use the command palette."""
+        await self.page.keyboard.press("Control+k")
+        await self.page.get_by_role("combobox").fill(text)
+        await self.page.locator(".ant-select-item-option", has_text=option).first.click()
+
+
+class Sessions(Shell):
+    """The list of sessions and the drawer beside it."""
+
+    def row(self, name: str) -> Locator:
+        return self.page.get_by_role("row").filter(has=self.page.get_by_role("link", name=name))
+
+    @property
+    def drawer(self) -> Locator:
+        return self.page.get_by_role("dialog")
+
+    async def show(self, name: str) -> None:
+        await self.row(name).get_by_role("link", name=name).click()
+        await self.drawer.get_by_text(name, exact=True).first.wait_for()
+
+    async def find(self, name: str) -> None:
+        await self.page.get_by_placeholder("Find by name").fill(name)
+        await self.page.get_by_placeholder("Find by name").press("Enter")

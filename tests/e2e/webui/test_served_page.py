@@ -1,0 +1,39 @@
+"""Headers of the web UI's page and files, from the real Hub's address."""
+
+from __future__ import annotations
+
+import re
+
+import httpx
+import pytest
+
+from tests.hub import RunningHub
+
+pytestmark = pytest.mark.e2e
+
+
+def test_page_has_a_strict_policy_and_its_files_are_cached_for_ever(hub: RunningHub) -> None:
+    with hub.sign_in("user") as client:
+        page = client.get("/services/bai/start", follow_redirects=True)
+    assert page.status_code == 200
+    policy = page.headers["Content-Security-Policy"]
+    assert "script-src 'self';" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert page.headers["Cache-Control"] == "no-store"
+    assert re.search(r"<script(?![^>]* src=)", page.text) is None
+
+    script = re.search(r'src="\./(assets/[^"]+\.js)"', page.text)
+    assert script is not None
+    url = f"{hub.url}/services/bai/{script.group(1)}"
+    # Files need no sign-in.
+    file = httpx.get(url, headers={"Accept-Encoding": "br"})
+    assert file.status_code == 200
+    assert file.headers["Content-Encoding"] == "br"
+    assert "immutable" in file.headers["Cache-Control"]
+    assert httpx.get(f"{hub.url}/services/bai/assets/other.js").status_code == 404
+
+
+def test_page_without_sign_in_leads_to_the_login_page(hub: RunningHub) -> None:
+    page = httpx.get(f"{hub.url}/services/bai/data", follow_redirects=True)
+    assert "/hub/login" in str(page.url)
+    assert "bai-config" not in page.text

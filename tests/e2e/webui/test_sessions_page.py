@@ -1,0 +1,186 @@
+"""Web UI: sign-in, navigation, the list of sessions and the session drawer, in a real browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked, start, wait_for
+from tests.hub import RunningHub
+
+from .pages import Sessions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+@pytest.fixture
+def rest(hub: RunningHub) -> Iterator[httpx.Client]:
+    """The REST API as ``user2``; sessions of the test are stopped."""
+    with hub.rest("user2") as client:
+        yield client
+        for session in checked(client.get("/sessions"), 200)["items"]:
+            if session["status"] not in ("TERMINATED", "CANCELLED", "ERROR"):
+                client.delete(f"/sessions/{session['id']}", params={"force": "true"})
+                wait_for(client, session["id"], "TERMINATED", "CANCELLED")
+
+
+@pytest.fixture
+async def ui(hub: RunningHub, browser: Browser) -> AsyncIterator[Sessions]:
+    """The page of sessions with ``user2`` signed in; errors of scripts fail the test."""
+    context = await browser.new_context(locale="en-US")
+    page = await context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    sessions = Sessions(page, hub)
+    await sessions.sign_in("user2", "/sessions")
+    yield sessions
+    await context.close()
+    assert errors == []
+
+
+def create_pending(rest: httpx.Client, name: str) -> str:
+    """Create a session that cannot start before the year 2100."""
+    body = {
+        "name": name,
+        "project": "default",
+        "type": "batch",
+        "startup_command": "true",
+        "starts_at": "2100-01-01T00:00:00+00:00",
+        "resources": {"cpu": "1", "mem": "1g"},
+    }
+    session_id: str = checked(rest.post("/sessions", json=body), 201)["id"]
+    return session_id
+
+
+def remove_folder(rest: httpx.Client, name: str) -> None:
+    found = checked(rest.get("/vfolders", params={"name": name}), 200)["items"]
+    checked(rest.delete(f"/vfolders/{found[0]['id']}"), 200, 202, 204)
+
+
+async def test_deep_link_survives_sign_in(hub: RunningHub, browser: Browser) -> None:
+    page = await browser.new_page()
+    await Sessions(page, hub).sign_in("user2", "/sessions?tab=ended&name=lab")
+    assert page.url.endswith("/services/bai/sessions?tab=ended&name=lab")
+    assert await page.get_by_placeholder("Find by name").input_value() == "lab"
+
+
+async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
+    ui: Sessions, rest: httpx.Client
+) -> None:
+    session_id = create_pending(rest, "webui-live")
+    row = ui.row("webui-live")
+    await row.get_by_text("Pending").wait_for()
+
+    await ui.show("webui-live")
+    assert ui.page.url.endswith(f"?session={session_id}")
+    await ui.drawer.get_by_role("button", name="Cancel").click()
+    # The drawer is a dialog, too; the question is the last one.
+    await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
+    await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
+    await ui.drawer.get_by_text("Cancelled").first.wait_for()
+    assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
+
+    await ui.page.keyboard.press("Escape")
+    await ui.drawer.first.wait_for(state="hidden")
+    assert ui.page.url.endswith("/sessions")
+    await row.get_by_text("Cancelled").wait_for()
+
+
+async def test_filters_are_in_the_url_and_survive_reload(ui: Sessions, rest: httpx.Client) -> None:
+    create_pending(rest, "webui-one")
+    create_pending(rest, "webui-two")
+    await ui.row("webui-two").wait_for()
+    await ui.find("webui-o")
+    await ui.row("webui-two").wait_for(state="detached")
+    assert "name=webui-o" in ui.page.url
+    await ui.page.reload()
+    await ui.row("webui-one").wait_for()
+    assert await ui.row("webui-two").count() == 0
+
+    await ui.page.get_by_role("tab", name="Ended").click()
+    await ui.row("webui-one").wait_for(state="detached")
+    await ui.page.go_back()
+    await ui.row("webui-one").wait_for()
+
+
+async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client) -> None:
+    ids = [create_pending(rest, f"webui-bulk-{n}") for n in range(2)]
+    await ui.find("webui-bulk")
+    for n in range(2):
+        await ui.page.get_by_role("checkbox", name=f"Select webui-bulk-{n}").check()
+    await ui.page.get_by_role("button", name="Stop 2").click()
+    await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
+    for session_id in ids:
+        assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
+
+
+async def test_running_session_has_a_link_and_a_log(ui: Sessions, rest: httpx.Client) -> None:
+    session = start(rest, "webui-run")
+    row = ui.row("webui-run")
+    await row.get_by_text("Running").wait_for()
+    href = await row.get_by_role("link", name="Open").get_attribute("href")
+    assert href == session["url"]
+    await ui.show("webui-run")
+    await ui.page.get_by_role("tab", name="History").click()
+    await ui.drawer.locator(".ant-timeline").get_by_text("Running").first.wait_for()
+
+
+async def test_command_palette_opens_a_session_by_name(ui: Sessions, rest: httpx.Client) -> None:
+    session_id = create_pending(rest, "webui-palette")
+    await ui.open("/start")
+    await ui.page.get_by_role("heading", name="Welcome").wait_for()
+    await ui.go_to("webui-pal", "webui-palette")
+    await ui.drawer.get_by_text("webui-palette", exact=True).first.wait_for()
+    assert session_id in ui.page.url
+
+
+async def test_language_changes_at_once_and_is_remembered(ui: Sessions) -> None:
+    await ui.choose_language("Language", "ไทย")
+    await ui.page.get_by_role("heading", name="เซสชัน").wait_for()
+    await ui.page.reload()
+    await ui.page.get_by_role("heading", name="เซสชัน").wait_for()
+    assert await ui.page.evaluate("document.documentElement.lang") == "th"
+
+
+async def test_other_users_session_is_not_found(
+    hub: RunningHub, ui: Sessions, rest: httpx.Client
+) -> None:
+    with hub.rest("user") as other:
+        session_id = create_pending(other, "webui-foreign")
+        try:
+            await ui.open(f"/sessions?session={session_id}")
+            await ui.drawer.get_by_role("alert").wait_for()
+            assert "webui-foreign" not in await ui.page.inner_text("body")
+        finally:
+            other.delete(f"/sessions/{session_id}", params={"force": "true"})
+
+
+async def test_narrow_screen_has_the_menu_in_a_drawer(ui: Sessions) -> None:
+    await ui.page.set_viewport_size({"width": 390, "height": 800})
+    await ui.page.get_by_role("button", name="Menu").click()
+    await ui.page.get_by_role("dialog").get_by_role("link", name="Data").click()
+    await ui.page.wait_for_url(re.compile("/data$"))
+    overflow = await ui.page.evaluate(
+        "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+    )
+    assert not overflow
+
+
+async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -> None:
+    await ui.open("/data")
+    await ui.page.get_by_role("button", name="New folder").first.click()
+    dialog = ui.page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("bad/name")
+    await dialog.get_by_role("button", name="New folder").click()
+    await dialog.locator(".ant-form-item-explain-error").wait_for()
+    await dialog.get_by_label("Name").fill("webui-folder")
+    await dialog.get_by_role("button", name="New folder").click()
+    await ui.row("webui-folder").wait_for()
+    remove_folder(rest, "webui-folder")
