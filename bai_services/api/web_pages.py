@@ -19,8 +19,8 @@ IMMUTABLE = "public, max-age=31536000, immutable"
 # Ant Design creates style elements; everything else comes from the manager itself.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; form-action 'self'; "
-    "frame-ancestors 'none'"
+    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import httpx
@@ -46,13 +47,14 @@ async def ui(hub: RunningHub, browser: Browser) -> AsyncIterator[Sessions]:
 
 
 def create_pending(rest: httpx.Client, name: str) -> str:
-    """Create a session that cannot start before the year 2100."""
+    """Create a session that cannot start before tomorrow."""
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
     body = {
         "name": name,
         "project": "default",
         "type": "batch",
         "startup_command": "true",
-        "starts_at": "2100-01-01T00:00:00+00:00",
+        "starts_at": tomorrow.isoformat(),
         "resources": {"cpu": "1", "mem": "1g"},
     }
     session_id: str = checked(rest.post("/sessions", json=body), 201)["id"]
@@ -87,7 +89,7 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     await ui.drawer.get_by_text("Cancelled").first.wait_for()
     assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
 
-    await ui.page.keyboard.press("Escape")
+    await ui.drawer.get_by_role("button", name="Close").click()
     await ui.drawer.first.wait_for(state="hidden")
     assert ui.page.url.endswith("/sessions")
     await row.get_by_text("Cancelled").wait_for()

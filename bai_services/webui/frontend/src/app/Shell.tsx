@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { Drawer, Grid, Layout } from 'antd';
+import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { CommandPalette } from './CommandPalette';
@@ -9,8 +9,17 @@ import { useSessionNotices } from './sessionNotices';
 
 const SIDEBAR_WIDTH = 208;
 
-/** Header, sidebar and content of every page. Narrow screens have the sidebar in a drawer. */
+/** Header, sidebar and content of every page. Notices are below the router: they contain links. */
 export function Shell() {
+  return (
+    <App>
+      <Frame />
+    </App>
+  );
+}
+
+/** Narrow screens have the sidebar in a drawer. */
+function Frame() {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().lg ?? true;
   const [isCollapsed, setIsCollapsed] = useState(false);

@@ -1,5 +1,5 @@
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
-import { App, ConfigProvider, theme } from 'antd';
+import { ConfigProvider, theme } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Locale } from 'antd/es/locale';
 
@@ -29,7 +29,7 @@ function storedMode(): ThemeMode {
   return stored === 'light' || stored === 'dark' ? stored : 'system';
 }
 
-/** Colours, language of AntD's own texts, and messages for everything below it. */
+/** Colours and the language of AntD's own texts, for everything below it. */
 export function Themed({ children }: { children: ReactNode }) {
   const [mode, setMode] = useState(storedMode);
   const [systemIsDark, setSystemIsDark] = useState(DARK.matches);
@@ -68,7 +68,7 @@ export function Themed({ children }: { children: ReactNode }) {
         theme={{ algorithm, cssVar: {}, hashed: false }}
         {...(locale ? { locale } : {})}
       >
-        <App>{children}</App>
+        {children}
       </ConfigProvider>
     </ThemeContext>
   );
