@@ -4,7 +4,6 @@ import type { components, paths } from './schema';
 
 export type Schemas = components['schemas'];
 export type Session = Schemas['Session'];
-export type Myself = Schemas['Myself'];
 
 /** An error response of the API, or a request without a response (status 0). */
 export class ApiError extends Error {
