@@ -43,11 +43,12 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     prefix = base + API
     has_pages = settings.get("hub_oauth") is not None
     pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
-    web_ui = web_pages.pages(WebUI.load()) if has_pages else []
+    web_ui = WebUI.load() if has_pages else None
+    if web_ui is not None:
+        pages += web_pages.PAGES
     return Application(
         [
             *((base + pattern, handler) for pattern, handler in pages),
-            *((base + pattern, handler, options) for pattern, handler, options in web_ui),
             (prefix + "/openapi.json", OpenAPIHandler),
             *((prefix + pattern, handler) for pattern, handler in ROUTES),
         ],
@@ -56,5 +57,6 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         manager=manager,
         sign_in=sign_in,
         prefix=prefix,
+        web_ui=web_ui,
         **settings,
     )

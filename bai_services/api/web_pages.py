@@ -27,15 +27,12 @@ POLICY = (
 class AssetHandler(RequestHandler):
     """A file of the web UI; it needs no sign-in because it is the same for everybody."""
 
-    def initialize(self, web_ui: WebUI) -> None:
-        self.web_ui = web_ui
-
     def set_default_headers(self) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")
         self.clear_header("Server")
 
     def get(self, path: str) -> None:
-        asset = self.web_ui.assets.get(path)
+        asset = _built(self).assets.get(path)
         if asset is None:
             raise HTTPError(404)
         encoding, content = asset.best(self.request.headers.get("Accept-Encoding", ""))
@@ -49,10 +46,6 @@ class AssetHandler(RequestHandler):
 
 class WebPageHandler(PageHandler):
     """The page of the web UI: it finds out from its own address what to show."""
-
-    def initialize(self, web_ui: WebUI) -> None:
-        super().initialize()
-        self.web_ui = web_ui
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -74,7 +67,7 @@ class WebPageHandler(PageHandler):
             "xsrfToken": self.xsrf_token.decode("ascii"),
             "brand": "bai-hub",
         }
-        page = self.web_ui.index.replace(
+        page = _built(self).index.replace(
             '<meta name="bai-config" content="" />',
             f'<base href="{escape(base)}/" />\n'
             f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
@@ -83,12 +76,13 @@ class WebPageHandler(PageHandler):
         self.finish(page)
 
 
-def pages(web_ui: WebUI | None) -> list[tuple[str, type[RequestHandler], dict[str, WebUI]]]:
-    """Return the routes below the manager's base URL; none if the UI was not built."""
-    if web_ui is None:
-        return []
-    options = {"web_ui": web_ui}
-    return [
-        (r"/(assets/[^/]+)", AssetHandler, options),
-        (r"/(start|sessions|data)?", WebPageHandler, options),
-    ]
+def _built(handler: RequestHandler) -> WebUI:
+    web_ui: WebUI = handler.settings["web_ui"]
+    return web_ui
+
+
+# Below the manager's base URL; only if the application has the setting ``web_ui``.
+PAGES: list[tuple[str, type[RequestHandler]]] = [
+    (r"/(assets/[^/]+)", AssetHandler),
+    (r"/(start|sessions|data)?", WebPageHandler),
+]
