@@ -120,7 +120,7 @@ class Listing:
             return self.columns[name]
         except KeyError:
             raise InvalidRequest(
-                f"this list has no field {name!r}; it has {', '.join(sorted(self.columns))}",
+                f"this list has no field {name!r}; its fields are {', '.join(sorted(self.columns))}",
                 field=name,
             ) from None
 

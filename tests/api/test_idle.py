@@ -31,7 +31,7 @@ class IdleSession:
     async def report(self, idle_seconds: float) -> dict[str, Any]:
         """Report the time since the last activity and return the response."""
         activity = self._api.world.manager.sessions.activity
-        return dict(await activity.note(self._caller, self._id, idle_seconds))
+        return dict(await activity.record_use(self._caller, self._id, idle_seconds))
 
     async def status(self) -> str:
         """Let the manager check all deadlines and return the session's status."""

@@ -59,7 +59,7 @@ async def test_callback_url_and_secret(bai: Bai, api: Api) -> None:
     assert other.code != 0
     inside = "http://169.254.169.254/latest/meta-data"
     refused = await bai("session", "create", "lab2", "--callback-url", inside, by="user")
-    assert (refused.code, "that address is not public" in refused.stderr) == (2, True)
+    assert (refused.code, "the address is not public" in refused.stderr) == (2, True)
 
 
 async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: FakeAgent) -> None:

@@ -28,7 +28,7 @@ async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.PREPARED)
     await cluster.manager.servers.starter.step()
-    assert cluster.hub.asked == []
+    assert cluster.hub.start_requests == []
 
 
 async def test_nobody_else_may_drain(cluster: Cluster) -> None:

@@ -141,7 +141,7 @@ async def test_signing_out_withdraws_the_token_of_the_command(
     done = await asyncio.to_thread(CliRunner().invoke, main, ["logout", "--json"], env=environ)
     assert json.loads(done.stdout) == {"signed_out": True, "token_withdrawn": True}
     assert await hub.user_of_token(made["token"]) is None
-    assert profile.saved(environ) is None
+    assert profile.load_saved(environ) is None
 
 
 async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) -> None:

@@ -226,7 +226,7 @@ async def test_removing_a_server_cancels_its_pending_session(
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"nonsense": 1}, 400, "unknown options: nonsense"),
     ({"owner": "user2"}, 400, "unknown options: owner"),
-    ({"callback_url": "http://127.0.0.1:8091/"}, 400, "that address is not public"),
+    ({"callback_url": "http://127.0.0.1:8091/"}, 400, "the address is not public"),
     ({"project": "nowhere"}, 404, "nowhere"),
     ({"resources": {"cpu": "9000"}}, 409, "9000"),
     ({"resources": {"cuda.shares": "0.333"}}, 400, "step"),
