@@ -208,7 +208,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "devices that no agent has": (
         {"resources": {"rocm.shares": "0.5"}},
         errors.InsufficientResources,
-        "rocm.shares=0.5 asked",
+        "rocm.shares=0.5 requested",
     ),
 }
 
@@ -433,7 +433,7 @@ async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: Fa
 
 async def test_hub_creates_a_session_for_its_start_page(api: Api, agent: FakeAgent) -> None:
     body = {"name": "My Server!", "owner": "user", "hub_server": "srv", "project": "default"}
-    with pytest.raises(errors.InvalidRequest, match="for instance My-Server"):
+    with pytest.raises(errors.InvalidRequest, match="for example My-Server"):
         await api.hub.post("/sessions", body)
     body = {"name": "My-Server", "owner": "user", "hub_server": "srv", "project": "default"}
     session = await api.hub.post("/sessions", body)
