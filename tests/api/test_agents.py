@@ -199,7 +199,7 @@ async def test_change_and_delete_agent(api: Api) -> None:
         await admin.delete("/agents/a1")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    with pytest.raises(errors.InUse, match="1 sessions hold"):
+    with pytest.raises(errors.InUse, match="1 sessions use"):
         await admin.delete("/agents/a1")
     await (await api.client("user")).delete("/sessions/lab1")
     await admin.delete("/agents/a1")

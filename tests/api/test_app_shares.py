@@ -216,7 +216,7 @@ async def test_share_beyond_the_policy_is_denied(
         ({"app": "tensorboard", "user": "nobody-here"}, "no user named"),
         ({"app": "tensorboard", "user": "acme-user"}, "no user named"),
         ({"app": "tensorboard", "project": "other"}, "belongs to project default"),
-        ({"app": "tensorboard", "public": True}, "addresses"),
+        ({"app": "tensorboard", "public": True}, "networks"),
         ({"app": "tensorboard", "user": "user2", "allowed_addresses": ["x"]}, "not an address"),
     ],
 )

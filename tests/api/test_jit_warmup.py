@@ -24,8 +24,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         await event.wait()
 
     monkeypatch.setattr(jit_warmup, "warm_up", warm_up)
-    monkeypatch.setattr(admission_checks, "PATIENCE_SECONDS", 0.05)
-    monkeypatch.setattr(agent_capacity, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(admission_checks, "WARMUP_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(agent_capacity, "WARMUP_TIMEOUT_SECONDS", 0.05)
     return event
 
 

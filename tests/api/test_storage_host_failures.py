@@ -114,7 +114,7 @@ async def test_session_starts_with_a_slow_host(
 ) -> None:
     monkeypatch.setattr(storage_host, "SLOW_SECONDS", 0.1)
     shown = await host_of(api)
-    assert (shown["status"], "s to answer" in shown["message"]) == ("slow", True)
+    assert (shown["status"], "s to respond" in shown["message"]) == ("slow", True)
     (mount,) = (await started(api, agent, "lab1", "data"))["mounts"]
     assert mount["target"] == "/home/work/data"
 
@@ -145,7 +145,7 @@ def exit_stack(api: Api, disk: Path) -> Iterator[ExitStack]:
 async def test_unavailable_host_fails_only_the_sessions_that_need_it(
     api: Api, agent: FakeAgent, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
+    monkeypatch.setattr(mounts, "REACH_TIMEOUT_SECONDS", 0.5)
     monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
     try:
         exit_stack.enter_context(dead_mount(disk))
@@ -158,17 +158,17 @@ async def test_unavailable_host_fails_only_the_sessions_that_need_it(
     plan = asyncio.create_task(started(api, agent, "lab1"))
     ended = await user.get(f"/sessions/{lost['id']}", wait="ERROR", timeout="20")
     assert ended["status"] == "ERROR", ended
-    assert "storage host local does not answer" in ended["status_info"]
+    assert "storage host local does not respond" in ended["status_info"]
     assert ended["allocations"] == []
     assert (await plan)["mounts"] == []
     shown = await host_of(api)
-    assert (shown["status"], "does not answer" in shown["message"]) == ("gone", True)
+    assert (shown["status"], "does not respond" in shown["message"]) == ("gone", True)
 
 
 async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
     api: Api, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quotas, "COUNT_SECONDS", 0.3)
+    monkeypatch.setattr(quotas, "SCAN_TIMEOUT_SECONDS", 0.3)
     monkeypatch.setattr(storage_host, "PROBE_SECONDS", 0.5)
     user, admin = await api.client("user"), await api.client("admin")
     every = {name: list(PERMISSIONS) for name in ("local", "near")}
@@ -193,7 +193,7 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
 async def test_host_that_fails_between_preparation_and_start(
     api: Api, agent: FakeAgent, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "REACH_SECONDS", 0.5)
+    monkeypatch.setattr(mounts, "REACH_TIMEOUT_SECONDS", 0.5)
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "mounts": [{"vfolder": "data"}]})
     await scheduled(user, session)
@@ -208,7 +208,7 @@ async def test_host_that_fails_between_preparation_and_start(
     assert session["status"] == "PREPARED", session
     where = {"user": session["hub_user"], "server": session["hub_server"]}
     answer = await api.hub.http.post(f"/sessions/{session['id']}/launch", json=where)
-    assert answer.status_code == 503 and "does not answer" in answer.json()["message"]
+    assert answer.status_code == 503 and "does not respond" in answer.json()["message"]
 
 
 async def test_missing_dot_folder_gives_a_notice(api: Api, agent: FakeAgent, disk: Path) -> None:

@@ -405,11 +405,19 @@ async def test_invalid_mount_is_rejected(api: Api) -> None:
         (Conflict, "delete-pending", [MountRequest("dead")]),
         (Conflict, "delete-pending", [MountRequest(dead["id"])]),
         (Forbidden, "not as rw", [MountRequest("lent", permission=Permission.RW)]),
-        (InvalidRequest, "both be at", [MountRequest("data", "x"), MountRequest("other", "x")]),
+        (
+            InvalidRequest,
+            "both be mounted at",
+            [MountRequest("data", "x"), MountRequest("other", "x")],
+        ),
         (InvalidRequest, "inside folder", [MountRequest("data"), MountRequest("other", "data/x")]),
         (InvalidRequest, "'..'", [MountRequest("data", "../x")]),
         (InvalidRequest, "'..'", [MountRequest("data", subpath="a/../..")]),
-        (InvalidRequest, "both be at", [MountRequest("data"), MountRequest("data", subpath="a")]),
+        (
+            InvalidRequest,
+            "both be mounted at",
+            [MountRequest("data"), MountRequest("data", subpath="a")],
+        ),
         (InvalidRequest, "NUL", [MountRequest("da\0ta")]),
         (InvalidRequest, "33 folders", [MountRequest("data")] * 33),
     ]

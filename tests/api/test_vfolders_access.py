@@ -74,7 +74,7 @@ async def test_only_the_invitee_may_accept_an_invitation(api: Api, user: Client)
     assert (await guest.get("/vfolders/data"))["permission"] == "ro"
     with pytest.raises(Conflict, match="already accepted"):
         await guest.post(f"/vfolder-invitations/{made['id']}/decline")
-    with pytest.raises(AlreadyExists, match="has the folder"):
+    with pytest.raises(AlreadyExists, match="already has access"):
         await invite(user, "user2")
     # A grantee leaves by deleting the own grant and may then be invited again.
     await guest.delete("/vfolders/data/grants/user2")

@@ -220,7 +220,7 @@ async def test_interrupted_transfer_resumes(
     async def failing(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
         seen.append((offset, checksum is not None))
         if len(seen) == 3:
-            raise Unavailable("the storage host does not answer")
+            raise Unavailable("the storage host does not respond")
         return await original(caller, key, upload, offset, checksum)
 
     monkeypatch.setattr(pieces, "open_chunk", failing)
@@ -313,7 +313,7 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     async def noted(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
         seen.append((upload, offset, checksum is not None))
         if len(seen) in failing:
-            raise Unavailable("the storage host does not answer")
+            raise Unavailable("the storage host does not respond")
         return await original(caller, key, upload, offset, checksum)
 
     monkeypatch.setattr(uploads, "open_chunk", noted)
