@@ -107,4 +107,4 @@ def test_manager_stops_on_sigterm_with_a_dead_storage_host(tmp_path: Path) -> No
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
     assert "storage host far does not respond" in log.read_text()
-    assert "steps of file work are still running" in log.read_text()
+    assert "file operations are still running" in log.read_text()

@@ -258,7 +258,7 @@ async def test_subpath_in_container_is_rejected_if_agent_may_not_mount(
 ) -> None:
     machine = await _on_docker(api, agents, docker_engine, shared, ORDINARY)
     await filled(machine.user, ["raw/f"])
-    with pytest.raises(InvalidRequest, match="no agent of resource group default can mount"):
+    with pytest.raises(InvalidRequest, match="the agents of resource group default cannot mount"):
         await machine.prepared("lab1", {"vfolder": "data", "subpath": "raw"})
     whole = await machine.prepared("lab2", {"vfolder": "data"})
     assert whole["status"] == "PREPARED", whole["status_info"]

@@ -61,7 +61,7 @@ def test_missing_file_is_reported(files: list[str], capsys: pytest.CaptureFixtur
     Path(files[1]).unlink()
     assert main([*files, "--policy", "priced"]) == MISSING
     told = capsys.readouterr()
-    assert "is not there" in told.err and not told.out
+    assert "not found" in told.err and not told.out
 
 
 @pytest.mark.parametrize(
