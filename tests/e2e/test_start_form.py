@@ -175,7 +175,7 @@ def test_invalid_ports_are_rejected_and_shown_again(
     for sent, why in (
         ("8501 2200", "port 2200 is used by the session itself"),
         ("9000,9000", "duplicate port 9000"),
-        ("70000", "port 70000: ports are 1025 to 65534"),
+        ("70000", "port 70000: ports must be 1025 to 65534"),
         ("http", "preopen_ports.0"),
     ):
         answer = send_form(hub, other, "/hub/spawn", preopen_ports=sent)
