@@ -255,7 +255,7 @@ async def test_restarted_agent_removes_container_of_ended_session(
     await start(agents, engine)
 
     def is_there() -> bool:
-        return bool(engine.client.containers.list(all=True, filters={"id": container.id}))
+        return bool(engine.client.api.containers(all=True, filters={"id": container.id}))
 
     async def is_gone() -> bool:
         await agents.time_passes("docker-test", seconds=15)
