@@ -278,7 +278,7 @@ def test_a_terminal_is_attached_resized_detached_and_reattached(
     first.type("echo inter''rupted\r")
     first.until("interrupted")
     first.type("\x1d")
-    first.until("go on with: bai ")
+    first.until("reattach with: bai ")
     words = first.until("\r\n").split()
     assert first.end() == 0
 
