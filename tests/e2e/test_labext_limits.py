@@ -117,7 +117,7 @@ async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end
             await open_panel(page)
             await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.PATIENCE_MS)
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
-            unused = "This session is unused"
+            unused = "This session is idle"
             await panel.get_by_text(unused).wait_for()
             await page.locator(".Toastify").get_by_text(unused).wait_for()
             await take_screenshot(page, "stops-unused", tmp_path)
