@@ -74,7 +74,7 @@ def test_a_start_after_a_failed_start_causes_no_internal_error(hub: RunningHub) 
         text = f"attempt {attempt}: {answer.text}"
         assert answer.status_code >= HTTPStatus.BAD_REQUEST, text
         # The message explains the failed start and exposes no internal error of the Hub.
-        assert "its server ended at once" in answer.json()["message"], text
+        assert "its server exited during the start" in answer.json()["message"], text
 
 
 def test_simultaneous_starts_and_removals_cause_no_internal_error(hub: RunningHub) -> None:
