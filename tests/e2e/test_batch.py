@@ -53,7 +53,9 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
         done = ended(rest, train)
         assert (done["result"], done["exit_code"]) == ("failure", 3)
         done = ended(rest, test, "CANCELLED")
-        assert done["status_info"].startswith("DEPENDENCY_FAILED: session e2e-train")
+        assert done["status_info"].startswith(
+            "DEPENDENCY_FAILED: its dependency, session e2e-train"
+        )
 
         done = ended(rest, long)
         assert done["result"] == "failure"

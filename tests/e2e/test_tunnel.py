@@ -239,7 +239,7 @@ def test_unknown_apps_and_invalid_local_ports_are_reported(hub: RunningHub) -> N
         assert done.returncode != 0
         return str(json.loads(done.stderr)["message"])
 
-    assert "it has" in message("solitaire")
+    assert "available apps: jupyterlab" in message("solitaire")
     assert "cannot listen" in message("jupyterlab", "-b", str(hub.port))
     assert "[HOST:]PORT" in message("jupyterlab", "-b", "high")
     stop(rest, session["id"])

@@ -210,6 +210,8 @@ async def test_a_machine_in_no_swarm_says_what_is_missing(docker_engine: DockerE
     calls = DockerCalls(docker_engine.host, 60)
     networks = Networks(calls, "alone", POOL, 28)
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
-    with pytest.raises(Unavailable, match="requires a Docker Swarm, but this machine is not part of one"):
+    with pytest.raises(
+        Unavailable, match="requires a Docker Swarm, but this machine is not part of one"
+    ):
         await networks.ensure_cluster(cluster, "ann")
     await asyncio.to_thread(calls.close)
