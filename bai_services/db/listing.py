@@ -119,9 +119,9 @@ class Listing:
         try:
             return self.columns[name]
         except KeyError:
+            fields = ", ".join(sorted(self.columns))
             raise InvalidRequest(
-                f"this list has no field {name!r}; its fields are {', '.join(sorted(self.columns))}",
-                field=name,
+                f"this list has no field {name!r}; its fields are {fields}", field=name
             ) from None
 
 
