@@ -419,7 +419,7 @@ async def test_invalid_mount_is_rejected(api: Api) -> None:
             [MountRequest("data"), MountRequest("data", subpath="a")],
         ),
         (InvalidRequest, "NUL", [MountRequest("da\0ta")]),
-        (InvalidRequest, "33 folders", [MountRequest("data")] * 33),
+        (InvalidRequest, "33 mounts", [MountRequest("data")] * 33),
     ]
     for error, text, mounts in cases:
         with pytest.raises(error, match=text):
