@@ -44,13 +44,14 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     has_pages = settings.get("hub_oauth") is not None
     pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
     web_ui = WebUI.load() if has_pages else None
-    if web_ui is not None:
-        pages += web_pages.PAGES
+    # Last: they include every address that belongs to nothing else.
+    web_ui_pages = web_pages.PAGES if web_ui is not None else []
     return Application(
         [
             *((base + pattern, handler) for pattern, handler in pages),
             (prefix + "/openapi.json", OpenAPIHandler),
             *((prefix + pattern, handler) for pattern, handler in ROUTES),
+            *((base + pattern, handler) for pattern, handler in web_ui_pages),
         ],
         default_handler_class=NotFoundHandler,
         log_function=AccessLog(manager.metrics, ROUTES),

@@ -16,6 +16,30 @@ from .sessions.page import PageHandler
 
 # The name of a file changes with its content.
 IMMUTABLE = "public, max-age=31536000, immutable"
+# First parts of the addresses of the UI's pages, as in frontend/src/app/router.tsx.
+NAMES = frozenset(
+    {
+        "",
+        "start",
+        "dashboard",
+        "sessions",
+        "launch",
+        "data",
+        "agent-summary",
+        "settings",
+        "users",
+        "credentials",
+        "projects",
+        "policies",
+        "presets",
+        "images",
+        "agents",
+        "storage",
+        "resource-groups",
+        "scheduler",
+        "audit",
+    }
+)
 # Ant Design creates style elements; everything else comes from the manager itself.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -72,6 +96,9 @@ class WebPageHandler(PageHandler):
             f'<base href="{escape(base)}/" />\n'
             f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
         )
+        if path.partition("/")[0] not in NAMES:
+            # The same page shows its own message.
+            self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page)
 
@@ -84,5 +111,5 @@ def _built(handler: RequestHandler) -> WebUI:
 # Below the manager's base URL; only if the application has the setting ``web_ui``.
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/(assets/[^/]+)", AssetHandler),
-    (r"/(start|sessions|data)?", WebPageHandler),
+    (r"/([a-z][a-z-]*(?:/[^/]+)?)?", WebPageHandler),
 ]

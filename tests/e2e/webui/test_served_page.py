@@ -37,3 +37,9 @@ def test_page_without_sign_in_leads_to_the_login_page(hub: RunningHub) -> None:
     page = httpx.get(f"{hub.url}/services/bai/data", follow_redirects=True)
     assert "/hub/login" in str(page.url)
     assert "bai-config" not in page.text
+
+
+def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
+    with hub.sign_in("user") as client:
+        assert client.get("/services/bai/start", follow_redirects=True).status_code == 200
+        assert client.get("/services/bai/nothing", follow_redirects=True).status_code == 404

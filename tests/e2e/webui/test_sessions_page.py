@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pytest
 from tests.e2e.engines import checked, start, wait_for
 from tests.hub import RunningHub
 
+from .conftest import Opener
 from .pages import Sessions
 
 if TYPE_CHECKING:
@@ -33,17 +34,9 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-async def ui(hub: RunningHub, browser: Browser) -> AsyncIterator[Sessions]:
-    """The page of sessions with ``user2`` signed in; errors of scripts fail the test."""
-    context = await browser.new_context(locale="en-US")
-    page = await context.new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    sessions = Sessions(page, hub)
-    await sessions.sign_in("user2", "/sessions")
-    yield sessions
-    await context.close()
-    assert errors == []
+async def ui(opened: Opener[Sessions]) -> Sessions:
+    """The page of sessions with ``user2`` signed in."""
+    return await opened(Sessions, "user2", "/sessions")
 
 
 def create_pending(rest: httpx.Client, name: str) -> str:

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import en from '../src/i18n/en.json';
-import ja from '../src/i18n/ja.json';
-import ko from '../src/i18n/ko.json';
-import th from '../src/i18n/th.json';
+import en from '../src/i18n/en';
+import ja from '../src/i18n/ja';
+import ko from '../src/i18n/ko';
+import th from '../src/i18n/th';
 
 type Texts = Record<string, Record<string, string>>;
 

@@ -5,7 +5,8 @@ import { useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { foldersQuery } from '../data/folders';
 import { sessionsQuery } from '../data/sessions';
-import { PAGES } from './pages';
+import { meQuery } from '../data/me';
+import { pagesFor } from './pages';
 import { onPaletteOpened } from './paletteState';
 
 const MAX_MATCHES = 8;
@@ -46,7 +47,10 @@ export function CommandPalette() {
     enabled: isOpen
   });
 
-  const pages = PAGES.filter(page => t(page.title).toLowerCase().includes(text.toLowerCase()));
+  const { data: me } = useQuery(meQuery);
+  const pages = pagesFor(me?.role).filter(page =>
+    t(page.title).toLowerCase().includes(text.toLowerCase())
+  );
   const options = [
     {
       label: t('shell.pages'),

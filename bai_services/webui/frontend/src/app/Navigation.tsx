@@ -1,28 +1,49 @@
 import { Menu } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { PAGES } from './pages';
+import { meQuery } from '../data/me';
+import { pagesFor } from './pages';
 
 /** The sidebar's links; `onNavigate` is called when one is used. */
 export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { t } = useTranslation();
   const { pathname } = useLocation();
-  const current = PAGES.find(page => pathname.startsWith(page.path));
+  const { data: me } = useQuery(meQuery);
+  const pages = pagesFor(me?.role);
+  const current = pages.find(page => pathname.startsWith(page.path));
+  const items = (ofAdministrators: boolean) =>
+    pages
+      .filter(page => (page.roles !== undefined) === ofAdministrators)
+      .map(page => ({
+        key: page.path,
+        icon: page.icon,
+        label: (
+          <Link to={page.path} {...(onNavigate ? { onClick: onNavigate } : {})}>
+            {t(page.title)}
+          </Link>
+        )
+      }));
+  const administration = items(true);
   return (
     <nav aria-label={t('shell.pages')}>
       <Menu
         mode="inline"
         selectedKeys={current ? [current.path] : []}
         style={{ borderInlineEnd: 0 }}
-        items={PAGES.map(page => ({
-          key: page.path,
-          icon: page.icon,
-          label: (
-            <Link to={page.path} {...(onNavigate ? { onClick: onNavigate } : {})}>
-              {t(page.title)}
-            </Link>
-          )
-        }))}
+        items={[
+          ...items(false),
+          ...(administration.length > 0
+            ? [
+                {
+                  key: 'administration',
+                  type: 'group' as const,
+                  label: t('shell.administration'),
+                  children: administration
+                }
+              ]
+            : [])
+        ]}
       />
     </nav>
   );

@@ -1,6 +1,8 @@
 import { CloudOutlined, FolderOutlined, HomeOutlined } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 
+export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
+
 export type PagePath = '/start' | '/sessions' | '/data';
 
 interface Page {
@@ -8,6 +10,8 @@ interface Page {
   /** Key of its name. */
   title: string;
   icon: ReactNode;
+  /** Roles that see it; everybody without. Such pages are in the group *Administration*. */
+  roles?: readonly Role[];
 }
 
 /** The pages of the sidebar and of the command palette, in order. */
@@ -16,3 +20,7 @@ export const PAGES: readonly Page[] = [
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> }
 ];
+
+/** The pages that a role may open; those for everybody while the role is unknown. */
+export const pagesFor = (role: string | undefined) =>
+  PAGES.filter(page => !page.roles || page.roles.some(allowed => allowed === role));

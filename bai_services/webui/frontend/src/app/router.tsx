@@ -1,19 +1,10 @@
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  redirect
-} from '@tanstack/react-router';
+import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 import { config } from '../config';
-import { MissingPage } from '../pages/missing/MissingPage';
 import { PageError } from '../pages/missing/PageError';
 import { readDataSearch } from '../pages/data/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { StartPage } from '../pages/start/StartPage';
-import { Shell } from './Shell';
-
-const root = createRootRoute({ component: Shell, notFoundComponent: MissingPage });
+import { root } from './root';
 
 const index = createRoute({
   getParentRoute: () => root,

@@ -17,10 +17,15 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
 
 interface ThemeChoice {
   mode: ThemeMode;
+  isDark: boolean;
   choose: (mode: ThemeMode) => void;
 }
 
-const ThemeContext = createContext<ThemeChoice>({ mode: 'system', choose: () => undefined });
+const ThemeContext = createContext<ThemeChoice>({
+  mode: 'system',
+  isDark: false,
+  choose: () => undefined
+});
 
 export const useThemeMode = () => useContext(ThemeContext);
 
@@ -54,12 +59,13 @@ export function Themed({ children }: { children: ReactNode }) {
   const choice = useMemo(
     () => ({
       mode,
+      isDark,
       choose: (chosen: ThemeMode) => {
         localStorage.setItem(STORAGE_KEY, chosen);
         setMode(chosen);
       }
     }),
-    [mode]
+    [mode, isDark]
   );
   const algorithm = isDark ? theme.darkAlgorithm : theme.defaultAlgorithm;
   return (

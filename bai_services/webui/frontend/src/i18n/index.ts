@@ -11,10 +11,10 @@ const COOKIE_SECONDS = 365 * 24 * 3600;
 
 // Only the texts of the language in use are loaded.
 const TEXTS: Record<Language, () => Promise<{ default: ResourceKey }>> = {
-  en: () => import('./en.json'),
-  ko: () => import('./ko.json'),
-  ja: () => import('./ja.json'),
-  th: () => import('./th.json')
+  en: () => import('./en'),
+  ko: () => import('./ko'),
+  ja: () => import('./ja'),
+  th: () => import('./th')
 };
 
 export const languageOf = (name: string): Language =>

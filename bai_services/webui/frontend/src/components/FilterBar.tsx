@@ -1,0 +1,87 @@
+import { useState } from 'react';
+import { Button, Flex, Input, Select, Space, Tag } from 'antd';
+import { useTranslation } from 'react-i18next';
+
+/** A property that a list can be filtered by. */
+export interface FilterProperty {
+  /** The API's filter: a field, or `field__operator`. */
+  key: string;
+  title: string;
+  /** The only values there are; without them any text can be entered. */
+  choices?: readonly { value: string; label: string }[];
+}
+
+interface FilterBarProps {
+  properties: readonly FilterProperty[];
+  filters: Record<string, string>;
+  onChange: (filters: Record<string, string>) => void;
+}
+
+/** Choose a property and a value; each filter in use is a tag that can be removed. */
+export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
+  const { t } = useTranslation();
+  const [key, setKey] = useState(properties[0]?.key ?? '');
+  const [text, setText] = useState('');
+  const property = properties.find(candidate => candidate.key === key);
+  const add = (value: string) => {
+    setText('');
+    if (value.trim()) {
+      onChange({ ...filters, [key]: value.trim() });
+    }
+  };
+  const labelOf = (name: string, value: string) => {
+    const known = properties.find(candidate => candidate.key === name);
+    const choice = known?.choices?.find(candidate => candidate.value === value);
+    return `${known?.title ?? name}: ${choice?.label ?? value}`;
+  };
+  return (
+    <Flex wrap gap="small" align="center">
+      <Space.Compact>
+        <Select
+          value={key}
+          onChange={setKey}
+          aria-label={t('table.property')}
+          options={properties.map(({ key: value, title }) => ({ value, label: title }))}
+          style={{ minWidth: 120 }}
+        />
+        {property?.choices ? (
+          <Select
+            value={null}
+            onChange={(value: string | null) => add(value ?? '')}
+            placeholder={t('table.choose')}
+            aria-label={property.title}
+            options={[...property.choices]}
+            style={{ minWidth: 160 }}
+          />
+        ) : (
+          <Input.Search
+            value={text}
+            onChange={event => setText(event.target.value)}
+            onSearch={add}
+            placeholder={t('table.find')}
+            aria-label={t('table.find')}
+            style={{ width: 200 }}
+          />
+        )}
+      </Space.Compact>
+      {Object.entries(filters).map(([name, value]) => (
+        <Tag
+          key={name}
+          closable={{ 'aria-label': t('table.remove', { filter: labelOf(name, value) }) }}
+          onClose={() =>
+            onChange(
+              Object.fromEntries(Object.entries(filters).filter(([other]) => other !== name))
+            )
+          }
+        >
+          {labelOf(name, value)}
+        </Tag>
+      ))}
+      {Object.keys(filters).length > 1 && (
+        <Button type="link" onClick={() => onChange({})}>
+          {t('table.reset')}
+        </Button>
+      )}
+    </Flex>
+  );
+}

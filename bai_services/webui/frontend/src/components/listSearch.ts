@@ -1,0 +1,64 @@
+/** State of a server-side list in the URL; what is at its default is left out. */
+export interface ListSearch {
+  sort?: string;
+  page?: number;
+  size?: number;
+  /** Filters of the API: a field, or `field__operator`. */
+  filters?: Record<string, string>;
+}
+
+export const PAGE_SIZES = [10, 20, 50];
+export const DEFAULT_PAGE_SIZE = 20;
+
+export const textIn = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
+
+export const numberIn = (value: unknown) =>
+  typeof value === 'number' && Number.isInteger(value) && value > 0 ? value : undefined;
+
+const SORT = /^-?[a-z_]+$/;
+
+const filtersIn = (value: unknown) => {
+  const entries = Object.entries(value !== null && typeof value === 'object' ? value : {}).filter(
+    (entry): entry is [string, string] => textIn(entry[1]) !== undefined
+  );
+  return entries.length > 0 ? Object.fromEntries(entries) : undefined;
+};
+
+/** Leave out undefined values, which a search must not contain. */
+export function defined<T extends object>(
+  values: T
+): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as {
+    [K in keyof T]?: Exclude<T[K], undefined>;
+  };
+}
+
+/** Read the state from a URL; invalid values are ignored. */
+export function readListSearch(search: Record<string, unknown>): ListSearch {
+  const sort = textIn(search['sort']);
+  const size = numberIn(search['size']);
+  return defined({
+    sort: sort && SORT.test(sort) ? sort : undefined,
+    page: numberIn(search['page']),
+    size: size && PAGE_SIZES.includes(size) ? size : undefined,
+    filters: filtersIn(search['filters'])
+  });
+}
+
+/** What the API is asked for. */
+export interface ListQuery {
+  limit: number;
+  offset: number;
+  sort: string;
+  filters: Record<string, string>;
+}
+
+export function listQuery(search: ListSearch, defaultSort: string): ListQuery {
+  const size = search.size ?? DEFAULT_PAGE_SIZE;
+  return {
+    limit: size,
+    offset: ((search.page ?? 1) - 1) * size,
+    sort: search.sort ?? defaultSort,
+    filters: search.filters ?? {}
+  };
+}

@@ -1,0 +1,84 @@
+"""Which items of the UI's checklist are built, and which tests show them.
+
+``checklist/PREFIX.toml`` gives the state of each item: ``built``, ``missing``, or
+``later: reason``. A test names the items that it shows: ``@pytest.mark.checklist("SES-01")``.
+
+    python -m tests.e2e.webui.coverage
+
+prints the items of each prefix and fails if an item that is built has no test, or if a test names
+an item that is not built.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def states() -> dict[str, str]:
+    """Return the state of every item."""
+    found: dict[str, str] = {}
+    for path in sorted((HERE / "checklist").glob("*.toml")):
+        found |= tomllib.loads(path.read_text("utf-8"))
+    return found
+
+
+def shown_by() -> dict[str, list[str]]:
+    """Return the names of the tests of each item."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(HERE.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                for item in _items(node):
+                    found.setdefault(item, []).append(f"{path.name}::{node.name}")
+    return found
+
+
+def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).endswith(
+            "mark.checklist"
+        ):
+            yield from (ast.literal_eval(argument) for argument in decorator.args)
+
+
+def errors(states: dict[str, str], tests: dict[str, list[str]]) -> list[str]:
+    """Return what is wrong: built without a test, tested without being built, unknown states."""
+    wrong = [
+        f"{item} has the state {state!r}; use built, missing, or later: reason"
+        for item, state in states.items()
+        if state not in ("built", "missing") and not state.startswith("later: ")
+    ]
+    wrong += [
+        f"{item} is built, and no test has @pytest.mark.checklist({item!r})"
+        for item, state in states.items()
+        if state == "built" and item not in tests
+    ]
+    wrong += [
+        f"{', '.join(names)} shows {item}, whose state is {states.get(item, 'unknown')!r}"
+        for item, names in tests.items()
+        if states.get(item) != "built"
+    ]
+    return wrong
+
+
+def main() -> int:
+    known, tests = states(), shown_by()
+    for prefix in dict.fromkeys(item.partition("-")[0] for item in known):
+        items = {item: state for item, state in known.items() if item.startswith(prefix + "-")}
+        built = [item for item, state in items.items() if state == "built"]
+        print(f"{prefix}: {len(built)} of {len(items)} built")
+        for item, state in items.items():
+            print(f"  {item}  {', '.join(tests.get(item, [])) or state}")
+    wrong = errors(known, tests)
+    print(*wrong, sep="\n", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The checklist of the UI agrees with the tests."""
+
+from __future__ import annotations
+
+from .coverage import errors, shown_by, states
+
+
+def test_every_built_item_has_a_test() -> None:
+    assert errors(states(), shown_by()) == []
+
+
+def test_disagreements_are_found() -> None:
+    found = errors({"SES-01": "built", "SES-02": "missing"}, {"SES-02": ["a::b"]})
+    assert len(found) == 2
+    assert "SES-01 is built" in found[0]
+    assert "SES-02, whose state is 'missing'" in found[1]
