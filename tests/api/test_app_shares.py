@@ -11,6 +11,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
+from bai_services.manager.manager import Manager
 from tests.api.test_sessions import started
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -154,6 +155,28 @@ async def test_entry_token_is_single_use_and_bound_to_app_and_session(
     api.world.clock.advance(minutes=2)
     with pytest.raises(errors.Forbidden):
         await ask(api, session, "tensorboard", entry=late)
+
+
+async def test_used_entry_token_is_refused_by_every_manager(
+    api: Api, user: Client, session: dict[str, Any]
+) -> None:
+    made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
+    manager = api.world.manager
+    guest = await api.world.caller("user2")
+    address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP)
+    entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
+    assert await ask(api, session, "tensorboard", entry=entry)
+    # A manager after a restart, or a standby, has the database in common and no memory.
+    restarted = Manager(manager.settings, manager.database, api.world.clock)
+    caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
+    facts = {
+        "session_id": session["id"],
+        "app": "tensorboard",
+        "client_ip": CLIENT_IP,
+        "entry": entry,
+    }
+    with pytest.raises(errors.Forbidden):
+        await restarted.app_shares.authorize_visit(caller, facts)
 
 
 async def test_visit_ends_with_share_policy_account_or_membership(

@@ -15,10 +15,10 @@ from bai_services.core.sessions.lifecycle import Status
 
 from ..audit import AuditEntry, record
 from ..database import Database
-from ..integrity import raise_on_violation
+from ..integrity import insert_ignoring, raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, projects, user_policies, users
-from ..tables.apps import app_shares
+from ..tables.apps import app_shares, used_entry_tokens
 from ..tables.sessions import sessions
 
 _owners = users.alias("owners")
@@ -143,6 +143,15 @@ class AppShareStore:
             if not gone.rowcount:
                 raise NotFound(f"the session has no share {share_id}")
             await record(tx, audit)
+
+    async def redeem(self, nonce: str, expires_at: datetime, now: datetime) -> bool:
+        """Record the use of an entry token; return whether it was its first use."""
+        async with self._db.write() as tx:
+            await tx.execute(used_entry_tokens.delete().where(used_entry_tokens.c.expires_at <= now))
+            added = await tx.execute(
+                insert_ignoring(tx, used_entry_tokens).values(nonce=nonce, expires_at=expires_at)
+            )
+        return bool(added.rowcount)
 
     async def _page(
         self, condition: sa.ColumnElement[bool], query: ListQuery, now: datetime

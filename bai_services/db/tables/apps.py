@@ -24,3 +24,11 @@ app_shares = sa.Table(
     sa.Column("expires_at", UtcDateTime, nullable=False, index=True),
     sa.Column("created_by", sa.String(64), nullable=False),
 )
+
+# Entry tokens of shared apps that were used; each is accepted once, by whichever manager.
+used_entry_tokens = sa.Table(
+    "used_entry_tokens",
+    metadata,
+    sa.Column("nonce", sa.String(64), primary_key=True),
+    sa.Column("expires_at", UtcDateTime, nullable=False, index=True),
+)

@@ -53,8 +53,6 @@ class AppShares:
         self._settings = settings
         self._clock = context.clock
         self._audit = context.audit
-        # Nonces of redeemed entry tokens, until they expire: an entry token is single-use.
-        self._redeemed: dict[str, datetime] = {}
 
     async def page_of_session(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
         """Return the shares of a session."""
@@ -171,7 +169,11 @@ class AppShares:
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
         token = unseal(self._settings.key, facts.get(kind) or "", kind, now)
         refused = Forbidden("this app is not shared with you (any more); open its link again")
-        if token is None or (kind is PassKind.ENTRY and not self._redeem(token, now)):
+        if token is None:
+            raise refused
+        if kind is PassKind.ENTRY and not await self._store.redeem(
+            token.nonce, token.expires_at, now
+        ):
             raise refused
         share = await self._store.find(token.share_id, now)
         is_of_session = share is not None and (share.session_id, share.app, share.owner_id) == (
@@ -232,14 +234,6 @@ class AppShares:
         is_member = share.project_id in {project["id"] for project in person["projects"]}
         if user_id != share.user_id and not (share.project_id and is_member):
             raise refused
-
-    def _redeem(self, entry: Pass, now: datetime) -> bool:
-        """Record the use of an entry token; return whether it was its first use."""
-        self._redeemed = {nonce: end for nonce, end in self._redeemed.items() if end > now}
-        if entry.nonce in self._redeemed:
-            return False
-        self._redeemed[entry.nonce] = entry.expires_at
-        return True
 
     async def _require_share(self, share_id: str) -> AppShare:
         share = await self._store.find(share_id, self._clock())
