@@ -147,7 +147,9 @@ class AppShareStore:
     async def redeem(self, nonce: str, expires_at: datetime, now: datetime) -> bool:
         """Record the use of an entry token; return whether it was its first use."""
         async with self._db.write() as tx:
-            await tx.execute(used_entry_tokens.delete().where(used_entry_tokens.c.expires_at <= now))
+            await tx.execute(
+                used_entry_tokens.delete().where(used_entry_tokens.c.expires_at <= now)
+            )
             added = await tx.execute(
                 insert_ignoring(tx, used_entry_tokens).values(nonce=nonce, expires_at=expires_at)
             )
