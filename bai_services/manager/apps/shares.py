@@ -6,7 +6,6 @@ import secrets
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from urllib.parse import quote, urlencode
 
