@@ -1,4 +1,4 @@
-"""A single callback call: slow, failing, redirecting, endless receivers, and refused addresses."""
+"""A single callback request: slow, failing or redirecting receivers, and denied addresses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.manager.sessions.callback_calls import CallbackCalls, CallFailed, look_up
 from tests.testbed.receiver import Receiver, serve_receiver
 
-HERE = AllowedTargets.parse("", "127.0.0.1/32")
+LOOPBACK = AllowedTargets.parse("", "127.0.0.1/32")
 
 
 @pytest.fixture
@@ -21,30 +21,30 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield made
 
 
-class Names:
-    """A name resolver whose answers the test sets, one per lookup."""
+class FakeResolver:
+    """A name resolver that returns the given addresses, one list per lookup."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
-        self.asked: list[str] = []
+        self.lookups: list[str] = []
 
     def __call__(self, host: str, port: int) -> list[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         return self.answers.pop(0)
 
 
 @asynccontextmanager
 async def calling(
-    reach: AllowedTargets = HERE, names: Names | None = None, seconds: float = 60
+    targets: AllowedTargets = LOOPBACK, resolver: FakeResolver | None = None, seconds: float = 60
 ) -> AsyncIterator[CallbackCalls]:
-    calls = CallbackCalls(reach, names or look_up, seconds)
+    calls = CallbackCalls(targets, resolver or look_up, seconds)
     try:
         yield calls
     finally:
         await calls.close()
 
 
-async def test_a_call_brings_body_and_headers(receiver: Receiver) -> None:
+async def test_request_has_body_and_headers(receiver: Receiver) -> None:
     async with calling() as calls:
         await calls.post(receiver.url + "?a=%20b", b'{"a":1}', {"Bai-Delivery": "7"})
     (call,) = receiver.calls
@@ -56,7 +56,7 @@ async def test_a_call_brings_body_and_headers(receiver: Receiver) -> None:
     assert "Cookie" not in call.headers
 
 
-async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Receiver) -> None:
+async def test_error_contains_the_status_but_not_the_response_body(receiver: Receiver) -> None:
     receiver.answers.extend([500, 404])
     async with calling() as calls:
         for status in (500, 404):
@@ -67,7 +67,7 @@ async def test_a_failure_says_the_status_and_nothing_of_the_answer(receiver: Rec
             assert not failed.value.is_final
 
 
-async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+async def test_redirect_is_not_followed(receiver: Receiver) -> None:
     async with serve_receiver() as other, calling() as calls:
         receiver.answers.append(other.url)
         with pytest.raises(CallFailed, match="status 302; redirects are not followed"):
@@ -75,7 +75,7 @@ async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
         assert other.calls == []
 
 
-async def test_a_receiver_that_does_not_answer_is_left(receiver: Receiver) -> None:
+async def test_unresponsive_receiver_times_out(receiver: Receiver) -> None:
     receiver.is_open.clear()
     async with calling(seconds=0.2) as calls:
         with pytest.raises(CallFailed, match="did not respond in time"):
@@ -83,7 +83,7 @@ async def test_a_receiver_that_does_not_answer_is_left(receiver: Receiver) -> No
     assert len(receiver.calls) <= 1
 
 
-async def test_an_answer_without_an_end_is_not_read(receiver: Receiver) -> None:
+async def test_response_body_is_not_read(receiver: Receiver) -> None:
     receiver.is_endless = True
     receiver.answers.append(200)
     async with calling() as calls:
@@ -91,7 +91,7 @@ async def test_an_answer_without_an_end_is_not_read(receiver: Receiver) -> None:
     assert len(receiver.calls) == 1
 
 
-async def test_who_does_not_speak_http_has_failed() -> None:
+async def test_receiver_without_http_is_an_error() -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 mail.example.org\r\n")
         with suppress(ConnectionError):
@@ -111,17 +111,17 @@ async def test_who_does_not_speak_http_has_failed() -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "2130706433"])
-async def test_this_machine_is_not_called(receiver: Receiver, host: str) -> None:
+async def test_loopback_addresses_are_not_called(receiver: Receiver, host: str) -> None:
     async with calling(AllowedTargets()) as calls:
         with pytest.raises(CallFailed):
             await calls.post(f"http://{host}:{receiver.port}/", b"", {})
     assert receiver.calls == []
 
 
-async def test_a_name_is_called_only_at_addresses_that_may_be_reached(receiver: Receiver) -> None:
+async def test_only_allowed_addresses_of_a_name_are_called(receiver: Receiver) -> None:
     url = f"http://hooks.example.org:{receiver.port}/"
-    names = Names(["10.9.9.9", "127.0.0.1", "::1"], ["10.9.9.9", "169.254.169.254"])
-    async with calling(names=names) as calls:
+    resolver = FakeResolver(["10.9.9.9", "127.0.0.1", "::1"], ["10.9.9.9", "169.254.169.254"])
+    async with calling(resolver=resolver) as calls:
         await calls.post(url, b"", {})
         with pytest.raises(CallFailed, match="no address that callbacks may reach") as failed:
             await calls.post(url, b"", {})
@@ -131,36 +131,36 @@ async def test_a_name_is_called_only_at_addresses_that_may_be_reached(receiver: 
     ]
 
 
-async def test_a_name_is_looked_up_once_and_called_where_it_was_found(receiver: Receiver) -> None:
+async def test_name_is_resolved_only_once(receiver: Receiver) -> None:
     async with serve_receiver() as other:
         # A second lookup would return an address that must not be reached.
-        names = Names(["127.0.0.1"], ["127.0.0.2"])
-        async with calling(names=names) as calls:
+        resolver = FakeResolver(["127.0.0.1"], ["127.0.0.2"])
+        async with calling(resolver=resolver) as calls:
             await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
-        assert names.asked == ["hooks.example.org"]
+        assert resolver.lookups == ["hooks.example.org"]
         assert (len(receiver.calls), other.calls) == (1, [])
 
 
-async def test_an_unknown_host_is_said() -> None:
+async def test_unknown_host_is_a_temporary_error() -> None:
     async with calling() as calls:
         with pytest.raises(CallFailed) as failed:
             await calls.post("http://nothing.invalid/", b"", {})
     assert not failed.value.is_final
 
 
-async def test_what_is_no_longer_allowed_is_not_called(receiver: Receiver) -> None:
-    for reach in (
+async def test_target_that_is_no_longer_allowed_is_not_called(receiver: Receiver) -> None:
+    for targets in (
         AllowedTargets.parse("none", "127.0.0.0/8"),
         AllowedTargets.parse("other.example.org", ""),
     ):
-        names = Names(["127.0.0.1"])
-        async with calling(reach, names) as calls:
+        resolver = FakeResolver(["127.0.0.1"])
+        async with calling(targets, resolver) as calls:
             with pytest.raises(CallFailed, match="no longer allowed"):
                 await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
     assert receiver.calls == []
 
 
-async def test_a_proxy_of_the_environment_is_not_used(
+async def test_proxy_variables_are_ignored(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serve_receiver() as proxy:

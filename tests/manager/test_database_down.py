@@ -1,6 +1,4 @@
-"""A database outage under a manager: callers get an error, and everything works again
-afterwards.
-"""
+"""Database outage: requests fail with an error, and succeed again after it."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from tests.testbed.manager import Api, MovableClock, make_world, manager_on, ser
 from tests.testbed.postgres import Postgres
 
 
-class Shutter:
+class Outage:
     """Blocks new connections to a database and closes the open ones."""
 
     def __init__(self, server: Postgres, url: str) -> None:
@@ -25,39 +23,41 @@ class Shutter:
         self._name = sa.make_url(url).database
         self.url = url
 
-    def close(self) -> None:
+    def begin(self) -> None:
         self._server.execute(f'ALTER DATABASE "{self._name}" ALLOW_CONNECTIONS false')
         self._server.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             f"WHERE datname = '{self._name}'"
         )
 
-    def open(self) -> None:
+    def end(self) -> None:
         self._server.execute(f'ALTER DATABASE "{self._name}" ALLOW_CONNECTIONS true')
 
 
 @pytest.fixture
-def shutter(postgres_server: Postgres, migrated_postgres: str) -> Iterator[Shutter]:
+def outage(postgres_server: Postgres, migrated_postgres: str) -> Iterator[Outage]:
     with postgres_server.database(migrated_postgres) as url:
-        yield Shutter(postgres_server, url)
+        yield Outage(postgres_server, url)
 
 
 @pytest.fixture
-async def api(shutter: Shutter, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
+async def api(outage: Outage, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
     async with (
-        manager_on(shutter.url, tmp_path, clock) as manager,
+        manager_on(outage.url, tmp_path, clock) as manager,
         serving(await make_world(manager, clock)) as served,
     ):
         yield served
 
 
-async def test_a_database_that_is_down_and_comes_back(api: Api, shutter: Shutter) -> None:
+async def test_requests_fail_during_a_database_outage_and_succeed_after_it(
+    api: Api, outage: Outage
+) -> None:
     agent = FakeAgent(api.agent)
     await agent.beat()
     user = await api.client("user")
     await user.post("/sessions", {"name": "before", "project": "default"})
 
-    shutter.close()
+    outage.begin()
     for _ in range(3):
         with pytest.raises(Unavailable, match="the database cannot be reached; try again"):
             await user.post("/sessions", {"name": "meanwhile", "project": "default"})
@@ -67,7 +67,7 @@ async def test_a_database_that_is_down_and_comes_back(api: Api, shutter: Shutter
         health = await http.get(f"{api.url}/api/v1/health")
     assert (health.status_code, health.json()["database"]) == (503, False)
 
-    shutter.open()
+    outage.end()
     await agent.beat()
     await user.post("/sessions", {"name": "after", "project": "default"})
     names = {item["name"] async for item in user.items("/sessions")}

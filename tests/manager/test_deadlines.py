@@ -1,6 +1,4 @@
-"""Time limits under faults: a killed step, two managers at once, a user's stop at the same
-moment.
-"""
+"""Time limits under faults: a killed step, two managers at once, and a concurrent stop."""
 
 from __future__ import annotations
 
@@ -53,10 +51,10 @@ def deadlines_on(
 
 
 async def make_overdue(url: str) -> World:
-    """Return a world in which every session is overdue at ``LATER``, by different limits.
+    """Return a world in which every session has exceeded a limit at ``LATER``.
 
-    Two wait longer than their group allows, one depends on a session that has failed, two run
-    longer than their batch timeout and one longer than its policy allows.
+    Two exceed the pending timeout of their group, two their batch timeout and one the maximum
+    lifetime of its policy; one depends on a session that has failed.
     """
     world = await make_world(url)
     batch = {"type": SessionType.BATCH, "startup_command": "true"}
@@ -75,7 +73,7 @@ async def make_overdue(url: str) -> World:
             failed = row.id
     for name in ("waits-1", "waits-2"):
         await world.sessions.enqueue(world.new(name, {"cpu": "8", "mem": "1g"}), NOW)
-    await world.sessions.enqueue(world.new("in-vain", dependencies=(failed,)), NOW)
+    await world.sessions.enqueue(world.new("failed-dependency", dependencies=(failed,)), NOW)
     await world.sessions.move(failed, Event.FAILED, NOW)
     await world.write(
         sa.update(cluster.resource_groups).values(scheduler_opts={"pending_timeout": 600}),
@@ -85,7 +83,7 @@ async def make_overdue(url: str) -> World:
 
 
 async def check(world: World, left: Sequence[Status] = ()) -> None:
-    """Every session was asked to end once, or not yet if it is in ``left``."""
+    """Check that each session was stopped exactly once, or is still in a status of ``left``."""
     assert await AllocationStore(world.database).audit() == []
     for row in await world.sessions.in_status(*Status):
         if row.name == "fails":
@@ -99,28 +97,26 @@ async def step(world: World, decisions: Sequence[Decision]) -> None:
     await until_killed(world, lambda: deadlines_on(world.database).step())
 
 
-def test_a_step_that_is_killed_anywhere(database_url: str) -> None:
+def test_step_is_complete_after_a_kill_at_any_point(database_url: str) -> None:
     async def prepare() -> None:
         await (await make_overdue(database_url)).close()
 
-    async def look(*left: Status) -> None:
+    async def check_again(*left: Status) -> None:
         world = World(database_url)
         await check(world, left)
         await world.close()
 
     asyncio.run(prepare())
     count = kill_everywhere(
-        database_url, step, [], lambda: asyncio.run(look(Status.PENDING, Status.RUNNING))
+        database_url, step, [], lambda: asyncio.run(check_again(Status.PENDING, Status.RUNNING))
     )
     assert count > 5
-    asyncio.run(look())
+    asyncio.run(check_again())
 
 
 @asynccontextmanager
 async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
-    """Provide a world with overdue sessions, and a second database object like another
-    manager's.
-    """
+    """Provide a world with overdue sessions, and the database connection of a second manager."""
     world = await make_overdue(url)
     other = Database(url)
     yield world, other
@@ -129,7 +125,7 @@ async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
     await world.close()
 
 
-async def test_two_that_look_at_once(database_url: str) -> None:
+async def test_two_managers_at_once_stop_each_session_once(database_url: str) -> None:
     # The lease is taken over in the middle: for a moment both consider it theirs.
     async with overdue(database_url) as (world, other):
         lease = Lease(LeaseStore(world.database), later, seconds=600)
@@ -139,25 +135,25 @@ async def test_two_that_look_at_once(database_url: str) -> None:
         )
 
 
-async def test_a_stop_at_the_same_instant(database_url: str) -> None:
+async def test_first_of_two_concurrent_stops_sets_the_reason(database_url: str) -> None:
     async with overdue(database_url) as (world, other):
-        people = Lifecycle(SessionStore(other), Events(), later)
+        users = Lifecycle(SessionStore(other), Events(), later)
         rows = await world.sessions.in_status(Status.PENDING, Status.RUNNING)
         await asyncio.gather(
             deadlines_on(world.database).step(),
-            *(people.try_move(row.id, Event.STOP_REQUESTED, "stopped by ann") for row in rows),
+            *(users.try_move(row.id, Event.STOP_REQUESTED, "stopped by ann") for row in rows),
         )
         for row in rows:
             ended = await world.sessions.find(row.id)
-            asked = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
+            stops = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
             # The first stop has set the reason, and with it the result.
-            assert ended.status_info == asked[0].reason
+            assert ended.status_info == stops[0].reason
             is_failure = ended.status_info != "stopped by ann" and row.status is Status.RUNNING
             assert ended.result == ("failure" if is_failure else "undefined")
 
 
-class PlacedMeanwhile(DeadlineStore):
-    """Another manager places an overdue session before this one ends it."""
+class ScheduledMeanwhile(DeadlineStore):
+    """Lets another manager schedule an overdue session before this one cancels it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.database)
@@ -171,12 +167,12 @@ class PlacedMeanwhile(DeadlineStore):
         return late
 
 
-async def test_who_gets_a_place_at_the_last_moment_keeps_it(database_url: str) -> None:
+async def test_session_scheduled_at_the_last_moment_is_not_cancelled(database_url: str) -> None:
     world = await make_overdue(database_url)
-    await deadlines_on(world.database, PlacedMeanwhile(world)).step()
+    await deadlines_on(world.database, ScheduledMeanwhile(world)).step()
     kept = await world.sessions.in_status(Status.SCHEDULED)
     assert [row.name for row in kept] == ["waits-1"]
     cancelled = await world.sessions.in_status(Status.CANCELLED)
-    assert [row.name for row in cancelled] == ["waits-2", "in-vain"]
+    assert [row.name for row in cancelled] == ["waits-2", "failed-dependency"]
     assert await world.allocations.audit() == []
     await world.close()

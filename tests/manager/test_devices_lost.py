@@ -1,4 +1,4 @@
-"""Two agents with devices, one of which is lost; and devices that change while in use."""
+"""Loss of an agent with devices, and devices that change while in use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.sessions.lifecycle import Status
 from tests.testbed.fake_agent import FakeAgent
 
-from .test_hub_side import Cluster, cluster
+from .test_hub_servers import Cluster, cluster
 
 __all__ = ["cluster"]
 
@@ -26,7 +26,7 @@ async def devices_of(cluster: Cluster, session: dict[str, Any]) -> list[str]:
     return [a.device_id for a in view.allocations if a.device_id]
 
 
-async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_along(
+async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     cluster: Cluster,
 ) -> None:
     soft = Sharing(Level.SOFT)
@@ -55,7 +55,7 @@ async def test_a_lost_machine_takes_its_devices_and_after_an_hour_its_sessions_a
     assert row.status_info == "its agent has been lost for more than 60 minutes"
 
 
-async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster: Cluster) -> None:
+async def test_paused_device_is_not_granted_until_it_is_available(cluster: Cluster) -> None:
     process = Sharing(Level.PROCESS, 250, 250)
     paused = Sharing(Level.PROCESS, 250, 250, is_paused=True)
     await cluster.agent.beat(devices=[gpu("g1", paused)])
@@ -67,7 +67,9 @@ async def test_shares_are_withdrawn_and_given_again_while_sessions_wait(cluster:
     assert await devices_of(cluster, session) == ["g1"]
 
 
-async def test_a_device_list_that_changes_leaves_what_runs_alone(cluster: Cluster) -> None:
+async def test_running_session_keeps_its_device_when_the_device_list_changes(
+    cluster: Cluster,
+) -> None:
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft), gpu("g2", soft)])
     session = await cluster.create("lab1", resources=ONE)

@@ -1,4 +1,4 @@
-"""A drained manager places and starts nothing; its sessions may still end."""
+"""A drained manager neither schedules nor starts sessions; running ones may end."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 
 from bai_services.core.errors import Forbidden
 from bai_services.core.sessions.lifecycle import Status
-from tests.manager.test_hub_side import Cluster, cluster
+from tests.manager.test_hub_servers import Cluster, cluster
 from tests.testbed.manager import HUB
 
 __all__ = ["cluster"]
 
 
-async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluster) -> None:
+async def test_pending_session_is_not_scheduled(cluster: Cluster) -> None:
     running, _ = await cluster.running("first")
     waiting = await cluster.create("second")
     await cluster.manager.drain.begin(HUB)
@@ -21,7 +21,7 @@ async def test_a_waiting_session_is_not_placed_when_another_ends(cluster: Cluste
     assert (await cluster.store.find(running["id"])).status is Status.RUNNING
 
 
-async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
+async def test_prepared_session_is_not_started(cluster: Cluster) -> None:
     session = await cluster.create("first")
     await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.manager.drain.begin(HUB)
@@ -31,6 +31,6 @@ async def test_a_prepared_session_is_not_started(cluster: Cluster) -> None:
     assert cluster.hub.start_requests == []
 
 
-async def test_nobody_else_may_drain(cluster: Cluster) -> None:
+async def test_only_the_hub_may_drain(cluster: Cluster) -> None:
     with pytest.raises(Forbidden):
         await cluster.manager.drain.begin(await cluster.world.caller("admin"))

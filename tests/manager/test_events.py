@@ -1,4 +1,4 @@
-"""Event streams: all status changes in order, changed positions once each."""
+"""Event streams: every status change in order, then each changed queue position once."""
 
 from __future__ import annotations
 
@@ -21,71 +21,71 @@ async def received(subscription: Subscription) -> list[tuple[str, str]]:
     return found
 
 
-def everybody(change: Change) -> bool:
+def every_change(change: Change) -> bool:
     return True
 
 
-async def test_steps_come_in_order_and_who_moved_after_them_once() -> None:
+async def test_status_changes_are_ordered_and_positions_are_deduplicated() -> None:
     events = Events()
-    with events.follow(None, everybody) as listener:
+    with events.follow(None, every_change) as subscription:
         events.publish_moved(moved(1, 2))
         events.publish(change(3))
         events.publish_moved(moved(2, 1))
         events.publish(change(1, kind="reasons"))
-        assert await received(listener) == [
+        assert await received(subscription) == [
             ("s3", "status"), ("s1", "reasons"), ("s1", POSITION), ("s2", POSITION),
         ]  # fmt: skip
-        assert await received(listener) == []
+        assert await received(subscription) == []
 
 
-async def test_thousands_that_move_on_push_no_step_out() -> None:
+async def test_many_changed_positions_do_not_evict_status_changes() -> None:
     events = Events()
-    with events.follow(None, everybody) as listener:
+    with events.follow(None, every_change) as subscription:
         events.publish(change(0))
         events.publish_moved(moved(*range(10_000)))
-        found = await received(listener)
+        found = await received(subscription)
     assert found[0] == ("s0", "status")
     assert len(found) == 10_001
 
 
-async def test_who_is_far_behind_loses_the_oldest_steps() -> None:
+async def test_slow_subscriber_loses_the_oldest_status_changes() -> None:
     events = Events()
-    with events.follow(None, everybody) as listener:
+    with events.follow(None, every_change) as subscription:
         for n in range(QUEUE_LENGTH + 1):
             events.publish(change(n))
-        assert (await received(listener))[0] == ("s1", "status")
+        assert (await received(subscription))[0] == ("s1", "status")
 
 
-async def test_nobody_hears_of_others_and_nobody_is_asked_twice() -> None:
-    events, asked = Events(), []
+async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached() -> None:
+    events, checked_owners = Events(), []
 
     def is_mine(change: Change) -> bool:
-        asked.append(change.owner_id)
+        checked_owners.append(change.owner_id)
         return change.owner_id == "u1"
 
-    with events.follow(None, is_mine) as listener:
+    with events.follow(None, is_mine) as subscription:
         for _ in range(2):
             events.publish_moved(moved(1, 2) | moved(3, 4, owner="u2"))
             events.publish(change(5, "u2"))
-        assert await received(listener) == [("s1", POSITION), ("s2", POSITION)]
-    assert sorted(asked) == ["u1", "u2"]
+        assert await received(subscription) == [("s1", POSITION), ("s2", POSITION)]
+    assert sorted(checked_owners) == ["u1", "u2"]
 
 
-async def test_one_session_is_followed_alone() -> None:
+async def test_subscription_to_a_single_session() -> None:
     events = Events()
-    with events.follow("s2", everybody) as listener:
+    with events.follow("s2", every_change) as subscription:
         events.publish_moved(moved(1, 2, 3))
         events.publish(change(1))
-        assert await received(listener) == [("s2", POSITION)]
+        assert await received(subscription) == [("s2", POSITION)]
 
 
-async def test_who_waits_for_steps_only_does_not_follow() -> None:
+async def test_internal_subscription_gets_no_positions() -> None:
     events = Events()
-    with events.subscribe() as listener:
+    with events.subscribe() as subscription:
         assert not events.is_followed
         events.publish_moved(moved(1))
         events.publish(change(1))
-        assert await received(listener) == [("s1", "status")]
-        with events.follow(None, everybody):
+        assert await received(subscription) == [("s1", "status")]
+        with events.follow(None, every_change):
             assert events.is_followed
     assert not events.is_followed

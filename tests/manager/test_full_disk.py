@@ -1,6 +1,4 @@
-"""A full disk under the database: callers get a useful error, and everything works with space
-again.
-"""
+"""Full disk of the database: writes fail with a clear error, and succeed once there is space."""
 
 from __future__ import annotations
 
@@ -26,18 +24,18 @@ from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
 MIB = 2**20
-ENOUGH_TRIES = 2_000
+MAX_TRIES = 2_000
 
 
 class SmallDisk:
-    """A small file system with the database at ``url`` on it."""
+    """A small file system that contains the database at ``url``."""
 
     def __init__(self, path: Path, url: str) -> None:
         self.url = url
         self._filler = path / "filler"
 
     def fill(self) -> None:
-        """Fill it completely."""
+        """Use all free space."""
         with self._filler.open("ab", buffering=0) as file:
             for size in (MIB, 4096, 1):
                 try:
@@ -46,13 +44,13 @@ class SmallDisk:
                 except OSError:
                     continue
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         self._filler.unlink()
 
 
 @contextmanager
 def mounted(path: Path, mib: int) -> Iterator[None]:
-    """Mount a file system of that size; it belongs to the owner of its folder."""
+    """Mount a file system of ``mib`` MiB that belongs to the owner of ``path``."""
     owner = path.stat()
     options = f"size={mib}m,uid={owner.st_uid},gid={owner.st_gid},mode=0700"
     command = ["mount", "-t", "tmpfs", "-o", options, "none", str(path)]
@@ -75,7 +73,7 @@ def sqlite_disk(path: Path, migrated: Path) -> Iterator[SmallDisk]:
 
 @contextmanager
 def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
-    """Provide a database whose tables, but not whose log, are on a small disk."""
+    """Provide a database with its tables, but not its write-ahead log, on a small disk."""
     path, name = server.folder / "small", "small"
     path.mkdir()
     shutil.chown(path, (server.folder / "data").owner(), (server.folder / "data").group())
@@ -112,10 +110,10 @@ async def api(disk: SmallDisk, tmp_path: Path, clock: MovableClock) -> AsyncIter
         yield served
 
 
-async def until_refused(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
-    """Create objects until there is no space; return the created and the refused names."""
+async def fill_with_objects(client: Client, path: str, **spec: object) -> tuple[list[str], str]:
+    """Create objects until the disk is full; return the created names and the rejected one."""
     made: list[str] = []
-    for number in range(ENOUGH_TRIES):
+    for number in range(MAX_TRIES):
         name = f"full-{number}"
         try:
             await client.post(path, {"name": name, **spec})
@@ -127,11 +125,13 @@ async def until_refused(client: Client, path: str, **spec: object) -> tuple[list
     raise AssertionError("the disk was never full")
 
 
-async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None:
+async def test_writes_fail_while_the_disk_is_full_and_succeed_after(
+    api: Api, disk: SmallDisk
+) -> None:
     manager, store = api.world.manager, SessionStore(api.world.manager.database)
     agent = FakeAgent(api.agent)
     await agent.beat()
-    await warm_up()  # compiling may take longer than any wait below
+    await warm_up()  # JIT compilation may take longer than the timeouts below
     await manager.start()
     admin, user = await api.client("admin"), await api.client("user")
 
@@ -139,29 +139,29 @@ async def test_a_full_disk_under_the_database(api: Api, disk: SmallDisk) -> None
         return (await store.find(session_id)).status is Status.SCHEDULED
 
     # Only the disk may refuse.
-    await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": ENOUGH_TRIES})
+    await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": MAX_TRIES})
     waiting = await user.post("/sessions", {"name": "before", "project": "default"})
     await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")
 
     disk.fill()
-    done, refused = await until_refused(admin, "/projects", domain="default")
-    created, not_created = await until_refused(
+    done, rejected = await fill_with_objects(admin, "/projects", domain="default")
+    created, not_created = await fill_with_objects(
         user, "/sessions", project="default", enqueue_only=True
     )
     # Reading works, even with a keypair whose time of last use would be written.
     api.world.clock.advance(minutes=6)
     monitor = await api.client("monitor")
     assert (await monitor.get("/me"))["username"] == "monitor"
-    assert (await admin.get("/projects", name=refused))["total"] == 0
+    assert (await admin.get("/projects", name=rejected))["total"] == 0
     assert (await admin.get("/sessions", name=not_created))["total"] == 0
     async with httpx.AsyncClient() as http:
         health = await http.get(f"{api.url}/api/v1/health")
     assert health.json()["database"] is True
 
-    disk.make_room()
+    disk.free_space()
     await agent.beat()
     made = await user.post("/sessions", {"name": "after", "project": "default"})
-    await wait_until_async(lambda: is_scheduled(made["id"]), 90, "the scheduler to go on")
+    await wait_until_async(lambda: is_scheduled(made["id"]), 90, "the scheduler to continue")
     names = {item["name"] async for item in admin.items("/sessions")}
     assert names == {"before", "after", *created}
     for name in done:

@@ -1,4 +1,4 @@
-"""The manager with a real Hub: REST client, tokens, browser sign-in, signing users out."""
+"""The manager with a real Hub: REST client, tokens, browser sign-in and sign-out."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ async def hub(running: HubAndManager) -> AsyncIterator[Hub]:
 
 async def token_of(running: HubAndManager, username: str) -> Client:
     async with Client(running.manager_url) as anyone:
-        answer = await anyone.post("/auth/token", {"name": username, "password": PASSWORD})
-    assert answer["username"] == username
-    return Client(running.manager_url, Token(answer["token"]))
+        response = await anyone.post("/auth/token", {"name": username, "password": PASSWORD})
+    assert response["username"] == username
+    return Client(running.manager_url, Token(response["token"]))
 
 
-async def test_users_and_servers(hub: Hub) -> None:
+async def test_create_start_and_stop_servers(hub: Hub) -> None:
     for _ in range(2):
         await hub.ensure_user("worker")
         await hub.create_server("worker", "first", "My First!", {"bai_session_id": "1"})
@@ -65,7 +65,7 @@ async def test_users_and_servers(hub: Hub) -> None:
     assert model is not None and model["display_name"] == "My First!"
     assert model["user_options"] == {"bai_session_id": "1"} and not model["ready"]
     await hub.start_server("worker", "first")
-    await wait_until_async(lambda: _is_ready(hub, "first"), 20, "the server to be ready")
+    await wait_until_async(lambda: _is_ready(hub, "first"), 20, "the server to become ready")
     with pytest.raises(Conflict, match="already running"):
         await hub.start_server("worker", "first")
     found = [(user, server["name"]) async for user, server in hub.active_servers()]
@@ -86,7 +86,7 @@ async def _is_ready(hub: Hub, server: str) -> bool:
     return bool(model and model["ready"])
 
 
-async def test_a_hub_at_its_limit_says_when_to_come_again(hub: Hub) -> None:
+async def test_busy_hub_returns_the_delay_before_a_retry(hub: Hub) -> None:
     await hub.ensure_user("worker")
     names = ["a", "b", "c", "d"]
     for name in names:
@@ -100,23 +100,25 @@ async def test_a_hub_at_its_limit_says_when_to_come_again(hub: Hub) -> None:
         await hub.stop_server("worker", name)
 
 
-async def test_a_hub_that_is_away_or_refuses_is_unavailable(running: HubAndManager) -> None:
+async def test_unreachable_hub_or_rejected_token_is_unavailable(running: HubAndManager) -> None:
     for hub in (Hub("http://127.0.0.1:1/hub/api", "x"), Hub("", ""), Hub(running.hub_url, "wrong")):
         with pytest.raises(Unavailable):
             await hub.create_token("user", "note", 60)
         await hub.close()
 
 
-async def test_a_password_gives_a_token_that_holds_at_the_manager(running: HubAndManager) -> None:
+async def test_password_is_exchanged_for_a_token_with_the_rights_of_its_user(
+    running: HubAndManager,
+) -> None:
     async with await token_of(running, "user2") as client:
         assert (await client.get("/me"))["username"] == "user2"
         with pytest.raises(Forbidden):
             await client.get("/audit-log")
 
 
-async def test_a_token_is_withdrawn_by_who_holds_it(running: HubAndManager, hub: Hub) -> None:
+async def test_token_can_revoke_itself(running: HubAndManager, hub: Hub) -> None:
     async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
-        assert (await mine.get("/me"))["username"] == "user2"  # from now on it is cached
+        assert (await mine.get("/me"))["username"] == "user2"  # this caches it
         await mine.delete("/auth/token")
         for _ in range(2):
             with pytest.raises(NotSignedIn):
@@ -129,14 +131,14 @@ async def test_a_token_is_withdrawn_by_who_holds_it(running: HubAndManager, hub:
             assert page["total"] == 1
 
 
-async def test_signing_out_withdraws_the_token_of_the_command(
+async def test_bai_logout_revokes_the_token(
     running: HubAndManager, hub: Hub, tmp_path: Path
 ) -> None:
     async with Client(running.manager_url) as anyone:
         made = await anyone.post("/auth/token", {"name": "user2", "password": PASSWORD})
-    address = running.manager_url.removesuffix("/services/bai")
+    location = running.manager_url.removesuffix("/services/bai")
     environ = {"BAI_CONFIG_DIR": str(tmp_path)}
-    profile.save(profile.Profile(address, Token(made["token"]), "user2"), environ)
+    profile.save(profile.Profile(location, Token(made["token"]), "user2"), environ)
     assert await hub.user_of_token(made["token"]) is not None
     done = await asyncio.to_thread(CliRunner().invoke, main, ["logout", "--json"], env=environ)
     assert json.loads(done.stdout) == {"signed_out": True, "token_withdrawn": True}
@@ -144,7 +146,7 @@ async def test_signing_out_withdraws_the_token_of_the_command(
     assert profile.load_saved(environ) is None
 
 
-async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) -> None:
+async def test_foreign_and_invalid_tokens_are_rejected(running: HubAndManager, hub: Hub) -> None:
     await hub.ensure_user("stranger")
     await hub.ensure_user("user")
     limited = {"note": "of a session", "scopes": ["read:users:name!user=user"]}
@@ -161,10 +163,10 @@ async def test_tokens_of_others_do_not_hold(running: HubAndManager, hub: Hub) ->
                 await client.get("/me")
 
 
-async def test_the_token_of_a_session_is_far_less_than_its_owner(
+async def test_session_token_has_few_of_its_owners_permissions(
     running: HubAndManager, hub: Hub
 ) -> None:
-    """Programs in a session can read its token: a superadmin's must not create superadmins."""
+    """A program in a superadmin's session can read the token; it must not become a superadmin."""
     async with await token_of(running, "admin") as admin:
         mine = await admin.post("/sessions", {"name": "of-admin", "project": "default"})
         async with await token_of(running, "user") as user:
@@ -198,7 +200,7 @@ async def test_the_token_of_a_session_is_far_less_than_its_owner(
         await admin.delete(f"/vfolders/{folder['id']}")
 
 
-async def test_a_deactivated_person_is_out_at_once(running: HubAndManager, hub: Hub) -> None:
+async def test_deactivated_user_is_signed_out_at_once(running: HubAndManager, hub: Hub) -> None:
     admin = await token_of(running, "admin")
     spec = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
     async with admin:
@@ -217,7 +219,7 @@ async def test_a_deactivated_person_is_out_at_once(running: HubAndManager, hub: 
             with pytest.raises(NotSignedIn, match="not active"):
                 await leaver.get("/me")
             await wait_until_async(
-                lambda: _is_gone(hub, token), 30, "the Hub to forget token and servers"
+                lambda: _is_gone(hub, token), 30, "the Hub to delete the token and the servers"
             )
             home = await browser.get("/hub/home", follow_redirects=False)
             assert home.status_code == 302 and "/hub/login" in home.headers["Location"]
@@ -227,13 +229,13 @@ async def _is_gone(hub: Hub, token: str) -> bool:
     return not await hub.servers_of("leaver") and await hub.user_of_token(token) is None
 
 
-async def test_signing_out_ends_tokens_and_servers_only(running: HubAndManager, hub: Hub) -> None:
+async def test_sign_out_revokes_tokens_and_stops_servers(running: HubAndManager, hub: Hub) -> None:
     token = (await hub_user_token(hub, "acme-user")).value
     await hub.create_server("acme-user", "work", "work", {})
     await hub.start_server("acme-user", "work")
     async with Client(running.manager_url, Token(token)) as client:
         await client.post("/users/acme-user/sign-out")
-    await wait_until_async(lambda: _no_token(hub, token), 30, "the token to be withdrawn")
+    await wait_until_async(lambda: _is_revoked(hub, token), 30, "the token to be revoked")
     await wait_until_async(lambda: _is_removed(hub), 30, "the server to be removed")
     async with await token_of(running, "acme-user") as again:
         assert (await again.get("/me"))["username"] == "acme-user"
@@ -244,7 +246,7 @@ async def hub_user_token(hub: Hub, username: str) -> Any:
     return await hub.create_token(username, "test", 600)
 
 
-async def _no_token(hub: Hub, token: str) -> bool:
+async def _is_revoked(hub: Hub, token: str) -> bool:
     return await hub.user_of_token(token) is None
 
 
@@ -252,16 +254,16 @@ async def _is_removed(hub: Hub) -> bool:
     return await hub.server_model("acme-user", "work") is None
 
 
-async def test_a_browser_calls_with_its_cookie_and_the_pages_token(running: HubAndManager) -> None:
+async def test_browser_requests_need_the_cookie_and_the_xsrf_token(running: HubAndManager) -> None:
     async with signed_in_browser(running, "user") as browser:
         api = "/services/bai/api/v1"
         # Any of our pages signs the browser in at the manager and sets its XSRF token.
-        await browser.get("/services/bai/cli-login", params=_question("x" * 43))
+        await browser.get("/services/bai/cli-login", params=_sign_in_request("x" * 43))
         me = await browser.get(f"{api}/me")
         assert (me.status_code, me.json()["username"]) == (200, "user")
         change = {"full_name": "Changed"}
-        bare = await browser.patch(f"{api}/users/user", json=change)
-        assert (bare.status_code, bare.json()["error"]) == (403, "forbidden")
+        without_xsrf = await browser.patch(f"{api}/users/user", json=change)
+        assert (without_xsrf.status_code, without_xsrf.json()["error"]) == (403, "forbidden")
         cookies = {c.path: c.value for c in browser.cookies.jar if c.name == "_xsrf"}
         headers = {"X-XSRFToken": str(cookies["/services/bai/"])}
         wrong = await browser.patch(
@@ -272,30 +274,30 @@ async def test_a_browser_calls_with_its_cookie_and_the_pages_token(running: HubA
         assert (right.status_code, right.json()["full_name"]) == (200, "Changed")
 
 
-def _question(challenge: str) -> dict[str, str]:
+def _sign_in_request(challenge: str) -> dict[str, str]:
     return {"port": "54321", "challenge": challenge, "state": "some-state-1"}
 
 
-async def test_the_command_line_signs_in_through_the_browser(running: HubAndManager) -> None:
+async def test_cli_signs_in_through_the_browser(running: HubAndManager) -> None:
     verifier = secrets.token_urlsafe(48)
     digest = hashlib.sha256(verifier.encode()).digest()
-    question = _question(base64.urlsafe_b64encode(digest).rstrip(b"=").decode())
+    request = _sign_in_request(base64.urlsafe_b64encode(digest).rstrip(b"=").decode())
     async with signed_in_browser(running, "user") as browser:
-        page = await browser.get("/services/bai/cli-login", params=question)
+        page = await browser.get("/services/bai/cli-login", params=request)
         assert page.status_code == 200 and "act as user" in page.text
         xsrf = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
         assert xsrf is not None
-        refused = await browser.post("/services/bai/cli-login", data=question)
-        assert refused.status_code in (401, 403)
-        answer = await browser.post(
+        rejected = await browser.post("/services/bai/cli-login", data=request)
+        assert rejected.status_code in (401, 403)
+        response = await browser.post(
             "/services/bai/cli-login",
-            data={**question, "_xsrf": xsrf[1]},
+            data={**request, "_xsrf": xsrf[1]},
             follow_redirects=False,
         )
-    assert answer.status_code == 303
-    address = urlsplit(answer.headers["Location"])
-    arguments = parse_qs(address.query)
-    assert (address.netloc, arguments["state"]) == ("127.0.0.1:54321", ["some-state-1"])
+    assert response.status_code == 303
+    location = urlsplit(response.headers["Location"])
+    arguments = parse_qs(location.query)
+    assert (location.netloc, arguments["state"]) == ("127.0.0.1:54321", ["some-state-1"])
     async with Client(running.manager_url) as anyone:
         body = {"code": arguments["code"][0], "verifier": verifier}
         token = (await anyone.post("/auth/code/redeem", body))["token"]
@@ -305,36 +307,38 @@ async def test_the_command_line_signs_in_through_the_browser(running: HubAndMana
         assert (await client.get("/me"))["username"] == "user"
         # A token cannot create a successor of itself.
         with pytest.raises(NotSignedIn):
-            await client.post("/auth/code", {"challenge": question["challenge"]})
+            await client.post("/auth/code", {"challenge": request["challenge"]})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"port": "80"}, id="a port of the system"),
-        pytest.param({"port": "5000@evil.example"}, id="another host"),
-        pytest.param({"challenge": "short"}, id="no challenge"),
-        pytest.param({"state": "a&b=c d e f g"}, id="odd state"),
+        pytest.param({"port": "80"}, id="privileged port"),
+        pytest.param({"port": "5000@evil.example"}, id="host in the port"),
+        pytest.param({"challenge": "short"}, id="challenge too short"),
+        pytest.param({"state": "a&b=c d e f g"}, id="invalid characters in the state"),
     ],
 )
-async def test_an_odd_question_of_the_command_line_is_refused(
+async def test_invalid_sign_in_request_of_the_cli_is_rejected(
     running: HubAndManager, change: dict[str, str]
 ) -> None:
     async with signed_in_browser(running, "user") as browser:
-        question = {**_question("x" * 43), **change}
-        page = await browser.get("/services/bai/cli-login", params=question)
+        request = {**_sign_in_request("x" * 43), **change}
+        page = await browser.get("/services/bai/cli-login", params=request)
         assert page.status_code == 400
 
 
-async def test_who_is_not_signed_in_is_sent_to_the_hub(running: HubAndManager) -> None:
+async def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(
+    running: HubAndManager,
+) -> None:
     async with httpx.AsyncClient() as browser:
         url = f"{running.manager_url}/cli-login"
-        answer = await browser.get(url, params=_question("x" * 43))
-        assert answer.status_code == 302
-        assert answer.headers["Location"].startswith("/hub/api/oauth2/authorize?")
+        response = await browser.get(url, params=_sign_in_request("x" * 43))
+        assert response.status_code == 302
+        assert response.headers["Location"].startswith("/hub/api/oauth2/authorize?")
 
 
-async def test_a_killed_manager_comes_back(running: HubAndManager) -> None:
+async def test_hub_restarts_a_killed_manager(running: HubAndManager) -> None:
     before = running.manager_pid()
     client = await token_of(running, "user")
     os.kill(before, signal.SIGKILL)
@@ -342,18 +346,18 @@ async def test_a_killed_manager_comes_back(running: HubAndManager) -> None:
         wait_until,
         lambda: (running.health() or {}).get("status") == "ok" and running.manager_pid() != before,
         60,
-        "the Hub to start the manager anew",
+        "the Hub to restart the manager",
     )
     async with client:
         assert (await client.get("/me"))["username"] == "user"
 
 
-def test_a_manager_ends_with_its_hub(tmp_path: Path) -> None:
+def test_manager_exits_with_its_hub(tmp_path: Path) -> None:
     with running_hub(tmp_path) as hub:
         pid = hub.manager_pid()
         hub.process.kill()
         hub.process.wait()
-        wait_until(lambda: not _runs(pid), 15, "the manager to end")
+        wait_until(lambda: not _runs(pid), 15, "the manager to exit")
         assert hub.health() is None
 
 

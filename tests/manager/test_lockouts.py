@@ -1,4 +1,4 @@
-"""Failed sign-ins: what they lock, for whom, and that answers reveal nothing."""
+"""Lockouts after failed sign-ins: which accounts and addresses, and no hints in the errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def attempt(
 
 
 @pytest.fixture
-async def person(world: World) -> World:
+async def user_world(world: World) -> World:
     await world.set_password("user")
     return world
 
@@ -39,82 +39,82 @@ async def fail(world: World, name: str, count: int, client_ip: str = ATTACKER) -
         await attempt(world, name, WRONG, client_ip)
 
 
-async def test_user_name_and_e_mail_are_one_account(person: World) -> None:
-    await fail(person, "user", FAILURES_ALLOWED // 2)
-    await fail(person, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
+async def test_failures_with_user_name_and_email_add_up(user_world: World) -> None:
+    await fail(user_world, "user", FAILURES_ALLOWED // 2)
+    await fail(user_world, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
     for name in ("user", "user@example.com"):
-        assert await attempt(person, name, PASSWORD) is not None
-    assert (await person.manager.accounts.users.get(SUPERADMIN, "user"))["is_locked"]
+        assert await attempt(user_world, name, PASSWORD) is not None
+    assert (await user_world.manager.accounts.users.get(SUPERADMIN, "user"))["is_locked"]
 
 
-async def test_nobody_is_locked_out_of_a_known_address(person: World) -> None:
-    assert await attempt(person, "user", PASSWORD, HOME) is None
-    await fail(person, "user", 2 * FAILURES_ALLOWED)
-    assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
-    assert await attempt(person, "user", PASSWORD, HOME) is None
+async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> None:
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
+    await fail(user_world, "user", 2 * FAILURES_ALLOWED)
+    assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
     # This does not unlock the account for other addresses.
-    assert await attempt(person, "user", PASSWORD, ABROAD) is SignInBlocked
+    assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
     # A wrong password gives the same text from every address.
-    assert await attempt(person, "user", WRONG, HOME) is SignInBlocked
-    assert await attempt(person, "nobody", WRONG, HOME) is SignInRefused
+    assert await attempt(user_world, "user", WRONG, HOME) is SignInBlocked
+    assert await attempt(user_world, "nobody", WRONG, HOME) is SignInRefused
 
 
-async def test_a_known_address_is_slowed_down_within_bounds(person: World) -> None:
-    assert await attempt(person, "user", PASSWORD, HOME) is None
+async def test_failures_from_a_known_address_are_delayed(user_world: World) -> None:
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
     waits: dict[str, list[float]] = {"user": [], "nobody": []}
     for name, seen in waits.items():
 
         async def pause(seconds: float, seen: list[float] = seen) -> None:
             seen.append(seconds)
 
-        person.manager.accounts.sign_ins.lockouts.pause = pause
-        await fail(person, name, FAILURES_ALLOWED + 6, HOME)
+        user_world.manager.accounts.sign_ins.lockouts.pause = pause
+        await fail(user_world, name, FAILURES_ALLOWED + 6, HOME)
     assert waits["user"] == [1, 2, 4, 8, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
     assert waits["nobody"] == waits["user"]
-    assert await attempt(person, "user", PASSWORD, HOME) is None
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
     assert BLOCK_TIME.total_seconds() > MAX_DELAYED * MAX_DELAY_SECONDS
 
 
-async def test_an_address_that_tries_many_names_is_blocked(person: World) -> None:
-    assert await attempt(person, "user", PASSWORD, HOME) is None
+async def test_address_that_tries_many_names_is_blocked(user_world: World) -> None:
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
     for number in range(ADDRESS_FAILURES_ALLOWED):
-        assert await attempt(person, f"name-{number}", WRONG, HOME) is SignInRefused
-    assert await attempt(person, "name-x", WRONG, HOME) is SignInBlocked
-    assert await attempt(person, "user", PASSWORD, HOME) is None
-    assert await attempt(person, "name-x", WRONG, ABROAD) is SignInRefused
+        assert await attempt(user_world, f"name-{number}", WRONG, HOME) is SignInRefused
+    assert await attempt(user_world, "name-x", WRONG, HOME) is SignInBlocked
+    assert await attempt(user_world, "user", PASSWORD, HOME) is None
+    assert await attempt(user_world, "name-x", WRONG, ABROAD) is SignInRefused
 
 
-async def test_the_lock_of_an_account_shows_in_no_answer_about_another_name(
-    person: World,
+async def test_lockout_of_a_user_name_does_not_reveal_its_email(
+    user_world: World,
 ) -> None:
-    """Otherwise ten failures with a user name would reveal whether an e-mail address belongs to
-    it.
+    """Otherwise ten failures with a user name would reveal whether an email address is the
+    same account's.
     """
-    await fail(person, "user", FAILURES_ALLOWED)
+    await fail(user_world, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
-        assert await attempt(person, "user@example.com", password) is SignInRefused
+        assert await attempt(user_world, "user@example.com", password) is SignInRefused
 
 
-async def test_an_administrator_sees_the_lock_and_ends_it(
-    person: World, clock: MovableClock
+async def test_administrator_sees_and_removes_a_lockout(
+    user_world: World, clock: MovableClock
 ) -> None:
-    users = person.manager.accounts.users
+    users = user_world.manager.accounts.users
     shown = await users.get(SUPERADMIN, "user")
     assert (shown["is_locked"], shown["locked_until"]) == (False, None)
-    await fail(person, "user", FAILURES_ALLOWED)
+    await fail(user_world, "user", FAILURES_ALLOWED)
     shown = await users.get(SUPERADMIN, "user")
     assert (shown["is_locked"], shown["locked_until"]) == (True, clock() + BLOCK_TIME)
     with pytest.raises(Forbidden):
-        await users.unlock(await person.caller("user"), "user")
-    await users.unlock(await person.caller("domain-admin"), "user")
+        await users.unlock(await user_world.caller("user"), "user")
+    await users.unlock(await user_world.caller("domain-admin"), "user")
     assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
-    assert await attempt(person, "user", PASSWORD) is None
-    await fail(person, "user", FAILURES_ALLOWED, ABROAD)
+    assert await attempt(user_world, "user", PASSWORD) is None
+    await fail(user_world, "user", FAILURES_ALLOWED, ABROAD)
     clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
     assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
 
 
-def test_spellings_and_networks() -> None:
+def test_canonical_names_and_networks() -> None:
     assert canonical("\uff35ser\u3000") == canonical(" USER ") == "user"
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:1::")
     assert network_of("::ffff:10.0.0.1") == "10.0.0.1"

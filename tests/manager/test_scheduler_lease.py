@@ -1,6 +1,4 @@
-"""Two managers on one database by mistake: one writes, the other waits; outdated writes are
-refused.
-"""
+"""Two managers on one database: one schedules, the other is on standby; stale writes fail."""
 
 from __future__ import annotations
 
@@ -44,14 +42,14 @@ def manager(url: str, home: Path, hub_url: str = "") -> Iterator[subprocess.Pope
 
 
 async def stop_between_writes(process: subprocess.Popen[bytes], database: Database) -> None:
-    """SIGSTOP a manager while it holds no lock of the database."""
+    """Send SIGSTOP to a manager while it holds no lock of the database."""
     for _ in range(20):
         os.kill(process.pid, signal.SIGSTOP)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1), database.write():
                 return
         os.kill(process.pid, signal.SIGCONT)
-    raise AssertionError("the manager holds a lock each time")
+    raise AssertionError("the manager held a lock at every attempt")
 
 
 async def create(world: World, *names: str) -> None:
@@ -60,23 +58,23 @@ async def create(world: World, *names: str) -> None:
         await world.sessions.enqueue(new, world.later())
 
 
-async def test_one_that_is_stopped_past_its_lease_and_woken(
+async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
     database_url: str, tmp_path: Path
 ) -> None:
     world = await make_world(database_url)
     # No agent runs here; the last heartbeat is set a day ahead so that it is never LOST.
-    spoken = datetime.now(UTC) + timedelta(days=1)
-    await world.write(sa.update(agents).values(last_heartbeat_at=spoken))
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    await world.write(sa.update(agents).values(last_heartbeat_at=tomorrow))
     leases = LeaseStore(world.database)
 
     async def token() -> int:
         row = await leases.read()
         return 0 if row is None else row.token
 
-    async def none_waits() -> bool:
+    async def none_is_pending() -> bool:
         return not await world.sessions.in_status(Status.PENDING)
 
-    async def is_taken(number: int) -> None:
+    async def until_taken(number: int) -> None:
         async def seen() -> bool:
             return await token() == number
 
@@ -86,28 +84,28 @@ async def test_one_that_is_stopped_past_its_lease_and_woken(
         return (tmp_path / name / "log").read_text()
 
     with manager(database_url, tmp_path / "a") as first:
-        await is_taken(1)
+        await until_taken(1)
         with manager(database_url, tmp_path / "b"):
 
-            async def says_that_it_waits() -> bool:
+            async def is_on_standby() -> bool:
                 return "this one is on standby" in log("b")
 
-            await wait_until_async(says_that_it_waits, 40, "the second one to wait")
+            await wait_until_async(is_on_standby, 40, "the standby of the second manager")
             await create(world, "one", "two")
-            await wait_until_async(none_waits, 40, "the first one to place")
+            await wait_until_async(none_is_pending, 40, "scheduling by the first manager")
             assert await token() == 1
             await stop_between_writes(first, world.database)
             await create(world, "three", "four")
-            await wait_until_async(none_waits, 40, "the second one to take over")
+            await wait_until_async(none_is_pending, 40, "the second manager to take over")
             assert await token() == 2
             os.kill(first.pid, signal.SIGCONT)
 
-            async def says_that_it_lost() -> bool:
+            async def has_noticed() -> bool:
                 return "the lease of the queue was lost" in log("a")
 
-            await wait_until_async(says_that_it_lost, 40, "the first one to see it")
+            await wait_until_async(has_noticed, 40, "the first manager to notice")
             await create(world, "five")
-            await wait_until_async(none_waits, 40, "the second one to place")
+            await wait_until_async(none_is_pending, 40, "scheduling by the second manager")
             assert await token() == 2
     assert await world.allocations.audit() == []
     for row in await world.sessions.in_status(*Status):

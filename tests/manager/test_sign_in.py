@@ -1,4 +1,4 @@
-"""Sign-in by password: who is accepted, what the answers reveal, and lockouts."""
+"""Password sign-in: accepted accounts, errors without hints, and lockouts."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ NEW = "another horse 2?"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The outcome of an attempt, as far as the client can see."""
+class Outcome:
+    """The outcome of an attempt, as the client sees it."""
 
     kind: type[BaiError] | None
     text: str = ""
 
 
-async def attempt(world: World, name: str, password: str, client_ip: str = IP) -> Answer:
+async def attempt(world: World, name: str, password: str, client_ip: str = IP) -> Outcome:
     try:
         await world.manager.accounts.sign_ins.verify(HUB, name, password, client_ip)
     except BaiError as error:
-        return Answer(type(error), error.message)
-    return Answer(None)
+        return Outcome(type(error), error.message)
+    return Outcome(None)
 
 
 @pytest.fixture
-async def person(world: World) -> World:
+async def user_world(world: World) -> World:
     await world.set_password("user")
     return world
 
 
 @pytest.mark.parametrize("name", ["user", "USER ", "user@example.com", " User@Example.COM"])
-async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: str) -> None:
-    account = await person.manager.accounts.sign_ins.verify(HUB, name, PASSWORD, IP)
+async def test_sign_in_with_user_name_or_email(user_world: World, name: str) -> None:
+    account = await user_world.manager.accounts.sign_ins.verify(HUB, name, PASSWORD, IP)
     assert account == {
-        "id": await person.user_id("user"),
+        "id": await user_world.user_id("user"),
         "username": "user",
         "email": "user@example.com",
         "role": "user",
@@ -67,30 +67,37 @@ async def test_a_user_name_or_an_e_mail_address_signs_in(person: World, name: st
     }
 
 
-async def test_only_the_hub_may_ask(person: World) -> None:
-    caller = await person.caller("user")
+async def test_only_the_hub_may_verify_passwords(user_world: World) -> None:
+    caller = await user_world.caller("user")
     with pytest.raises(Forbidden):
-        await person.manager.accounts.sign_ins.verify(caller, "user", PASSWORD, IP)
+        await user_world.manager.accounts.sign_ins.verify(caller, "user", PASSWORD, IP)
     with pytest.raises(Forbidden):
-        await person.manager.accounts.sign_ins.account(caller, "user")
+        await user_world.manager.accounts.sign_ins.account(caller, "user")
 
 
 # Scopes with which a user would act for another user in the Hub.
-ACTS_FOR_OTHERS = ("admin:", "start:servers", "servers", "access:servers", "tokens", "shares")
+SCOPES_TO_ACT_AS_OTHERS = (
+    "admin:",
+    "start:servers",
+    "servers",
+    "access:servers",
+    "tokens",
+    "shares",
+)
 
 
 @pytest.mark.parametrize(
     "username, name", [("domain-admin", "bai-domain-admin-default"), ("admin", "bai-superadmin")]
 )
-async def test_administrators_cannot_act_for_others_in_the_hub(
+async def test_administrators_cannot_act_as_others_in_the_hub(
     world: World, username: str, name: str
 ) -> None:
     (role,) = (await world.manager.accounts.sign_ins.account(HUB, username))["hub_roles"]
     assert role["name"] == name
-    assert not [scope for scope in role["scopes"] if scope.startswith(ACTS_FOR_OTHERS)]
+    assert not [scope for scope in role["scopes"] if scope.startswith(SCOPES_TO_ACT_AS_OTHERS)]
 
 
-async def test_administrators_of_domains_get_a_hub_role_for_their_group(world: World) -> None:
+async def test_domain_administrator_gets_a_hub_role_for_the_domains_group(world: World) -> None:
     (role,) = (await world.manager.accounts.sign_ins.account(HUB, "domain-admin"))["hub_roles"]
     assert all(
         scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
@@ -101,16 +108,16 @@ async def test_administrators_of_domains_get_a_hub_role_for_their_group(world: W
         await world.manager.accounts.sign_ins.account(HUB, "nobody")
 
 
-async def test_a_wrong_password_and_an_unknown_name_read_the_same(person: World) -> None:
-    wrong = await attempt(person, "user", "wrong horse 1!")
-    unknown = await attempt(person, "no-such-person", "wrong horse 1!")
-    without_password = await attempt(person, "user2", "wrong horse 1!")
+async def test_unknown_name_gives_the_same_error_as_a_wrong_password(user_world: World) -> None:
+    wrong = await attempt(user_world, "user", "wrong horse 1!")
+    unknown = await attempt(user_world, "no-such-user", "wrong horse 1!")
+    without_password = await attempt(user_world, "user2", "wrong horse 1!")
     assert wrong.kind is SignInRefused
     assert wrong == unknown == without_password
 
 
-async def test_an_unknown_name_costs_a_hash_like_a_known_one(
-    person: World, monkeypatch: pytest.MonkeyPatch
+async def test_unknown_name_takes_the_same_time_as_a_known_one(
+    user_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
     verify = PasswordHashes._verify
@@ -120,60 +127,62 @@ async def test_an_unknown_name_costs_a_hash_like_a_known_one(
         return verify(self, password_hash, password)
 
     monkeypatch.setattr(PasswordHashes, "_verify", counting)
-    await attempt(person, "user", "wrong horse 1!")
-    await attempt(person, "no-such-person", "wrong horse 1!")
-    await attempt(person, "user2", "wrong horse 1!")
+    await attempt(user_world, "user", "wrong horse 1!")
+    await attempt(user_world, "no-such-user", "wrong horse 1!")
+    await attempt(user_world, "user2", "wrong horse 1!")
     known, unknown, without_password = hashed
     # Same algorithm and parameters, so the same work; only salt and hash differ.
     assert known.rsplit("$", 2)[0] == unknown.rsplit("$", 2)[0]
     assert unknown == without_password
 
 
-@pytest.mark.parametrize("name", ["user", "no-such-person"])
-async def test_after_ten_failures_a_name_is_blocked_for_twenty_minutes(
-    person: World, clock: MovableClock, name: str
+@pytest.mark.parametrize("name", ["user", "no-such-user"])
+async def test_name_is_blocked_for_twenty_minutes_after_ten_failures(
+    user_world: World, clock: MovableClock, name: str
 ) -> None:
     for _ in range(FAILURES_ALLOWED):
-        assert (await attempt(person, name, "wrong horse 1!")).kind is SignInRefused
-    blocked = await attempt(person, name, PASSWORD)
+        assert (await attempt(user_world, name, "wrong horse 1!")).kind is SignInRefused
+    blocked = await attempt(user_world, name, PASSWORD)
     assert blocked.kind is SignInBlocked
     assert "20 minutes" in blocked.text or "21 minutes" in blocked.text
     clock.advance(seconds=BLOCK_TIME.total_seconds() - 1)
-    assert (await attempt(person, name, PASSWORD)).kind is SignInBlocked
+    assert (await attempt(user_world, name, PASSWORD)).kind is SignInBlocked
     clock.advance(seconds=2)
     expected = None if name == "user" else SignInRefused
-    assert (await attempt(person, name, PASSWORD)).kind is expected
+    assert (await attempt(user_world, name, PASSWORD)).kind is expected
 
 
-async def test_a_block_reads_the_same_for_known_and_unknown_names(person: World) -> None:
-    for name in ("user", "no-such-person"):
+async def test_block_gives_the_same_error_for_known_and_unknown_names(user_world: World) -> None:
+    for name in ("user", "no-such-user"):
         for _ in range(FAILURES_ALLOWED):
-            await attempt(person, name, "wrong horse 1!")
-    assert await attempt(person, "user", PASSWORD) == await attempt(person, "no-such-person", "x")
+            await attempt(user_world, name, "wrong horse 1!")
+    assert await attempt(user_world, "user", PASSWORD) == await attempt(
+        user_world, "no-such-user", "x"
+    )
 
 
 @pytest.mark.both_databases
-async def test_attempts_at_once_do_not_get_past_the_limit(person: World) -> None:
-    answers = await asyncio.gather(
-        *(attempt(person, "user", "wrong horse 1!") for _ in range(FAILURES_ALLOWED + 10))
+async def test_concurrent_attempts_do_not_exceed_the_limit(user_world: World) -> None:
+    outcomes = await asyncio.gather(
+        *(attempt(user_world, "user", "wrong horse 1!") for _ in range(FAILURES_ALLOWED + 10))
     )
-    assert [a.kind for a in answers].count(SignInRefused) == FAILURES_ALLOWED
-    assert [a.kind for a in answers].count(SignInBlocked) == 10
+    assert [a.kind for a in outcomes].count(SignInRefused) == FAILURES_ALLOWED
+    assert [a.kind for a in outcomes].count(SignInBlocked) == 10
 
 
-async def test_a_right_password_clears_the_failures(person: World) -> None:
+async def test_correct_password_resets_the_failures(user_world: World) -> None:
     for _ in range(3):
         for _ in range(FAILURES_ALLOWED - 1):
-            await attempt(person, "user", "wrong horse 1!")
-        assert (await attempt(person, "user", PASSWORD)).kind is None
+            await attempt(user_world, "user", "wrong horse 1!")
+        assert (await attempt(user_world, "user", PASSWORD)).kind is None
 
 
-async def test_failures_of_long_ago_do_not_count(person: World, clock: MovableClock) -> None:
+async def test_old_failures_expire(user_world: World, clock: MovableClock) -> None:
     for _ in range(FAILURES_ALLOWED - 1):
-        await attempt(person, "user", "wrong horse 1!")
+        await attempt(user_world, "user", "wrong horse 1!")
     clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
     for _ in range(FAILURES_ALLOWED - 1):
-        assert (await attempt(person, "user", "wrong horse 1!")).kind is SignInRefused
+        assert (await attempt(user_world, "user", "wrong horse 1!")).kind is SignInRefused
 
 
 @pytest.mark.parametrize(
@@ -191,18 +200,18 @@ async def test_failures_of_long_ago_do_not_count(person: World, clock: MovableCl
         ),
     ],
 )
-async def test_the_reason_is_told_after_the_right_password_only(
-    person: World, changes: dict[str, object], reason: str, text: str
+async def test_reason_is_only_given_after_a_correct_password(
+    user_world: World, changes: dict[str, object], reason: str, text: str
 ) -> None:
-    await person.manager.accounts.users.update(SUPERADMIN, "user", changes)
-    unknown = await attempt(person, "no-such-person", "wrong horse 1!")
-    assert await attempt(person, "user", "wrong horse 1!") == unknown
+    await user_world.manager.accounts.users.update(SUPERADMIN, "user", changes)
+    unknown = await attempt(user_world, "no-such-user", "wrong horse 1!")
+    assert await attempt(user_world, "user", "wrong horse 1!") == unknown
     with pytest.raises(SignInRefused, match=text) as caught:
-        await person.manager.accounts.sign_ins.verify(HUB, "user", PASSWORD, IP)
+        await user_world.manager.accounts.sign_ins.verify(HUB, "user", PASSWORD, IP)
     assert caught.value.details["reason"] == reason
 
 
-async def test_an_inactive_domain_lets_only_superadmins_in(world: World) -> None:
+async def test_only_superadmins_of_an_inactive_domain_can_sign_in(world: World) -> None:
     for name in ("user", "admin"):
         await world.set_password(name)
     await world.manager.accounts.domains.update(SUPERADMIN, "default", {"is_active": False})
@@ -212,15 +221,17 @@ async def test_an_inactive_domain_lets_only_superadmins_in(world: World) -> None
     assert (await world.manager.accounts.sign_ins.verify(HUB, "admin", PASSWORD, IP))["is_active"]
 
 
-async def test_a_deleted_account_reads_as_if_it_never_was(person: World) -> None:
-    await person.manager.accounts.users.delete(SUPERADMIN, "user")
-    unknown = await attempt(person, "no-such-person", PASSWORD)
-    assert await attempt(person, "user", PASSWORD) == unknown
+async def test_deleted_account_gives_the_same_error_as_an_unknown_name(user_world: World) -> None:
+    await user_world.manager.accounts.users.delete(SUPERADMIN, "user")
+    unknown = await attempt(user_world, "no-such-user", PASSWORD)
+    assert await attempt(user_world, "user", PASSWORD) == unknown
 
 
-async def test_a_password_that_must_change_is_changed_with_the_old_one(person: World) -> None:
-    sign_ins = person.manager.accounts.sign_ins
-    await person.manager.accounts.users.update(SUPERADMIN, "user", {"need_password_change": True})
+async def test_expired_password_is_changed_with_the_old_one(user_world: World) -> None:
+    sign_ins = user_world.manager.accounts.sign_ins
+    await user_world.manager.accounts.users.update(
+        SUPERADMIN, "user", {"need_password_change": True}
+    )
     assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"]
     with pytest.raises(SignInRefused) as caught:
         await sign_ins.create_token("user", PASSWORD, IP)
@@ -234,57 +245,59 @@ async def test_a_password_that_must_change_is_changed_with_the_old_one(person: W
     await sign_ins.change_password("user", PASSWORD, NEW, IP)
     account = await sign_ins.verify(HUB, "user", NEW, IP)
     assert account["need_password_change"] is False
-    assert (await attempt(person, "user", PASSWORD)).kind is SignInRefused
+    assert (await attempt(user_world, "user", PASSWORD)).kind is SignInRefused
 
 
-async def test_changing_a_password_is_locked_out_too(person: World) -> None:
+async def test_lockout_applies_to_password_changes(user_world: World) -> None:
     for _ in range(FAILURES_ALLOWED):
         with pytest.raises(SignInRefused):
-            await person.manager.accounts.sign_ins.change_password(
+            await user_world.manager.accounts.sign_ins.change_password(
                 "user", "wrong horse 1!", NEW, IP
             )
     with pytest.raises(SignInBlocked):
-        await person.manager.accounts.sign_ins.change_password("user", PASSWORD, NEW, IP)
+        await user_world.manager.accounts.sign_ins.change_password("user", PASSWORD, NEW, IP)
 
 
-async def test_newer_parameters_are_taken_up_at_sign_in(person: World) -> None:
-    store = AccountStore(person.manager.database)
+async def test_password_is_rehashed_with_new_parameters_at_sign_in(user_world: World) -> None:
+    store = AccountStore(user_world.manager.database)
     before = await store.by_sign_in_name("user")
-    person.manager.accounts.sign_ins._passwords = PasswordHashes(memory_kib=16, rounds=2)
-    assert (await attempt(person, "user", PASSWORD)).kind is None
+    user_world.manager.accounts.sign_ins._passwords = PasswordHashes(memory_kib=16, rounds=2)
+    assert (await attempt(user_world, "user", PASSWORD)).kind is None
     after = await store.by_sign_in_name("user")
     assert before is not None and after is not None
     assert "m=8,t=1" in str(before.password_hash)
     assert "m=16,t=2" in str(after.password_hash)
-    assert (await attempt(person, "user", PASSWORD)).kind is None
+    assert (await attempt(user_world, "user", PASSWORD)).kind is None
 
 
-async def test_without_a_hub_no_token_is_given(person: World) -> None:
+async def test_token_requires_a_hub(user_world: World) -> None:
     with pytest.raises(Unavailable, match="without a Hub"):
-        await person.manager.accounts.sign_ins.create_token("user", PASSWORD, IP)
+        await user_world.manager.accounts.sign_ins.create_token("user", PASSWORD, IP)
 
 
 @pytest.mark.parametrize(
     "name, password",
     [
-        pytest.param("", "x", id="no name"),
-        pytest.param("user\0", PASSWORD, id="a NUL"),
-        pytest.param("u" * 5000, PASSWORD, id="a very long name"),
-        pytest.param("user", PASSWORD + "x" * 5000, id="a very long password"),
-        pytest.param("user@example.com' OR 1=1 --", PASSWORD, id="SQL"),
+        pytest.param("", "x", id="empty name"),
+        pytest.param("user\0", PASSWORD, id="NUL"),
+        pytest.param("u" * 5000, PASSWORD, id="very long name"),
+        pytest.param("user", PASSWORD + "x" * 5000, id="very long password"),
+        pytest.param("user@example.com' OR 1=1 --", PASSWORD, id="SQL injection"),
     ],
 )
-async def test_odd_input_is_a_wrong_password(person: World, name: str, password: str) -> None:
-    assert await attempt(person, name, password) == await attempt(person, "nobody", "x")
+async def test_malformed_input_gives_the_error_of_a_wrong_password(
+    user_world: World, name: str, password: str
+) -> None:
+    assert await attempt(user_world, name, password) == await attempt(user_world, "nobody", "x")
 
 
-async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
-    person: World, clock: MovableClock
+async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
+    user_world: World, clock: MovableClock
 ) -> None:
     # The SHA-256 of this verifier, from RFC 7636, appendix B.
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-    sign_ins, caller = person.manager.accounts.sign_ins, await person.caller("user")
+    sign_ins, caller = user_world.manager.accounts.sign_ins, await user_world.caller("user")
     late = sign_ins.create_code(caller, challenge)["code"]
     clock.advance(minutes=2, seconds=1)
     stolen = sign_ins.create_code(caller, challenge)["code"]
@@ -299,25 +312,25 @@ async def test_a_code_is_for_one_use_two_minutes_and_its_verifier(
         await sign_ins.redeem_code(good, verifier, IP)
 
 
-async def test_a_deactivated_person_cannot_redeem_a_code(person: World) -> None:
+async def test_deactivated_user_cannot_redeem_a_code(user_world: World) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
-    code = person.manager.accounts.sign_ins.create_code(await person.caller("user"), challenge)[
-        "code"
-    ]
-    await person.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
+    code = user_world.manager.accounts.sign_ins.create_code(
+        await user_world.caller("user"), challenge
+    )["code"]
+    await user_world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(SignInRefused, match="not active"):
-        await person.manager.accounts.sign_ins.redeem_code(
+        await user_world.manager.accounts.sign_ins.redeem_code(
             code, "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", IP
         )
 
 
-async def test_the_log_tells_how_sign_ins_end_and_no_secret(
-    person: World, caplog: pytest.LogCaptureFixture
+async def test_audit_log_contains_sign_in_outcomes_but_no_secrets(
+    user_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    await attempt(person, "user", "wrong horse 1!")
-    await attempt(person, "user", PASSWORD)
-    page = await person.manager.audit.page(
+    await attempt(user_world, "user", "wrong horse 1!")
+    await attempt(user_world, "user", PASSWORD)
+    page = await user_world.manager.audit.page(
         SUPERADMIN, ListQuery(filters={"action": "sign-in.hub"}, sort=("id",))
     )
     assert [(row["outcome"], row["actor"]) for row in page.items] == [
@@ -329,7 +342,7 @@ async def test_the_log_tells_how_sign_ins_end_and_no_secret(
         assert secret not in caplog.text
 
 
-async def test_every_request_reads_the_account_afresh(world: World) -> None:
+async def test_account_is_read_for_every_request(world: World) -> None:
     await world.caller("user")
     await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(NotSignedIn, match="not active"):

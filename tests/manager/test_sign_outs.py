@@ -1,4 +1,4 @@
-"""People who are put out lose their sessions, also where no Hub is there to be told."""
+"""Sign-out of deactivated users cancels their pending sessions, even without a Hub."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def statuses(world: World, username: str) -> list[str]:
         pytest.param("domain", id="whole domain"),
     ],
 )
-async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
+async def test_pending_sessions_of_deactivated_users_are_cancelled(world: World, how: str) -> None:
     for name in ("user", "acme-user"):
         await world.manager.sessions.sessions.create(await world.caller(name), SPEC)
     match how:
@@ -44,7 +44,7 @@ async def test_waiting_sessions_are_cancelled(world: World, how: str) -> None:
     assert await UserStore(world.manager.database).pending_sign_outs() == []
 
 
-async def test_signing_out_leaves_what_waits(world: World) -> None:
+async def test_sign_out_does_not_cancel_pending_sessions(world: World) -> None:
     caller = await world.caller("user")
     await world.manager.sessions.sessions.create(caller, SPEC)
     await world.manager.accounts.users.sign_out(caller, "user")
@@ -52,7 +52,7 @@ async def test_signing_out_leaves_what_waits(world: World) -> None:
     assert await statuses(world, "user") == ["PENDING"]
 
 
-async def test_the_loop_works_it_off_by_itself(world: World) -> None:
+async def test_background_loop_processes_pending_sign_outs(world: World) -> None:
     store = UserStore(world.manager.database)
     world.manager.sign_outs.start()
     await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
@@ -60,4 +60,4 @@ async def test_the_loop_works_it_off_by_itself(world: World) -> None:
     async def is_done() -> bool:
         return not await store.pending_sign_outs()
 
-    await wait_until_async(is_done, 20, "the person to be put out")
+    await wait_until_async(is_done, 20, "the user to be signed out")

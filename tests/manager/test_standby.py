@@ -1,4 +1,4 @@
-"""A manager that stands by starts no server and mends nothing; nor does one that lost its lease."""
+"""A manager without the lease starts no servers and does not reconcile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.database import Database
 from bai_services.db.scheduling.lease import LeaseStore
 from bai_services.manager.manager import Manager
-from tests.manager.test_hub_side import Cluster, key_of
+from tests.manager.test_hub_servers import Cluster, key_of
 from tests.manager.test_scheduler_lease import manager as lone_manager
 from tests.manager.test_scheduler_lease import stop_between_writes
 from tests.testbed.fake_hub import serve_fake_hub
@@ -34,48 +34,48 @@ LONG, SHORT = 600.0, 3.0
 async def two_managers(
     url: str, home: Path, clock: MovableClock, lease_seconds: float
 ) -> AsyncIterator[tuple[Cluster, Manager]]:
-    """Give a cluster whose manager has the lease, and a manager beside it; no loop runs."""
+    """Provide a cluster whose manager has the lease, and a standby manager; no loops run."""
     async with AsyncExitStack() as stack:
         hub = await stack.enter_async_context(serve_fake_hub())
-        known = {"hub_api_url": hub.url, "hub_api_token": "t", "lease_seconds": lease_seconds}
-        first = await stack.enter_async_context(manager_on(url, home, clock, **known))
+        options = {"hub_api_url": hub.url, "hub_api_token": "t", "lease_seconds": lease_seconds}
+        first = await stack.enter_async_context(manager_on(url, home, clock, **options))
         world = await make_world(first, clock)
         cluster = Cluster(await stack.enter_async_context(serving(world)), hub, clock)
         cluster.user = await world.caller("user")
         await cluster.agent.beat()
-        second = Manager(settings(url, home, **known), Database(url), clock)
+        second = Manager(settings(url, home, **options), Database(url), clock)
         stack.push_async_callback(second.stop)
         assert await first.scheduling.scheduler.lease.hold() is not None
         yield cluster, second
         await first.stop_session_loops()
 
 
-async def prepared(cluster: Cluster, name: str) -> dict[str, Any]:
+async def create_prepared(cluster: Cluster, name: str) -> dict[str, Any]:
     session = await cluster.create(name)
     await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.agent.prepare()
     return session
 
 
-async def test_a_standby_starts_nothing(
+async def test_standby_starts_no_servers(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         # Accepted by the Hub, but slow to start: long enough for the second manager to act.
         cluster.hub.start_statuses = [202]
-        session = await prepared(cluster, "lab1")
-        asked = [key_of(session)]
-        await wait_until_async(lambda: cluster.hub.start_requests == asked, 15, "the start")
+        session = await create_prepared(cluster, "lab1")
+        expected = [key_of(session)]
+        await wait_until_async(lambda: cluster.hub.start_requests == expected, 15, "the start")
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session["id"]))
         # Any request of the standby to the Hub would come before this one.
         await standby.hub.servers_of("user")
-        cluster.hub.mark_ready(asked[0])
+        cluster.hub.mark_ready(expected[0])
         await cluster.until(session["id"], Status.RUNNING)
-        assert cluster.hub.start_requests == asked
+        assert cluster.hub.start_requests == expected
 
 
-async def test_a_session_created_by_a_standby_is_placed_at_once(
+async def test_session_created_by_a_standby_is_scheduled_at_once(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
@@ -90,11 +90,11 @@ async def test_a_session_created_by_a_standby_is_placed_at_once(
             await cluster.until(created["id"], Status.SCHEDULED)
 
 
-async def test_a_standby_mends_nothing(
+async def test_standby_does_not_reconcile(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
-        session = await prepared(cluster, "lab1")
+        session = await create_prepared(cluster, "lab1")
         await cluster.until(session["id"], Status.RUNNING)
         stuck = await cluster.create("lab2")
         await cluster.manager.scheduling.scheduler.run_pass()
@@ -112,7 +112,7 @@ async def test_a_standby_mends_nothing(
         assert (await cluster.store.find(stuck["id"])).status is Status.ERROR
 
 
-async def test_a_standby_keeps_no_deadlines(
+async def test_standby_does_not_enforce_deadlines(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
@@ -127,17 +127,17 @@ async def test_a_standby_keeps_no_deadlines(
         assert (await cluster.store.find(session["id"])).status is Status.CANCELLED
 
 
-async def test_who_takes_the_lease_takes_over_the_starts(
+async def test_new_lease_holder_takes_over_starts(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, SHORT) as (cluster, second):
         cluster.hub.start_statuses = [202]
-        session = await prepared(cluster, "lab1")
+        session = await create_prepared(cluster, "lab1")
         await wait_until_async(lambda: len(cluster.hub.start_requests) == 1, 15, "the start")
         # The first manager hangs: its running calls are lost, and nothing renews its lease.
         await cluster.manager.servers.starter.stop()
         await wait_until_async(
-            second.scheduling.scheduler.lease.hold, 30, "the second one to take over"
+            second.scheduling.scheduler.lease.hold, 30, "the second manager to take over"
         )
         second.scheduling.scheduler.lease.start()
         await second.servers.starter.step()
@@ -153,7 +153,7 @@ async def test_who_takes_the_lease_takes_over_the_starts(
         assert len(cluster.hub.start_requests) == 2
 
 
-async def test_one_that_is_stopped_in_a_start_and_woken(
+async def test_manager_suspended_during_a_start_does_not_continue_it(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with (
@@ -165,7 +165,7 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
         cluster.user = await api.world.caller("user")
         leases = LeaseStore(files.database)
 
-        async def prepared_now(name: str) -> dict[str, Any]:
+        async def create_prepared_at_once(name: str) -> dict[str, Any]:
             session = await cluster.create(name)
             await until(session, Status.SCHEDULED)
             await cluster.agent.prepare()
@@ -178,44 +178,46 @@ async def test_one_that_is_stopped_in_a_start_and_woken(
 
         async def until(session: dict[str, Any], status: Status) -> None:
             # Placement may have to be compiled first, and an agent that is silent is lost.
-            async def is_there() -> bool:
+            async def has_status() -> bool:
                 await beat()
                 return (await cluster.store.find(session["id"])).status is status
 
             # Far less than the interval at which a manager reads the whole queue.
-            await wait_until_async(is_there, 90, f"{status} of {session['name']}")
+            await wait_until_async(has_status, 90, f"{status} of {session['name']}")
 
         async def holds(token: int) -> bool:
             row = await leases.read()
             return row is not None and row.token == token
 
-        async def until_held(token: int) -> None:
+        async def until_lease(token: int) -> None:
             await wait_until_async(lambda: holds(token), 60, f"token {token}")
 
         def log_of(name: str) -> str:
             return (tmp_path / name / "log").read_text()
 
         with lone_manager(database_url, tmp_path / "a", hub.url) as first:
-            await until_held(1)
+            await until_lease(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(
-                    lambda: "this one is on standby" in log_of("b"), 60, "b to wait"
+                    lambda: "this one is on standby" in log_of("b"), 60, "the standby of b"
                 )
                 # A manager reads agents together with sessions that another manager created.
                 await beat(after_seconds=0)
                 hub.start_statuses = [202]
-                one = await prepared_now("lab1")
+                one = await create_prepared_at_once("lab1")
                 await wait_until_async(lambda: hub.start_tokens == ["a"], 30, "the start by a")
                 await stop_between_writes(first, files.database)
-                await until_held(2)
+                await until_lease(2)
                 await until(one, Status.RUNNING)
                 assert hub.start_tokens == ["a", "b"]
                 os.kill(first.pid, signal.SIGCONT)
-                await wait_until_async(lambda: "was lost" in log_of("a"), 60, "a to see it")
+                await wait_until_async(
+                    lambda: "was lost" in log_of("a"), 60, "a to notice the loss"
+                )
                 await beat(after_seconds=0)
                 # Retried for a while: both managers would have a turn if both wanted to start it.
                 hub.start_statuses = [429] * 40
-                two = await prepared_now("lab2")
+                two = await create_prepared_at_once("lab2")
                 await until(two, Status.RUNNING)
                 assert set(hub.start_tokens[2:]) == {"b"}
         assert await files.sessions.records.check_consistency() == []

@@ -68,7 +68,7 @@ LONGEST_FIRST = (
     "api/test_fuzz.py",
     "manager/test_scheduler_lease.py",
     "db/test_races.py",
-    "manager/test_hub_side.py",
+    "manager/test_hub_servers.py",
     "db/test_schema.py",
     "test_app.py",
     "test_demo.py",

@@ -1,4 +1,4 @@
-"""Questions about the queue neither delay a pass nor wait for a long one."""
+"""Queries of the queue neither delay a scheduling pass nor wait for one."""
 
 from __future__ import annotations
 
@@ -38,47 +38,47 @@ async def in_status(manager: Manager, status: Status) -> list[str]:
         return [row.id for row in await tx.execute(query.order_by(sessions.sessions.c.sequence))]
 
 
-async def test_a_pass_does_not_wait_for_a_question(manager: Manager) -> None:
-    asked, go_on = threading.Event(), threading.Event()
+async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
+    has_begun, may_continue = threading.Event(), threading.Event()
 
-    def question(explainer: Explainer) -> int:
-        asked.set()
-        assert go_on.wait(LIMIT_SECONDS)
+    def query(explainer: Explainer) -> int:
+        has_begun.set()
+        assert may_continue.wait(LIMIT_SECONDS)
         return len(explainer.positions("default"))
 
-    answer = asyncio.create_task(manager.scheduling.scheduler.query(question))
-    assert await asyncio.to_thread(asked.wait, LIMIT_SECONDS)
+    result = asyncio.create_task(manager.scheduling.scheduler.query(query))
+    assert await asyncio.to_thread(has_begun.wait, LIMIT_SECONDS)
     ended = (await in_status(manager, Status.SCHEDULED))[0]
     await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
     async with asyncio.timeout(LIMIT_SECONDS):
         await manager.scheduling.scheduler._step()
     assert len(await in_status(manager, Status.PENDING)) == 19
-    go_on.set()
-    # The answer describes the moment of the question.
-    assert await answer == 20
+    may_continue.set()
+    # The result describes the moment of the query.
+    assert await result == 20
 
 
-async def test_a_question_does_not_wait_for_a_long_pass(
+async def test_query_does_not_wait_for_a_long_pass(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    has_begun, may_continue = threading.Event(), threading.Event()
     run = Queue.run
 
     def long_run(queue: Queue, *args: object, **options: object) -> object:
-        begun.set()
-        assert go_on.wait(LIMIT_SECONDS)
+        has_begun.set()
+        assert may_continue.wait(LIMIT_SECONDS)
         return run(queue, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Queue, "run", long_run)
     step = asyncio.create_task(manager.scheduling.scheduler._step())
-    assert await asyncio.to_thread(begun.wait, LIMIT_SECONDS)
+    assert await asyncio.to_thread(has_begun.wait, LIMIT_SECONDS)
     assert await manager.scheduling.scheduler.query(lambda e: len(e.positions("default"))) == 20
     assert not step.done()
-    go_on.set()
+    may_continue.set()
     await step
 
 
-async def test_who_only_moved_on_is_current_at_once_and_written_later(
+async def test_new_position_is_visible_at_once_and_written_later(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler, last = manager.scheduling.scheduler, (await in_status(manager, Status.PENDING))[-1]

@@ -1,4 +1,4 @@
-"""Chunks of any size are written in their order."""
+"""The write buffer writes chunks of any size in order."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from tests.storage.test_host import fresh_location, host_at
 @pytest.mark.parametrize(
     "sizes",
     [
-        pytest.param([1], id="a byte"),
-        pytest.param([CHUNK_BYTES] * 3, id="pieces"),
-        pytest.param([CHUNK_BYTES - 1, 2, CHUNK_BYTES * 3, 1, CHUNK_BYTES + 1, 5], id="odd"),
-        pytest.param([random.Random(7).randrange(1, 2**19) for _ in range(60)], id="chunks"),
+        pytest.param([1], id="one byte"),
+        pytest.param([CHUNK_BYTES] * 3, id="full chunks"),
+        pytest.param(
+            [CHUNK_BYTES - 1, 2, CHUNK_BYTES * 3, 1, CHUNK_BYTES + 1, 5],
+            id="across chunk boundaries",
+        ),
+        pytest.param([random.Random(7).randrange(1, 2**19) for _ in range(60)], id="random sizes"),
     ],
 )
-async def test_chunks_of_any_size(tmp_path: Path, sizes: list[int]) -> None:
+async def test_chunks_are_written_in_order(tmp_path: Path, sizes: list[int]) -> None:
     storage, location = host_at(tmp_path), fresh_location()
     await storage.start()
     await storage.create(location)
     writer = await storage.writer(location)
-    pieces, source = WriteBuffer(storage, writer), random.Random(1)
+    buffer, source = WriteBuffer(storage, writer), random.Random(1)
     sent = [source.randbytes(size) for size in sizes]
     for chunk in sent:
-        await pieces.write(chunk)
-    await pieces.flush()
+        await buffer.write(chunk)
+    await buffer.flush()
     assert writer.path.read_bytes() == b"".join(sent)
     assert writer.size == sum(sizes)
     writer.close()

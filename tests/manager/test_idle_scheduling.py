@@ -1,4 +1,4 @@
-"""Long work pauses while the event loop is busy, but not for ever."""
+"""Long work pauses while the event loop is busy, but for a bounded time."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ LONG, NONE = 3600.0, 0.0
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run in an event loop like the manager's."""
+    """Run ``work`` in an event loop like the manager's."""
     with asyncio.Runner(loop_factory=idle_scheduling.new_loop) as runner:
         runner.run(work())
 
 
-def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_tasks_run_before_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", LONG)
     done: list[str] = []
 
@@ -42,13 +42,13 @@ def test_what_is_due_comes_before_long_work(monkeypatch: pytest.MonkeyPatch) -> 
     assert done == ["answer", "long work", "long work"]
 
 
-def test_a_loop_that_is_never_idle_does_not_stop_long_work(
+def test_long_work_continues_although_the_loop_is_never_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", NONE)
 
     async def busy() -> None:
-        while True:  # noqa: ASYNC110  # to be busy is all that it is for
+        while True:  # noqa: ASYNC110  # keeps the loop busy
             await asyncio.sleep(0)
 
     async def both() -> None:
@@ -61,23 +61,23 @@ def test_a_loop_that_is_never_idle_does_not_stop_long_work(
     run(both)
 
 
-def test_long_work_that_is_given_up_leaves_the_loop_as_it_was() -> None:
-    told: list[str] = []
+def test_cancelled_wait_does_not_block_the_next_one() -> None:
+    done: list[str] = []
 
-    async def give_up() -> None:
+    async def cancel_and_wait() -> None:
         task = asyncio.create_task(idle_scheduling.wait_until_idle())
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
         await idle_scheduling.wait_until_idle()
-        told.append("next")
+        done.append("second wait")
 
-    run(give_up)
-    assert told == ["next"]
+    run(cancel_and_wait)
+    assert done == ["second wait"]
 
 
-def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", LONG)
     done: list[str] = []
 
@@ -90,9 +90,9 @@ def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
             done.append("thread")
 
         thread = asyncio.create_task(asyncio.to_thread(work))
-        while not has_begun.is_set():  # noqa: ASYNC110  # busy until then
+        while not has_begun.is_set():  # noqa: ASYNC110  # keeps the loop busy
             await asyncio.sleep(0)
-        done.append("loop")  # busy until here: it has never waited for anything
+        done.append("loop")  # until here the loop was never idle
         await thread
 
     run(both)
@@ -100,34 +100,34 @@ def test_a_thread_goes_on_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
 
 
 class NeverIdle(threading.Event):
-    """Never idle; counts how often somebody waits."""
+    """An idle event that is never set; counts the waits."""
 
-    waited = 0
+    waits = 0
 
     def wait(self, timeout: float | None = None) -> bool:
-        self.waited += 1
+        self.waits += 1
         return False
 
 
 @pytest.mark.parametrize(
-    ("slice_seconds", "waited"),
+    ("slice_seconds", "waits"),
     [
-        pytest.param(LONG, 1, id="who has waited long enough goes on for a while"),
-        pytest.param(NONE, 3, id="then it waits again"),
+        pytest.param(LONG, 1, id="runs for a slice after a pause"),
+        pytest.param(NONE, 3, id="pauses again after the slice"),
     ],
 )
-def test_a_busy_loop_makes_a_thread_slower(
-    monkeypatch: pytest.MonkeyPatch, slice_seconds: float, waited: int
+def test_busy_loop_slows_a_thread_down(
+    monkeypatch: pytest.MonkeyPatch, slice_seconds: float, waits: int
 ) -> None:
     monkeypatch.setattr(idle_scheduling, "SLICE_SECONDS", slice_seconds)
-    never = NeverIdle()
-    rest = idle_scheduling._Pause(never)
+    event = NeverIdle()
+    pause = idle_scheduling._Pause(event)
     for _ in range(3):
-        rest()
-    assert never.waited == waited
+        pause()
+    assert event.waits == waits
 
 
-async def test_in_any_other_loop_work_just_runs() -> None:
+async def test_work_does_not_pause_in_another_event_loop() -> None:
     assert idle_scheduling.give_way() is no_op
     await idle_scheduling.wait_until_idle()
     frozen = gc.get_freeze_count()

@@ -1,4 +1,4 @@
-"""Starter, Hub servers and reconciler, with a server that implements the Hub's API."""
+"""Starter, Hub servers and reconciler against a fake Hub."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.testbed.wait import wait_until_async
 
 
 class Cluster:
-    """A manager whose loops run, one agent, and a Hub."""
+    """A manager with running session loops, one agent and a fake Hub."""
 
     def __init__(self, api: Api, hub: FakeHub, clock: MovableClock) -> None:
         self.manager: Manager = api.world.manager
@@ -102,7 +102,7 @@ async def cluster(
         assert await manager.sessions.records.check_consistency() == []
 
 
-async def test_the_server_is_made_early_and_started_when_prepared(cluster: Cluster) -> None:
+async def test_hub_server_is_created_early_and_started_once_prepared(cluster: Cluster) -> None:
     session = await cluster.create("lab1")
     key = key_of(session)
     await wait_until_async(lambda: key in cluster.hub.servers, 10, "the Hub's server")
@@ -113,7 +113,7 @@ async def test_the_server_is_made_early_and_started_when_prepared(cluster: Clust
     assert cluster.hub.start_requests == [key]
 
 
-async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
+async def test_session_is_running_only_once_the_hub_reports_ready(cluster: Cluster) -> None:
     cluster.hub.start_statuses = [202]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
@@ -125,7 +125,7 @@ async def test_running_only_when_the_hub_says_ready(cluster: Cluster) -> None:
     await cluster.until(session["id"], Status.RUNNING)
 
 
-async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
+async def test_start_is_retried_while_the_hub_is_busy(cluster: Cluster) -> None:
     cluster.hub.start_statuses = [429, 429, 429, 429, 201]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
@@ -133,7 +133,7 @@ async def test_a_busy_hub_is_asked_again(cluster: Cluster) -> None:
     assert len(cluster.hub.start_requests) == 5
 
 
-async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -> None:
+async def test_session_fails_if_the_hub_rejects_every_start(cluster: Cluster) -> None:
     cluster.hub.start_statuses = [400] * MAX_FAILURES
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
@@ -142,7 +142,7 @@ async def test_a_start_that_the_hub_refuses_ends_in_an_error(cluster: Cluster) -
     assert len(cluster.hub.start_requests) == MAX_FAILURES
 
 
-async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Cluster) -> None:
+async def test_manager_does_not_start_a_server_that_the_hub_is_starting(cluster: Cluster) -> None:
     request = SessionSpec(name="default", owner="user", hub_server="")
     session, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     cluster.hub.add("user", "", {}, pending="spawn")
@@ -154,7 +154,7 @@ async def test_a_start_by_the_hub_is_running_when_the_hub_says_so(cluster: Clust
     assert cluster.hub.start_requests == []
 
 
-async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> None:
+async def test_manager_takes_over_a_start_without_a_spawner(cluster: Cluster) -> None:
     request = SessionSpec(name="lab1", owner="user", hub_server="srv")
     session, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     await cluster.agent.prepare()
@@ -167,7 +167,7 @@ async def test_a_start_whose_spawner_is_gone_is_taken_over(cluster: Cluster) -> 
     assert row.started_by == "manager"
 
 
-async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
+async def test_stop_deletes_the_hub_server(cluster: Cluster) -> None:
     session, _ = await cluster.running("lab1")
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
@@ -178,7 +178,7 @@ async def test_a_stop_takes_the_hubs_server_with_it(cluster: Cluster) -> None:
     await cluster.until(session["id"], Status.TERMINATED)
 
 
-async def test_a_stop_that_nobody_reports_ends_with_the_agents_word(cluster: Cluster) -> None:
+async def test_unreported_stop_ends_once_heartbeats_omit_the_kernel(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session["id"])
@@ -193,7 +193,7 @@ async def test_a_stop_that_nobody_reports_ends_with_the_agents_word(cluster: Clu
     await cluster.until(session["id"], Status.TERMINATED)
 
 
-async def test_force_has_the_agent_remove_it_at_once(cluster: Cluster) -> None:
+async def test_forced_stop_removes_the_kernel_at_once(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     await cluster.agent.beat([kernel])
     assert cluster.user is not None
@@ -201,7 +201,7 @@ async def test_force_has_the_agent_remove_it_at_once(cluster: Cluster) -> None:
     assert [i["kind"] for i in await cluster.agent.work(5)] == ["remove"]
 
 
-async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> None:
+async def test_server_that_is_missing_at_the_hub_is_started_again(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     cluster.hub.servers.clear()
     cluster.clock.advance(seconds=60)
@@ -212,27 +212,27 @@ async def test_a_server_that_the_hub_lost_is_started_again(cluster: Cluster) -> 
     assert (await cluster.store.find(session["id"])).status is Status.RUNNING
 
 
-async def test_records_of_ended_sessions_do_not_pile_up(cluster: Cluster) -> None:
+async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> None:
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
     await cluster.until(session["id"], Status.RUNNING)
     key = key_of(session)
     await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(1, text="died"))
-    await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the removal")
+    await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the deletion")
     # The Hub lost the removal in a crash: the record is back, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
 
-        async def is_removed() -> bool:
+        async def is_deleted() -> bool:
             await cluster.manager.servers.reconciler.step()
             return key not in cluster.hub.servers
 
-        await wait_until_async(is_removed, 10, "the reconciler's removal")
+        await wait_until_async(is_deleted, 10, "the deletion by the reconciler")
     # Each of the three was removed, and nothing else.
     assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 
-async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster) -> None:
+async def test_server_of_a_newer_session_is_not_deleted(cluster: Cluster) -> None:
     request = SessionSpec(name="default", owner="user", hub_server="")
     first, _ = await cluster.manager.sessions.sessions.create(HUB, request)
     assert cluster.user is not None
@@ -244,7 +244,7 @@ async def test_a_newer_session_on_the_same_server_is_left_alone(cluster: Cluster
     assert ("user", "") in cluster.hub.servers
 
 
-async def test_what_is_stuck_ends(cluster: Cluster) -> None:
+async def test_session_that_is_stuck_in_preparation_fails(cluster: Cluster) -> None:
     session = await cluster.create("lab1")
     await cluster.until(session["id"], Status.SCHEDULED)
     assert (await cluster.agent.work(5))[0]["kind"] == "prepare"
@@ -255,7 +255,7 @@ async def test_what_is_stuck_ends(cluster: Cluster) -> None:
     assert "PREPARING for more than 15 minutes" in row.status_info
 
 
-async def test_a_lost_agent_gives_back_what_had_not_begun(cluster: Cluster) -> None:
+async def test_scheduled_sessions_of_a_lost_agent_are_requeued(cluster: Cluster) -> None:
     running, _ = await cluster.running("lab1")
     waiting = await cluster.create("lab2")
     await cluster.until(waiting["id"], Status.SCHEDULED)

@@ -1,4 +1,4 @@
-"""Placement tables: computed from requests between passes, used by passes."""
+"""Placement tables: trained on recent requests between passes, used by passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.testbed.manager import make_world as make_demo
 REQUEST = {"cpu": "2", "mem": "1g", "cuda.shares": "0.5"}
 
 
-async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others(
+async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = await make_world(database_url)
@@ -30,30 +30,30 @@ async def test_tables_are_built_of_recent_requests_and_only_when_they_are_others
 
     monkeypatch.setattr(placement_training, "build_tables", counted)
 
-    class Held:
+    class HeldLease:
         async def hold(self) -> int:
             return 1
 
-    learner = PlacementTraining(QueueStore(world.database), Held())  # type: ignore[arg-type]
+    training = PlacementTraining(QueueStore(world.database), HeldLease())  # type: ignore[arg-type]
     groups = (await QueueStore(world.database).snapshot(world.later())).groups
-    await learner.step()
+    await training.step()
     assert not built
-    assert all(group.tables is None for group in learner.with_tables(groups).values())
+    assert all(group.tables is None for group in training.with_tables(groups).values())
     row, _ = await world.sessions.enqueue(world.new("one", REQUEST), world.later())
-    await learner.step()
-    await learner.step()
+    await training.step()
+    await training.step()
     assert len(built) == 1
-    tables = learner.with_tables(groups)[row.resource_group].tables
+    tables = training.with_tables(groups)[row.resource_group].tables
     assert tables is not None
     assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
     # Ended sessions count as well as pending ones.
     await world.sessions.move(row.id, Event.STOP_REQUESTED, world.later())
-    await learner.step()
+    await training.step()
     assert len(built) == 1
     await world.close()
 
 
-async def test_a_pass_places_by_what_was_learned(tmp_path: Path) -> None:
+async def test_pass_uses_the_trained_tables(tmp_path: Path) -> None:
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as manager:
         await make_demo(manager, clock)
