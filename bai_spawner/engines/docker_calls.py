@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import docker
-import requests
-import urllib3
-from docker.tls import TLSConfig
+
+from bai_services.docker_clients import DockerClients, EngineSilent
 
 from .base import EngineUnreachable
 
@@ -29,7 +26,7 @@ class CallLimits:
 
 
 class DockerCalls:
-    """Run calls in threads: one pool per endpoint, one client per thread and endpoint.
+    """Run calls in threads: one pool per endpoint.
 
     A hanging call occupies one thread of its endpoint until the timeout. A user occupies at most
     ``calls_per_user`` threads of an endpoint.
@@ -37,11 +34,9 @@ class DockerCalls:
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:
         self._limits = limits
-        self._tls_folder = tls_folder
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._users: dict[tuple[str, str], asyncio.Semaphore] = {}
-        self._clients = threading.local()
-        self._all_clients: list[docker.APIClient] = []
+        self._clients = DockerClients(limits.timeout_seconds, tls_folder)
 
     async def run(
         self, endpoint: str, user: str, call: Callable[[docker.APIClient], T], shield: bool = False
@@ -79,46 +74,12 @@ class DockerCalls:
         """Close the pools and the clients' connections without waiting for running calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
-        for client in self._all_clients:
-            client.close()
+        self._clients.close()
 
     def _call(self, endpoint: str, call: Callable[[docker.APIClient], T]) -> T:
         try:
-            return call(self._client(endpoint))
-        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError) as error:
-            # docker.errors.APIError is a subclass of RequestException, but means that the engine
-            # has responded.
-            if isinstance(error, docker.errors.APIError):
-                raise
+            return self._clients.call(endpoint, call)
+        except EngineSilent as error:
             raise EngineUnreachable(
                 f"the Docker engine at {endpoint} cannot be reached; try again shortly"
             ) from error
-
-    def _client(self, endpoint: str) -> docker.APIClient:
-        clients: dict[str, Any] | None = getattr(self._clients, "by_endpoint", None)
-        if clients is None:
-            clients = self._clients.by_endpoint = {}
-        if endpoint not in clients:
-            try:
-                clients[endpoint] = docker.APIClient(
-                    base_url=endpoint,
-                    version="auto",
-                    timeout=self._limits.timeout_seconds,
-                    tls=self._tls() if endpoint.startswith(("tcp://", "https://")) else False,
-                )
-            except docker.errors.DockerException as error:
-                raise EngineUnreachable(
-                    f"the Docker engine at {endpoint} cannot be reached; try again shortly"
-                ) from error
-            self._all_clients.append(clients[endpoint])
-        return clients[endpoint]
-
-    def _tls(self) -> TLSConfig | bool:
-        if not self._tls_folder:
-            return False
-        folder = Path(self._tls_folder)
-        return TLSConfig(
-            client_cert=(str(folder / "cert.pem"), str(folder / "key.pem")),
-            ca_cert=str(folder / "ca.pem"),
-            verify=True,
-        )

@@ -8,11 +8,11 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
+
+from bai_services.procfs import ProcessStat, boot_id, process_stat
 
 KILL_ROUNDS = 20
 KILL_WAIT_SECONDS = 0.5
@@ -24,8 +24,8 @@ def is_alive(pid: int, started: str) -> bool:
 
     Another process can have the same pid by now, but not the same start time.
     """
-    now = _stat(pid)
-    return now is not None and now.started == started and now.state not in "ZX"
+    now = process_stat(pid)
+    return now is not None and _started(now) == started and now.state not in "ZX"
 
 
 def reap(pid: int) -> None:
@@ -41,33 +41,16 @@ def started_at(pid: int) -> str:
 
     The tick does not change when the clock is set, unlike a start time computed from it.
     """
-    found = _stat(pid)
-    return found.started if found else ""
+    found = process_stat(pid)
+    return _started(found) if found else ""
+
+
+def _started(found: ProcessStat) -> str:
+    return f"{boot_id()} {found.start_tick}"
 
 
 def children(pid: int) -> list[psutil.Process]:
-    return _matching(lambda one: (found := _stat(one)) is not None and found.parent == pid)
-
-
-class _Stat(NamedTuple):
-    state: str
-    parent: int
-    started: str
-
-
-def _stat(pid: int) -> _Stat | None:
-    """Return state, parent and start time of a process (proc_pid_stat(5), fields 3, 4 and 22)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return _Stat(fields[0], int(fields[1]), f"{_boot()} {fields[19]}")
-
-
-@cache
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return _matching(lambda one: (found := process_stat(one)) is not None and found.parent == pid)
 
 
 def kernel_processes(kernel_id: str) -> list[psutil.Process]:

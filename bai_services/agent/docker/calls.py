@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import docker
-import requests
-import urllib3
 
 from bai_services.core.errors import Unavailable
+from bai_services.docker_clients import DockerClients, EngineSilent
 
 T = TypeVar("T")
 
@@ -21,21 +19,18 @@ POOLS = {"query": 8, "change": 8, "pull": 4}
 
 
 class DockerCalls:
-    """Thread pools with one Docker client per thread.
+    """Thread pools for calls of one engine.
 
     A call that never returns occupies its thread until the process ends.
     """
 
     def __init__(self, endpoint: str, timeout_seconds: float) -> None:
         self.endpoint = endpoint
-        self._timeout_seconds = timeout_seconds
         self._pools = {
             name: ThreadPoolExecutor(size, thread_name_prefix=f"docker-{name}")
             for name, size in POOLS.items()
         }
-        self._thread_local = threading.local()
-        self._clients: list[docker.APIClient] = []
-        self._lock = threading.Lock()
+        self._clients = DockerClients(timeout_seconds)
 
     async def run(self, pool: str, call: Callable[[docker.APIClient], T]) -> T:
         """Run ``call`` with the client of a thread of that pool, and return its result.
@@ -53,32 +48,12 @@ class DockerCalls:
         """Close all clients without waiting for running calls."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
-        with self._lock:
-            for client in self._clients:
-                client.close()
+        self._clients.close()
 
     def _call(self, call: Callable[[docker.APIClient], T]) -> T:
         try:
-            return call(self._client())
-        except docker.errors.APIError:
-            raise
-        except (
-            docker.errors.DockerException,
-            requests.exceptions.RequestException,
-            urllib3.exceptions.HTTPError,
-            OSError,
-        ) as error:
+            return self._clients.call(self.endpoint, call)
+        except EngineSilent as error:
             raise Unavailable(
                 f"the Docker engine at {self.endpoint} does not respond; try again shortly"
             ) from error
-
-    def _client(self) -> docker.APIClient:
-        client: Any = getattr(self._thread_local, "client", None)
-        if client is None:
-            client = docker.APIClient(
-                base_url=self.endpoint, version="auto", timeout=self._timeout_seconds
-            )
-            self._thread_local.client = client
-            with self._lock:
-                self._clients.append(client)
-        return client

@@ -19,6 +19,7 @@ from typing import Any
 from bai_services.core.errors import BaiError, StorageFull
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
 from bai_services.descent import remove_tree
+from bai_services.procfs import mounts
 
 from ..kernels import Task
 from .bind_mounts import BindMounts
@@ -200,10 +201,9 @@ def _delete(entry: Path) -> None:
 def _has_mount(path: Path) -> bool:
     inside = f"{path}/"
     try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+        return any(mount.point.startswith(inside) for mount in mounts())
     except OSError:
         return False
-    return any(line.split(" ")[4].startswith(inside) for line in lines)
 
 
 def _failure(error: OSError) -> BaiError:

@@ -15,10 +15,10 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 
 from bai_services.core.errors import Unavailable
 from bai_services.db.scheduling.lease import LeaseRow, LeaseStore
+from bai_services.procfs import boot_id, process_stat
 
 from ..clock import Clock
 from ..loop import Loop
@@ -152,18 +152,12 @@ def holder_has_ended(holder: str) -> bool:
 def _pid_namespace() -> str:
     """Return boot id and PID namespace, in which process ids are unique; empty if unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot_id()} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""
 
 
 def _start_of(pid: int) -> str:
     """Return the start time of a process in clock ticks; empty if it does not run."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The process name in parentheses may contain spaces and parentheses. A zombie has ended.
-    fields = stat.rpartition(")")[2].split()
-    return "" if fields[0] == "Z" else fields[19]
+    found = process_stat(pid)
+    return "" if found is None or found.state == "Z" else found.start_tick

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
+from bai_services.procfs import mounts
 
 TOOL_SECONDS = 60.0
 
@@ -16,15 +17,13 @@ def filesystem_of(path: Path) -> str:
     device = os.stat(path).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
     best, kind = -1, "unknown"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        words, _, rest = line.partition(" - ")
-        fields = words.split()
-        place = fields[4].encode().decode("unicode_escape")
-        is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(place, ""))
+    for mount in mounts():
+        is_above = os.path.join(str(path.absolute()), "").startswith(os.path.join(mount.point, ""))
         # A btrfs subvolume has its own device number, which is missing from the mount table.
-        is_better = len(place) >= best if fields[2] == wanted else len(place) > best
+        length = len(mount.point)
+        is_better = length >= best if mount.device == wanted else length > best
         if is_above and is_better:
-            best, kind = len(place), rest.split()[0]
+            best, kind = length, mount.filesystem
     return kind
 
 

@@ -1,0 +1,47 @@
+"""Facts from ``/proc``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bai_services import procfs
+
+
+def test_process_with_a_confusing_name_is_read(tmp_path: Path) -> None:
+    program = tmp_path / "a) S (b"
+    program.symlink_to(sys.executable)
+    with subprocess.Popen([program, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        found = procfs.process_stat(process.pid)
+        assert process.stdin is not None
+        process.stdin.close()
+    assert found is not None
+    assert found.parent == os.getpid()
+    assert int(found.start_tick) > 0
+
+
+def test_process_that_does_not_exist() -> None:
+    assert procfs.process_stat(2**22 + 1) is None
+
+
+def test_mounts_agree_with_psutil() -> None:
+    points = {(mount.point, mount.filesystem) for mount in procfs.mounts()}
+    for part in psutil.disk_partitions(all=True):
+        assert (part.mountpoint, part.fstype) in points
+
+
+@pytest.mark.parametrize(
+    ("line", "point"),
+    [
+        (rb"36 35 98:0 / /mnt/a\040b rw shared:1 - ext4 /dev/sda1 rw", "/mnt/a b"),
+        ("36 35 98:0 / /mnt/가 rw - btrfs /dev/sda1 rw".encode(), "/mnt/가"),
+        (rb"36 35 98:0 / /mnt/a\134040b rw - ext4 none rw", r"/mnt/a\040b"),
+    ],
+)
+def test_escaped_mount_points_are_decoded(line: bytes, point: str) -> None:
+    assert procfs.mount_of(line).point == point
