@@ -9,7 +9,7 @@ import pytest
 from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.manager.cluster.agent_capacity import AgentCapacity
-from tests.core.placement.worlds import agent
+from tests.core.placement.factories import agent
 
 SHARES = "cuda.shares"
 

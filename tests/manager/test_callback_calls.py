@@ -133,7 +133,7 @@ async def test_only_allowed_addresses_of_a_name_are_called(receiver: Receiver) -
 
 async def test_name_is_resolved_only_once(receiver: Receiver) -> None:
     async with serve_receiver() as other:
-        # A second lookup would return an address that must not be reached.
+        # A second lookup would return an address that is not allowed.
         resolver = FakeResolver(["127.0.0.1"], ["127.0.0.2"])
         async with calling(resolver=resolver) as calls:
             await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})

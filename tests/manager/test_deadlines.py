@@ -126,7 +126,7 @@ async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
 
 
 async def test_two_managers_at_once_stop_each_session_once(database_url: str) -> None:
-    # The lease is taken over in the middle: for a moment both consider it theirs.
+    # While the lease is taken over, both managers may believe that they hold it.
     async with overdue(database_url) as (world, other):
         lease = Lease(LeaseStore(world.database), later, seconds=600)
         await asyncio.gather(
@@ -146,7 +146,7 @@ async def test_first_of_two_concurrent_stops_sets_the_reason(database_url: str) 
         for row in rows:
             ended = await world.sessions.find(row.id)
             stops = [s for s in await world.sessions.history(row.id) if s.to_status in STOPS]
-            # The first stop has set the reason, and with it the result.
+            # The first stop set the reason and the result.
             assert ended.status_info == stops[0].reason
             is_failure = ended.status_info != "stopped by ann" and row.status is Status.RUNNING
             assert ended.result == ("failure" if is_failure else "undefined")

@@ -32,7 +32,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft)])
     first = await cluster.create("on-g1", resources=ONE)
-    # The code of a first pass may have to be compiled, which takes long.
+    # Run a pass now: the first one may have to JIT-compile its code, which takes long.
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(first["id"], Status.RUNNING)
@@ -44,7 +44,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     await cluster.manager.cluster.agents.check_deadlines()
     second = await cluster.create("on-g2", resources=ONE)
     assert await devices_of(cluster, second) == ["g2"]
-    # Nothing is placed on the lost agent, however long a session waits.
+    # No session is placed on the lost agent.
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third["id"])).status is Status.PENDING
@@ -79,7 +79,7 @@ async def test_running_session_keeps_its_device_when_the_device_list_changes(
     kernel = cluster.agent.running(item)
     (held,) = [a.device_id for a in (await cluster.store.view(session["id"])).allocations
                if a.device_id]  # fmt: skip
-    # The device is removed, then divided, then masked: the session continues and keeps it.
+    # The device is removed, then split into a MIG instance, then unhealthy: the session keeps it.
     part = gpu("m1", Sharing(Level.HARDWARE, most=0))
     part["facts"]["slot"] = "cuda.mig-1g.10gb"
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):

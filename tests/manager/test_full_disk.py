@@ -138,7 +138,7 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_after(
     async def is_scheduled(session_id: str) -> bool:
         return (await store.find(session_id)).status is Status.SCHEDULED
 
-    # Only the disk may refuse.
+    # Only the disk may limit the number of sessions.
     await admin.patch("/keypair-policies/default", {"max_concurrent_sessions": MAX_TRIES})
     waiting = await user.post("/sessions", {"name": "before", "project": "default"})
     await wait_until_async(lambda: is_scheduled(waiting["id"]), 120, "the first session")
@@ -148,7 +148,7 @@ async def test_writes_fail_while_the_disk_is_full_and_succeed_after(
     created, not_created = await fill_with_objects(
         user, "/sessions", project="default", enqueue_only=True
     )
-    # Reading works, even with a keypair whose time of last use would be written.
+    # Reads succeed, even with a keypair whose time of last use cannot be updated.
     api.world.clock.advance(minutes=6)
     monitor = await api.client("monitor")
     assert (await monitor.get("/me"))["username"] == "monitor"

@@ -257,7 +257,7 @@ async def _is_removed(hub: Hub) -> bool:
 async def test_browser_requests_need_the_cookie_and_the_xsrf_token(running: HubAndManager) -> None:
     async with signed_in_browser(running, "user") as browser:
         api = "/services/bai/api/v1"
-        # Any of our pages signs the browser in at the manager and sets its XSRF token.
+        # Every page of the manager signs the browser in and sets its XSRF token.
         await browser.get("/services/bai/cli-login", params=_sign_in_request("x" * 43))
         me = await browser.get(f"{api}/me")
         assert (me.status_code, me.json()["username"]) == (200, "user")
@@ -305,7 +305,7 @@ async def test_cli_signs_in_through_the_browser(running: HubAndManager) -> None:
             await anyone.post("/auth/code/redeem", body)
     async with Client(running.manager_url, Token(token)) as client:
         assert (await client.get("/me"))["username"] == "user"
-        # A token cannot create a successor of itself.
+        # A token cannot authorize the creation of another token.
         with pytest.raises(NotSignedIn):
             await client.post("/auth/code", {"challenge": request["challenge"]})
 

@@ -219,7 +219,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
     key = key_of(session)
     await cluster.manager.sessions.launch.exited(HUB, session["id"], SessionEnd(1, text="died"))
     await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the deletion")
-    # The Hub lost the removal in a crash: the record is back, stopped or running.
+    # The Hub lost the deletion in a crash: it lists the server again, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session["id"]}, **facts)
 
@@ -228,7 +228,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
             return key not in cluster.hub.servers
 
         await wait_until_async(is_deleted, 10, "the deletion by the reconciler")
-    # Each of the three was removed, and nothing else.
+    # All three were deleted, and no other server.
     assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 

@@ -54,7 +54,7 @@ async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
         await manager.scheduling.scheduler._step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     may_continue.set()
-    # The result describes the moment of the query.
+    # The result describes the queue at the time of the query.
     assert await result == 20
 
 

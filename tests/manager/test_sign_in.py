@@ -75,7 +75,7 @@ async def test_only_the_hub_may_verify_passwords(user_world: World) -> None:
         await user_world.manager.accounts.sign_ins.account(caller, "user")
 
 
-# Scopes with which a user would act for another user in the Hub.
+# Scopes with which a user could act as another user in the Hub.
 SCOPES_TO_ACT_AS_OTHERS = (
     "admin:",
     "start:servers",
@@ -102,7 +102,7 @@ async def test_domain_administrator_gets_a_hub_role_for_the_domains_group(world:
     assert all(
         scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
     )
-    # The options of a server hold the environment variables of its session.
+    # Server options contain the environment variables of the session.
     assert not any("servers" in scope for scope in role["scopes"])
     with pytest.raises(NotFound):
         await world.manager.accounts.sign_ins.account(HUB, "nobody")
@@ -305,7 +305,7 @@ async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
             await sign_ins.redeem_code(code, proof, IP)
-    # All is right now; only the Hub, which makes the token, is missing here.
+    # The code is accepted; only the Hub, which creates the token, is missing here.
     with pytest.raises(Unavailable):
         await sign_ins.redeem_code(good, verifier, IP)
     with pytest.raises(SignInRefused):

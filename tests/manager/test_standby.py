@@ -26,7 +26,7 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
 
-# Long enough for no test to see it pass, and short enough to wait for.
+# Lease durations: longer than any test, and short enough to wait for.
 LONG, SHORT = 600.0, 3.0
 
 
@@ -68,7 +68,7 @@ async def test_standby_starts_no_servers(
         await wait_until_async(lambda: cluster.hub.start_requests == expected, 15, "the start")
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session["id"]))
-        # Any request of the standby to the Hub would come before this one.
+        # A start by the standby would reach the Hub before this request.
         await standby.hub.servers_of("user")
         cluster.hub.mark_ready(expected[0])
         await cluster.until(session["id"], Status.RUNNING)
@@ -81,7 +81,7 @@ async def test_session_created_by_a_standby_is_scheduled_at_once(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         await cluster.manager.start()
         assert cluster.user is not None
-        # The scheduler is notified of the first one and finds the second in the database.
+        # The scheduler is notified of its own session and finds the other one in the database.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
@@ -142,7 +142,7 @@ async def test_new_lease_holder_takes_over_starts(
         second.scheduling.scheduler.lease.start()
         await second.servers.starter.step()
         await cluster.until(session["id"], Status.RUNNING)
-        # It continues, and believes that it still has the lease.
+        # The first manager continues and believes that it still has the lease.
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
         await cluster.agent.beat(None)
@@ -177,12 +177,12 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 await cluster.agent.beat(None)
 
         async def until(session: dict[str, Any], status: Status) -> None:
-            # Placement may have to be compiled first, and an agent that is silent is lost.
+            # Placement may be JIT-compiled first, and an agent without heartbeats is LOST.
             async def has_status() -> bool:
                 await beat()
                 return (await cluster.store.find(session["id"])).status is status
 
-            # Far less than the interval at which a manager reads the whole queue.
+            # Less than the interval at which a manager reads the whole queue.
             await wait_until_async(has_status, 90, f"{status} of {session['name']}")
 
         async def holds(token: int) -> bool:
@@ -215,7 +215,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: "was lost" in log_of("a"), 60, "a to notice the loss"
                 )
                 await beat(after_seconds=0)
-                # Retried for a while: both managers would have a turn if both wanted to start it.
+                # The start is retried: manager a would also get a turn if it tried to start it.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await until(two, Status.RUNNING)

@@ -1,7 +1,7 @@
-"""Placement of one request in plain Python: slow, as written in the definitions of the policies.
+"""Reference implementation of the placement policies in plain, slow Python.
 
-The oracle for the compiled code: one kernel, agents whose devices are of one family and one model,
-no locality of devices. `docs/how-to/change-placement.md` explains how to use it.
+The test oracle of the compiled code. Limits: one kernel, one device family and model per agent, no
+device locality. `docs/how-to/change-placement.md` explains how to use it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from bai_services.core.scheduling.placement import AgentState, Policy
 from bai_services.core.scheduling.placement.mix import Mix, RequestKind
 from bai_services.core.scheduling.placement.prices import remainder_values, share_prices
 
-from .worlds import GIB
+from .factories import GIB
 
 
 def acceptable(
     policy: Policy, agents: list[AgentState], kind: RequestKind, last: int
 ) -> list[int | None]:
-    """Return the agents that a policy may choose; None: there is no room.
+    """Return the agents that a policy may choose; [None] if no agent fits.
 
-    ``last`` is the agent chosen last, or -1.
+    ``last`` is the previously chosen agent, or -1.
     """
     able = [n for n, agent in enumerate(agents) if fits(agent, kind)]
     if not able:
@@ -32,7 +32,7 @@ def acceptable(
     if policy == Policy.ROUND_ROBIN:
         return [min(able, key=lambda n: (n <= last, n))]
     if policy == Policy.PRICED:
-        priced = Plain(MIX, agents)
+        priced = PricedReference(MIX, agents)
         scores: dict[int, Any] = {n: priced.score(agents[n], kind) for n in able}
     else:
         rules: dict[Policy, Callable[[AgentState, RequestKind], Any]] = {
@@ -47,13 +47,13 @@ def acceptable(
     return [next(n for n in able if scores[n] == best)]
 
 
-def free_of(on: AgentState) -> list[int]:
+def free_shares(on: AgentState) -> list[int]:
     """Return the free thousandths of each device."""
     return [d.capacity - d.used for d in on.devices]
 
 
 def fits(on: AgentState, kind: RequestKind) -> bool:
-    free = free_of(on)
+    free = free_shares(on)
     if kind.cpu > on.free("cpu") or kind.mem > on.free("mem"):
         return False
     if kind.devices == 0:
@@ -64,26 +64,26 @@ def fits(on: AgentState, kind: RequestKind) -> bool:
 
 
 def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
-    """Return the thousandths of devices, of cores, and the bytes that remain free."""
-    devices = sum(free_of(on)) - kind.devices * kind.share
+    """Return what remains free: thousandths of devices, thousandths of cores, bytes of memory."""
+    devices = sum(free_shares(on)) - kind.devices * kind.share
     return devices, on.free("cpu") - kind.cpu, on.free("mem") - kind.mem
 
 
 def best_fit(on: AgentState, kind: RequestKind) -> int:
-    """Return a percentage: half for the used cores of 128, half for the used devices of 8."""
+    """Return a score in percent: half for used cores (of 128), half for used devices (of 8)."""
     devices, cpu, _ = left_after(on, kind)
     return int(100 * (1 - 0.5 * cpu / 128_000 - 0.5 * devices / 8_000))
 
 
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices, then the most devices, cores, memory left."""
+    """Prefer agents without unrequested devices, then most devices, cores and memory left."""
     devices, cpu, mem = left_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
     return -int(has_unrequested), devices, cpu, mem // (GIB // 4)
 
 
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices, then the least devices, cores, memory left."""
+    """Prefer agents without unrequested devices, then fewest devices, cores and memory left."""
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)
 
@@ -99,8 +99,8 @@ MIX: Mix = {
 }
 
 
-def plain_worth(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
-    """W for bins of 0.5 cores and 4 GiB, by recursion."""
+def capacity_value(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
+    """Return the capacity value by recursion, in bins of 0.5 cores and 4 GiB."""
     rows = [
         (-(-kind.cpu // 500), -(-kind.mem // (4 * GIB)), w)
         for kind, w in mix.items()
@@ -109,12 +109,12 @@ def plain_worth(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
     total = sum(w for *_, w in rows)
     memo: dict[tuple[int, int, int], float] = {}
 
-    def worth(k: int, c: int, m: int) -> float:
+    def value_of(k: int, c: int, m: int) -> float:
         if k == 0:
             return 0.0
         if (k, c, m) not in memo:
             gains = [
-                1 + worth(k - 1, c - ci, m - mi) if ci <= c and mi <= m else 0.0
+                1 + value_of(k - 1, c - ci, m - mi) if ci <= c and mi <= m else 0.0
                 for ci, mi, _ in rows
             ]
             value = max(gains)
@@ -126,11 +126,11 @@ def plain_worth(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
             memo[k, c, m] = value
         return memo[k, c, m]
 
-    return worth(k, min(cpu // 500, 192), min(mem // (4 * GIB), 96))
+    return value_of(k, min(cpu // 500, 192), min(mem // (4 * GIB), 96))
 
 
-class Plain:
-    """Reference of the priced score for an agent with a few devices of one model."""
+class PricedReference:
+    """Priced score of an agent with a few devices of one model."""
 
     def __init__(self, mix: Mix, agents: list[AgentState]) -> None:
         self.mix = mix
@@ -164,11 +164,13 @@ class Plain:
         k, f = int(g), g - int(g)
         if k >= len(free):
             k, f = len(free), 0.0
-        low = plain_worth(self.mix, model, k, cpu, mem)
-        return low if f == 0 else (1 - f) * low + f * plain_worth(self.mix, model, k + 1, cpu, mem)
+        low = capacity_value(self.mix, model, k, cpu, mem)
+        return (
+            low if f == 0 else (1 - f) * low + f * capacity_value(self.mix, model, k + 1, cpu, mem)
+        )
 
     def score(self, on: AgentState, kind: RequestKind) -> int | None:
-        """Return the best rounded score over the devices, or None when it does not fit."""
+        """Return the rounded score of the best choice of devices; None if it does not fit."""
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
         cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
@@ -217,7 +219,7 @@ def lost(
 
 
 def gradient(on: AgentState, kind: RequestKind) -> int:
-    """Return the published score of an agent, at best over its devices."""
+    """Return the published FGD score of an agent, for the best choice of its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
     # Most frequent first, until 95 % of all requests are covered.
@@ -234,7 +236,7 @@ def gradient(on: AgentState, kind: RequestKind) -> int:
 
 
 def ways(free: list[int], kind: RequestKind) -> list[list[int]]:
-    """Return what may be free on each device afterwards, for a request that fits."""
+    """Return the free thousandths per device after each possible placement of the request."""
     if kind.devices == 0:
         return [free]
     if kind.share < 1000:

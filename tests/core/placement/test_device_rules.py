@@ -1,4 +1,4 @@
-"""Rules by which devices are shared, divided and combined, one sentence per row."""
+"""Rules for shares of devices, their division, and combinations of slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import parse_amount
 from bai_services.core.scheduling.placement import Placer, Policy
 
-from .worlds import agent, request, where
+from .factories import agent, place_request, request
 
 PART_STEP, UNIT, MIN_PART = 10, 1000, 50
 
@@ -23,7 +23,7 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
     device, or None.
     """
     on = agent("a", tuple(UNIT - thousandths for thousandths in free))
-    placements = where(Placer([on], Policy.BEST_FIT), request(**spec))
+    placements = place_request(Placer([on], Policy.BEST_FIT), request(**spec))
     if placements is None:
         return None
     parts = placements[0][1]

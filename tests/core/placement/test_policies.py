@@ -19,12 +19,12 @@ from bai_services.core.scheduling.placement import (
     place,
 )
 
-from .worlds import agent, request, where
+from .factories import agent, place_request, request
 
 
 def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int = 1) -> list[str]:
     placer = Placer(agents, policy)
-    found = [where(placer, wanted) for _ in range(times)]
+    found = [place_request(placer, wanted) for _ in range(times)]
     return [f[0][0] if f else "-" for f in found]
 
 
@@ -57,7 +57,7 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a"), agent("b"), agent("c")],
             request(),
             "a b c a",
-            id="round robin: one after the other",
+            id="round robin: agents in turn",
         ),
         pytest.param(
             Policy.ROUND_ROBIN,
@@ -78,7 +78,7 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (500,)), agent("b", (600, 0))],
             request(shares="0.4"),
             "b",
-            id="fgd: capacity that typical requests cannot use",
+            id="fgd: the agent that loses least capacity for typical requests",
         ),
         pytest.param(
             Policy.PRICED,
@@ -92,7 +92,7 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (0,)), agent("b")],
             request(cpu="8"),
             "b b",
-            id="priced: cpu of an agent whose devices do not need it",
+            id="priced: an agent whose devices do not need the cpu",
         ),
         pytest.param(
             Policy.PRICED,
@@ -218,7 +218,7 @@ def test_agent_with_two_device_families() -> None:
             ("cuda.shares", 500),
             ("rocm.device", 1),
         ]
-        assert where(placer, wanted) is None
+        assert place_request(placer, wanted) is None
 
 
 AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
@@ -273,7 +273,7 @@ def test_placement_of_cluster_sessions(
     wanted = request(**spec)
     assert placer.fits(placer.prepare(wanted)) == (found is not None)
     assert placer.agents() == before
-    assert where(placer, wanted) == found
+    assert place_request(placer, wanted) == found
     if found is None:
         assert placer.agents() == before
 
@@ -281,16 +281,19 @@ def test_placement_of_cluster_sessions(
 @pytest.mark.parametrize(
     "agents, wanted, message",
     [
-        pytest.param([], request(), "has no agent", id="an empty group"),
-        pytest.param([agent("a", is_alive=False)], request(), "1 not alive", id="a lost agent"),
+        pytest.param([], request(), "has no agent", id="empty group"),
+        pytest.param([agent("a", is_alive=False)], request(), "1 not alive", id="lost agent"),
         pytest.param(
-            [agent("a", is_schedulable=False)], request(), "1 not schedulable", id="closed"
+            [agent("a", is_schedulable=False)],
+            request(),
+            "1 not schedulable",
+            id="unschedulable agent",
         ),
         pytest.param(
             [agent("a", (0,), cuda_driver="525.60")],
             request(device=1, min_cuda_driver="535.1"),
             "1 with a driver that is too old for CUDA 535.1",
-            id="an old driver",
+            id="old driver",
         ),
         pytest.param(
             [agent("a")],
@@ -372,7 +375,7 @@ def test_agents_are_added_updated_and_removed() -> None:
     placer.update(agent("a", (0, 0)))
     assert [a.id for a in placer.agents()] == ["a", "b"]
     placer.update(agent("b", (1000,)))
-    assert where(placer, request(device=1)) == [("a", {"g0": 1})]
+    assert place_request(placer, request(device=1)) == [("a", {"g0": 1})]
     placer.remove("a")
     version = placer.version
     assert placer.place(shape) is None
@@ -383,16 +386,16 @@ def test_fork_is_independent() -> None:
     placer = Placer([agent("a", (0, 0))], Policy.PRICED)
     shape = placer.prepare(request(device=1))
     fork = placer.fork()
-    with_usage = [fork.place(shape), fork.place(shape)]
-    assert all(with_usage) and fork.place(shape) is None
+    placements = [fork.place(shape), fork.place(shape)]
+    assert all(placements) and fork.place(shape) is None
     fork.update(agent("a", (0, 0), is_alive=False))
     assert placer.agents() == [replace(agent("a", (0, 0)), used={"cpu": 0, "mem": 0})]
-    assert [placer.place(shape), placer.place(shape)] == with_usage
+    assert [placer.place(shape), placer.place(shape)] == placements
 
 
 def test_round_robin_continues_after_the_last_agent() -> None:
     agents = [agent("a"), agent("b"), agent("c")]
     first = Placer(agents, Policy.ROUND_ROBIN)
-    where(first, request())
+    place_request(first, request())
     second = Placer(agents, Policy.ROUND_ROBIN, last_agent=first.last_agent)
-    assert (where(second, request()) or [])[0][0] == "b"
+    assert (place_request(second, request()) or [])[0][0] == "b"

@@ -1,4 +1,4 @@
-"""Learned tables of the policy priced: mix of a group, default mix, and the tables made of them."""
+"""Learned tables of the priced policy: request mix of a group, default mix, and variants."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from bai_services.core.scheduling.placement.variants import (
     measure_served,
 )
 
-from .worlds import GIB, agent, request, where
+from .factories import GIB, agent, place_request, request
 
 ROOT = Path(__file__).resolve().parents[3]
 AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6)]
@@ -74,10 +74,10 @@ def test_kinds_of_a_request(wanted: Request, kinds: list[tuple[RequestKind, int]
     assert request_kinds(wanted) == kinds
 
 
-def test_default_mix_fades_with_own_requests() -> None:
-    start = default_mix(AGENTS)
+def test_default_mix_is_replaced_by_recent_requests() -> None:
+    default = default_mix(AGENTS)
     own = RequestKind(1000, GIB, "cuda", 1, 300)
-    assert learn_mix([], AGENTS).keys() == start.keys()
+    assert learn_mix([], AGENTS).keys() == default.keys()
     some = learn_mix([request(shares="0.3")] * 100, AGENTS)
     assert some[own] == 100 and 30 < sum(some.values()) - 100 < 50
     assert learn_mix([request(shares="0.3")] * 500, AGENTS) == {own: 500}
@@ -86,7 +86,7 @@ def test_default_mix_fades_with_own_requests() -> None:
 def test_default_mix_of_agents_without_devices() -> None:
     tables = build_tables([], [agent("a"), agent("b")])
     placer = Placer([agent("a"), agent("b")], Policy.PRICED, tables)
-    assert where(placer, request()) == [("a", {})]
+    assert place_request(placer, request()) == [("a", {})]
     assert build_tables([], []).families == ()
 
 
@@ -98,8 +98,8 @@ def test_tables_are_deterministic() -> None:
         assert np.array_equal(mine, theirs)
 
 
-def test_variant_that_places_most_of_the_mix_is_chosen() -> None:
-    """Shares that need much cpu: a table of whole requests alone would misjudge them."""
+def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
+    """With shares that need much cpu, a table of whole-device requests misjudges capacity."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -112,9 +112,7 @@ def test_variant_that_places_most_of_the_mix_is_chosen() -> None:
 
 
 def test_variant_that_serves_most_demand_is_chosen_if_run_times_are_known() -> None:
-    """A few machines could take a request for a whole machine; cpu-only requests are far more
-    frequent.
-    """
+    """Few machines fit a request for a whole machine, and cpu-only requests are more frequent."""
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
     whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)
@@ -126,11 +124,11 @@ def test_variant_that_serves_most_demand_is_chosen_if_run_times_are_known() -> N
     runtimes = dict.fromkeys(mix, 3600.0)
     agents = [*large, *small]
     fleet = Fleet.of(agents)
-    good = {v: measure_served(tables_of(mix, fleet, v), agents, runtimes) for v in Variant}
-    assert good[Variant.ROWS_RESERVE] > good[Variant.ROWS] * 1.001
+    served = {v: measure_served(tables_of(mix, fleet, v), agents, runtimes) for v in Variant}
+    assert served[Variant.ROWS_RESERVE] > served[Variant.ROWS] * 1.001
     chosen = choose_tables(mix, agents, runtimes)
     assert chosen.variant == Variant.ROWS_RESERVE
-    assert not choose_tables(mix, agents).variant.has_reserve, "nothing is known to end"
+    assert not choose_tables(mix, agents).variant.has_reserve, "no run times are known"
 
 
 def test_reserve_adds_value_for_multi_device_requests() -> None:
@@ -144,10 +142,10 @@ def test_reserve_adds_value_for_multi_device_requests() -> None:
     more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.capacity_value[0]
     rows = [
         ("too little cpu for either", 15, 8, 4, 0.0),
-        ("room for two devices' request", 16, 8, 2, 0.75 * 2),
-        ("room for four, one core short", 199, 8, 4, 0.75 * 2),
-        ("room for both", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
-        ("a device too few", 200, 16, 3, 0.75 * 2),
+        ("capacity for the request for two devices", 16, 8, 2, 0.75 * 2),
+        ("half a core too few for the request for four devices", 199, 8, 4, 0.75 * 2),
+        ("capacity for both", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
+        ("one device too few for the request for four", 200, 16, 3, 0.75 * 2),
     ]
     for what, cpu, mem, devices, reserve in rows:
         base = plain[min(cpu, plain.shape[0] - 1), mem, devices]
@@ -164,17 +162,17 @@ def test_run_times_are_learned_from_ended_requests() -> None:
     assert Placer(AGENTS, Policy.PRICED, tables).fits is not None
 
 
-def test_device_family_missing_from_the_tables_is_placed() -> None:
+def test_device_family_that_is_missing_in_the_tables_can_be_placed() -> None:
     tables = build_tables([request(shares="0.5")], AGENTS)
     placer = Placer(AGENTS[:1], Policy.PRICED, tables)
     placer.update(agent("new", (0, 0), family="rocm", model="MI300"))
-    assert where(placer, request(family="rocm", device=2)) == [("new", {"g0": 1, "g1": 1})]
+    assert place_request(placer, request(family="rocm", device=2)) == [("new", {"g0": 1, "g1": 1})]
     placer.set_tables(build_tables([request(device=1)], AGENTS))
-    assert where(placer, request(family="rocm", device=1)) is None
-    assert where(placer, request(device=4)) is not None
+    assert place_request(placer, request(family="rocm", device=1)) is None
+    assert place_request(placer, request(device=4)) is not None
 
 
-def test_warming_up_compiles_once() -> None:
+def test_second_warm_up_compiles_nothing() -> None:
     warm_up()
     compiled = list(search.find_agent.signatures)
     assert compiled
@@ -182,7 +180,7 @@ def test_warming_up_compiles_once() -> None:
     assert search.find_agent.signatures == compiled
 
 
-def test_another_process_compiles_nothing_again() -> None:
+def test_compiled_code_is_cached_across_processes() -> None:
     code = (
         "from bai_services.core.scheduling.placement import search, warm_up\n"
         "warm_up()\n"
@@ -198,11 +196,11 @@ def test_another_process_compiles_nothing_again() -> None:
 
 
 def test_source_stamp_changes_with_constants_and_functions() -> None:
-    held = scores.UNIT
+    old = scores.UNIT
     stamp = search.source_stamp()
     try:
-        vars(scores)["UNIT"] = held + 1
+        vars(scores)["UNIT"] = old + 1
         assert search.source_stamp() != stamp
     finally:
-        vars(scores)["UNIT"] = held
+        vars(scores)["UNIT"] = old
     assert search.source_stamp() == stamp

@@ -1,4 +1,4 @@
-"""The benchmark of the published trace, on small files generated here."""
+"""Benchmark of the published trace, with small generated files."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def test_output_by_policy(
     policy: str, files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
-    answer = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     for key in ("seconds", "placed", "gpu_allocation_percent", "fragmentation_percent"):
-        assert len(answer[f"{key}_by_seed"]) == 2
-        assert answer[key] == pytest.approx(sum(answer[f"{key}_by_seed"]) / 2, rel=0.02, abs=0.01)
-    assert 80 < answer["gpu_allocation_percent"] <= 100
-    assert 0 <= answer["fragmentation_percent"] <= 100 - answer["gpu_allocation_percent"] + 1
-    assert answer["us_per_decision"] > 0
+        assert len(result[f"{key}_by_seed"]) == 2
+        assert result[key] == pytest.approx(sum(result[f"{key}_by_seed"]) / 2, rel=0.02, abs=0.01)
+    assert 80 < result["gpu_allocation_percent"] <= 100
+    assert 0 <= result["fragmentation_percent"] <= 100 - result["gpu_allocation_percent"] + 1
+    assert result["us_per_decision"] > 0
     assert main([*files, "--policy", policy, "--seeds", "2"]) == 0
     again = json.loads(capsys.readouterr().out)
-    assert again["placed_by_seed"] == answer["placed_by_seed"]
+    assert again["placed_by_seed"] == result["placed_by_seed"]
 
 
 @pytest.mark.parametrize("load", [0.2, 0.7, 1.3])
@@ -50,7 +50,7 @@ def test_rows_are_repeated_or_removed_to_reach_the_load(files: list[str], load: 
     _, pods = read_files(Path(files[1]), Path(files[3]))
     rows = arrivals(pods, 40_000, load, 42)
     demand = sum(pod.demand for pod in rows)
-    assert demand <= 40_000 * load + 1000  # the check leaves out the number of devices
+    assert demand <= 40_000 * load + 1000  # at most one pod more than the load
     assert demand > 40_000 * load - 2000
     if load > 0.7:
         assert {id(pod) for pod in rows[: len(pods)]} == {id(pod) for pod in pods}
@@ -60,21 +60,23 @@ def test_rows_are_repeated_or_removed_to_reach_the_load(files: list[str], load: 
 def test_missing_file_is_reported(files: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path(files[1]).unlink()
     assert main([*files, "--policy", "priced"]) == MISSING
-    told = capsys.readouterr()
-    assert "not found" in told.err and not told.out
+    output = capsys.readouterr()
+    assert "not found" in output.err and not output.out
 
 
 @pytest.mark.parametrize(
-    "row, told",
+    "row, message",
     [
-        pytest.param("x,many,1,1,1000,,LS,Running,0,5,0", "column cpu_milli", id="no number"),
-        pytest.param("x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="half of two"),
+        pytest.param("x,many,1,1,1000,,LS,Running,0,5,0", "column cpu_milli", id="not a number"),
+        pytest.param(
+            "x,1,1,2,500,,LS,Running,0,5,0", "column gpu_milli", id="shares of two devices"
+        ),
     ],
 )
-def test_broken_row_is_reported(
-    files: list[str], row: str, told: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_row_is_reported(
+    files: list[str], row: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Path(files[3]).open("a") as file:
         file.write(row + "\n")
     assert main([*files, "--policy", "priced"]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A queue that receives changes: cost of a pass, reported reasons, decisions."""
+"""Changes applied to a queue: decisions, reported reasons, and the cost of a pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from bai_services.core.scheduling.caps import ScopeCaps
 from bai_services.core.scheduling.placement import Policy
 from bai_services.core.scheduling.queue import Backfill, Changes, GroupState, Queue, run_pass
 
-from .world import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot, started
+from .factories import (
+    ANN,
+    BOB,
+    NOW,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+    started,
+)
 
 
 def test_ended_session_frees_capacity_for_the_next() -> None:
@@ -23,7 +34,7 @@ def test_ended_session_frees_capacity_for_the_next() -> None:
     assert started(queue.run(NOW)) == ["s2"]
 
 
-def test_unwritten_decision_is_reverted() -> None:
+def test_decision_that_was_not_stored_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1)], [agent(cpu=1)], caps=caps))
     assert started(queue.run(NOW)) == ["s1"]
@@ -149,7 +160,7 @@ def test_only_changed_reasons_are_reported_again() -> None:
 
 
 def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand equal sessions that cannot start cause one placement check."""
+    """Ten thousand sessions of one shape that cannot start cause one placement attempt."""
     queue = Queue(
         snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])
     )

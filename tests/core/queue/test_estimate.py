@@ -1,4 +1,4 @@
-"""Learned run times, and estimated starts with their labels in small clusters."""
+"""Learned run times, and estimated starts with their certainty."""
 
 import random
 import statistics
@@ -26,25 +26,25 @@ from bai_services.core.scheduling.queue.durations import WINDOW, Durations, run_
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP
 
-from .jobs import agent
-from .test_reserve import NOW, after
+from .random_jobs import agent
+from .test_reservations import NOW, after
 
 USER = Scope("user", "u")
 
 
 @pytest.mark.parametrize(
-    ("sentence", "samples", "elapsed", "expected"),
+    ("case", "samples", "elapsed", "expected"),
     [
-        ("nothing is known of the kind", [], 0, None),
-        ("half of the sessions run so long", [10, 20, 30, 40, 50], 0, (30, 5)),
-        ("one sample is better than none", [70], 0, (70, 1)),
-        ("those that have ended by now do not count", [10] * 90 + [60] * 10, 20, (60, 10)),
-        ("too few ran as long: as long again", [10, 20, 30], 25, (50, 1)),
-        ("none ran as long: as long again", [10, 20, 30], 100, (200, 0)),
+        ("no samples of the kind", [], 0, None),
+        ("median of all samples", [10, 20, 30, 40, 50], 0, (30, 5)),
+        ("a single sample is used", [70], 0, (70, 1)),
+        ("samples shorter than the elapsed time are ignored", [10] * 90 + [60] * 10, 20, (60, 10)),
+        ("too few longer samples: the elapsed time doubles", [10, 20, 30], 25, (50, 1)),
+        ("no longer sample: the elapsed time doubles", [10, 20, 30], 100, (200, 0)),
     ],
 )
-def test_conditional_run_times_of_a_kind(sentence, samples, elapsed, expected) -> None:
-    assert Durations({"k": samples}).median("k", elapsed) == expected, sentence
+def test_conditional_run_times_of_a_kind(case, samples, elapsed, expected) -> None:
+    assert Durations({"k": samples}).median("k", elapsed) == expected, case
 
 
 @settings(max_examples=50, deadline=None)
@@ -80,12 +80,13 @@ def pending(cores, **more):
     )
 
 
-def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
-    """Return a queue with one agent on which ``busy`` has run for a second, after its first
-    pass.
+def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
+    """Return a queue after its first pass, with one agent on which ``busy`` sessions run.
+
+    ``busy``: cores, seconds until the end (None: unknown) and kind of each running session.
     """
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
-    held = [
+    running = [
         RunningSession(
             f"r{n}", GROUP, (USER,), (Placement("a", slots[n]),), slots[n], after(-1),
             None if ends is None else after(ends), kind,
@@ -95,12 +96,12 @@ def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
     used = sum(s["cpu"] for s in slots)
     queue = Queue(
         Snapshot(
-            [replace(w, id=f"s{n}", sequence=n) for n, w in enumerate(line)],
+            [replace(w, id=f"s{n}", sequence=n) for n, w in enumerate(queued)],
             [replace(agent("a", cores, 0), used={"cpu": used})],
             caps=caps or {},
             usage={USER: {"cpu": used, "sessions": len(busy)}},
             groups={GROUP: GroupState(GROUP, placement=Policy.BEST_FIT, **options)},
-            running=held,
+            running=running,
             now=NOW,
             durations=durations or {},
         )
@@ -109,9 +110,9 @@ def queue_of(busy, line, cores=4, durations=None, caps=None, **options):
     return queue
 
 
-def estimates(busy, line, budget=None, **more):
-    """Return start in seconds from now and certainty for the sessions left by the first pass."""
-    queue = queue_of(busy, line, **more)
+def estimates(busy, queued, budget=None, **more):
+    """Return start (seconds from now) and certainty of each session that is still pending."""
+    queue = queue_of(busy, queued, **more)
     pending = queue.all_pending()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
     found = estimate_starts(queue, budget)
@@ -130,43 +131,53 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
 
 
 @pytest.mark.parametrize(
-    ("sentence", "busy", "line", "expected"),
+    ("case", "busy", "queued", "expected"),
     [
-        ("room comes with a known end", [(4, 30, "")], [pending(2)], {"s0": (30, KNOWN)}),
-        ("and with a learned one", [(4, None, "lab")], [pending(2)], {"s0": (99, ESTIMATED)}),
-        ("nothing tells", [(4, None, "")], [pending(2)], {"s0": (None, UNKNOWN)}),
         (
-            "one without a limit may end sooner and let it start sooner",
+            "a running session ends at a known time",
+            [(4, 30, "")],
+            [pending(2)],
+            {"s0": (30, KNOWN)},
+        ),
+        (
+            "a running session ends at an estimated time",
+            [(4, None, "lab")],
+            [pending(2)],
+            {"s0": (99, ESTIMATED)},
+        ),
+        ("no end is known", [(4, None, "")], [pending(2)], {"s0": (None, UNKNOWN)}),
+        (
+            "a session without a limit may end sooner",
             [(2, 30, ""), (2, None, "")],
             [pending(2)],
             {"s0": (30, ESTIMATED)},
         ),
         (
-            "each waits for those before it",
+            "sessions start one after the other",
             [(4, 30, "")],
             [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10), pending(4)],
             {"s0": (30, KNOWN), "s1": (40, KNOWN), "s2": (50, KNOWN)},
         ),
         (
-            "a small one passes a large one",
+            "a small session overtakes a large one",
             [(3, 30, "")],
             [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)],
             {"s0": (30, KNOWN)},
         ),
         (
-            "one that arrives later may be there when its time comes",
+            "a later arrival may have taken the capacity at the start time",
             [],
             [pending(4, not_before=after(70))],
             {"s0": (70, ESTIMATED)},
         ),
         (
-            "what it depends on has not ended, and nothing tells what it is",
+            "unmet dependency on an unknown session",
             [],
             [pending(1, unmet_dependencies="x")],
             {"s0": (None, UNKNOWN)},
         ),
         (
-            "what it depends on ends, well it is assumed",
+            "a running dependency is assumed to succeed",
             [(4, 30, "")],
             [
                 pending(1, unmet_dependencies="x", dependency_ids=("r0",), max_run_seconds=5),
@@ -175,65 +186,63 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (30, ESTIMATED), "s1": (35, ESTIMATED)},
         ),
         (
-            "one too large for the group holds up nobody",
+            "a session too large for the group blocks no other",
             [(4, 30, "")],
             [pending(9), pending(1)],
             {"s0": (None, UNKNOWN), "s1": (30, KNOWN)},
         ),
         (
-            "a learned run time is shorter than the limit",
+            "the learned run time is shorter than the limit",
             [(4, 30, "")],
             [pending(4, max_run_seconds=500, kind="lab"), pending(4)],
             {"s0": (30, KNOWN), "s1": (130, ESTIMATED)},
         ),
     ],
 )
-def test_estimated_starts(sentence, busy, line, expected) -> None:
-    assert estimates(busy, line, durations={"lab": [100] * 20}) == expected, sentence
+def test_estimated_starts(case, busy, queued, expected) -> None:
+    assert estimates(busy, queued, durations={"lab": [100] * 20}) == expected, case
 
 
 def test_estimates_include_reservations_of_later_sessions() -> None:
-    """The one-core session must not be estimated at 100: it would delay the second of four
-    cores.
-    """
-    line = [
+    """The last session, with one core, may not start at 100: it would delay s2 with four cores."""
+    queued = [
         pending(4, max_run_seconds=100),
         pending(2, max_run_seconds=10),
         pending(4, max_run_seconds=10),
     ]
-    found = estimates([], [*line, pending(1, max_run_seconds=1000)])
+    found = estimates([], [*queued, pending(1, max_run_seconds=1000)])
     assert found == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
 
 
 def test_without_backfill_a_small_session_waits_behind_a_large_one() -> None:
-    line = [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)]
-    found = estimates([(3, 30, "")], line, backfill=Backfill.OFF)
+    queued = [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)]
+    found = estimates([(3, 30, "")], queued, backfill=Backfill.OFF)
     assert found == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
 def test_session_over_its_quota_starts_when_the_quota_allows_and_blocks_no_other() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
-    line = [pending(2, scopes=(USER,)), pending(6)]
-    found = estimates([(2, 50, ""), (1, 20, "")], line, cores=8, caps=caps)
-    # A later session of the same user may take what the first one waits for.
+    queued = [pending(2, scopes=(USER,)), pending(6)]
+    found = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)
+    # A later session of the same user may use up the quota that s0 waits for.
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
 def test_first_pending_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
     """One core is free for an arrival that outlasts the start of the first session."""
-    line = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
-    assert estimates([(6, 30, "")], line, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
+    queued = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
+    assert estimates([(6, 30, "")], queued, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 
 
 def test_drf_starts_are_estimated_because_later_sessions_may_come_first() -> None:
-    line = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
-    found = estimates([(4, 30, "")], line, order=Order.DRF)
+    queued = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
+    found = estimates([(4, 30, "")], queued, order=Order.DRF)
     assert found == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
 
 
 def test_starts_beyond_the_budget_are_extrapolated() -> None:
-    line = [pending(4, max_run_seconds=10) for n in range(300)]
-    found = estimates([(4, 10, "")], line, Budget(sessions=100, seconds=60))
+    queued = [pending(4, max_run_seconds=10) for n in range(300)]
+    found = estimates([(4, 10, "")], queued, Budget(sessions=100, seconds=60))
     assert found["s99"] == (1000, KNOWN)
     assert found["s100"] == (1010, "rough")
     assert found["s299"] == (3000, "rough")
@@ -250,23 +259,25 @@ def test_simulation_stops_when_its_time_budget_is_spent() -> None:
 
 def test_estimates_of_equal_sessions_are_in_order() -> None:
     rng = random.Random(3)
-    line = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
-    found = estimates([(1, rng.randrange(60), "") for _ in range(4)], line)
+    queued = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
+    found = estimates([(1, rng.randrange(60), "") for _ in range(4)], queued)
     by_shape = {}
-    for n, one in enumerate(line):
+    for n, session in enumerate(queued):
         if f"s{n}" in found:
-            by_shape.setdefault((one.request, one.max_run_seconds), []).append(found[f"s{n}"][0])
+            by_shape.setdefault((session.request, session.max_run_seconds), []).append(
+                found[f"s{n}"][0]
+            )
     for starts in by_shape.values():
         assert starts == sorted(starts)
 
 
 def test_rough_estimates_extrapolate_the_start_rate() -> None:
     rng = random.Random(5)
-    line = [
+    queued = [
         pending(rng.choice([1, 2, 3, 4]), max_run_seconds=rng.randrange(1, 10_000))
         for n in range(2000)
     ]
-    found = estimates([(4, 50, "")], line, Budget(sessions=50, seconds=60))
+    found = estimates([(4, 50, "")], queued, Budget(sessions=50, seconds=60))
     assert len(found) == 2000
     assert all(seconds is not None for seconds, _ in found.values())
     last = max(found.values())

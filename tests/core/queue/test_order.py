@@ -1,4 +1,4 @@
-"""Order of pending sessions: every order, and priority."""
+"""Order of pending sessions: every ordering policy, and priority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bai_services.core.scheduling.queue import (
 from bai_services.core.scheduling.queue.shares import Shares, amounts_of, fair_factor, today
 from bai_services.core.scheduling.queue.why import Explainer
 
-from .world import (
+from .factories import (
     ANN,
     BOB,
     CARL,
@@ -42,7 +42,7 @@ CORE_DAY = 1000 * 86_400
 
 
 def used(cores: int, ago: int = 0) -> list[DailyUsage]:
-    """Return a history: this many cores for a whole day, this many days ago."""
+    """Return the usage of ``cores`` during a whole day, ``ago`` days ago."""
     return [DailyUsage(DAY - ago, {"cpu": cores * CORE_DAY})]
 
 
@@ -190,7 +190,7 @@ def test_positions_equal_the_start_order(
 
 
 def test_drf_includes_running_sessions() -> None:
-    holds = running("r", ANN, "a", slots(cpu="2"))
+    blocker = running("r", ANN, "a", slots(cpu="2"))
     full = agent(used={"cpu": 2000, "mem": 2**30})
     world = snapshot(
         [
@@ -200,7 +200,7 @@ def test_drf_includes_running_sessions() -> None:
             pending_session(4, BOB),
         ],
         [full],
-        running=[holds],
+        running=[blocker],
         group={"order": Order.DRF},
     )
     # After two sessions each, both have equal shares: the earlier session is next.
@@ -245,7 +245,7 @@ def test_drf_adds_shares_and_devices_of_one_family() -> None:
             id="twice the weight: half the exponent",
         ),
         pytest.param(used(10**6), FairShare(), 2**-10, id="never below 2^-10"),
-        pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="a weight of 0 comes last"),
+        pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="weight 0: the minimum"),
     ],
 )
 def test_fair_share_factor(buckets: list[DailyUsage], options: FairShare, expected: float) -> None:
@@ -256,7 +256,7 @@ def test_fair_share_weighs_slots() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]
-    # A whole device all day: 2 of the 4 parts that the weights add up to.
+    # Full usage of the device, whose weight is 2 of 4 in total; cpu and mem are unused.
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
@@ -279,6 +279,6 @@ def test_usage_decays_from_day_to_day() -> None:
     assert started(run_pass(world)) == ["s1"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
-    # After 26 days the usage of neither counts: the earlier session is next.
+    # After 26 days, all usage is before the lookback period: the earlier session is next.
     queue.apply(Changes(pending=[pending_session(1), pending_session(2, BOB)]))
     assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]

@@ -1,4 +1,4 @@
-"""One pass: which sessions start where, which remain pending and why."""
+"""One scheduling pass: started sessions with their agents, and reasons of pending ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bai_services.core.scheduling.queue import (
     run_pass,
 )
 
-from .world import ANN, BOB, agent, request
+from .factories import ANN, BOB, agent, request
 
 
 def queue(*requests: Request | tuple[Request, Scope]) -> list[PendingSession]:
@@ -34,22 +34,39 @@ def started(result: PassResult) -> list[tuple[str, str]]:
             [agent("a"), agent("b", cpu=2, mem=4)], request(), "b", id="pack: least capacity left"
         ),
         pytest.param([agent("b"), agent("a")], request(), "a", id="ties: lowest id"),
-        pytest.param([agent("a", is_alive=False), agent("b")], request(), "b", id="only alive"),
         pytest.param(
-            [agent("a", is_schedulable=False), agent("b")], request(), "b", id="only schedulable"
+            [agent("a", is_alive=False), agent("b")],
+            request(),
+            "b",
+            id="only agents that are alive",
         ),
         pytest.param(
-            [agent("a", architecture="arm64"), agent("b")], request(), "b", id="architecture"
+            [agent("a", is_schedulable=False), agent("b")],
+            request(),
+            "b",
+            id="only schedulable agents",
         ),
         pytest.param(
-            [agent("a", resource_group="x"), agent("b")], request(), "b", id="resource group"
+            [agent("a", architecture="arm64"), agent("b")],
+            request(),
+            "b",
+            id="only agents of the architecture",
         ),
         pytest.param(
-            [agent("a"), agent("b", gpus=1)], request(cuda_shares="0.5"), "b", id="has the device"
+            [agent("a", resource_group="x"), agent("b")],
+            request(),
+            "b",
+            id="only agents of the resource group",
+        ),
+        pytest.param(
+            [agent("a"), agent("b", gpus=1)],
+            request(cuda_shares="0.5"),
+            "b",
+            id="only agents with the device",
         ),
     ],
 )
-def test_place(agents: list[AgentState], wanted: Request, chosen: str) -> None:
+def test_chosen_agent(agents: list[AgentState], wanted: Request, chosen: str) -> None:
     placement = place(agents, wanted)
     assert isinstance(placement, Placement)
     assert placement.agent_id == chosen
@@ -99,8 +116,10 @@ def test_session_larger_than_any_agent_blocks_no_other() -> None:
 
 def test_higher_priority_starts_before_earlier_session() -> None:
     first, second = queue(request(cpu="8"), request(cpu="8"))
-    urgent = PendingSession(second.id, second.sequence, second.request, second.scopes, priority=20)
-    assert started(run_pass(Snapshot([first, urgent], [agent("a")]))) == [("s2", "a")]
+    high_priority = PendingSession(
+        second.id, second.sequence, second.request, second.scopes, priority=20
+    )
+    assert started(run_pass(Snapshot([first, high_priority], [agent("a")]))) == [("s2", "a")]
 
 
 def test_inactive_group_starts_nothing() -> None:

@@ -1,4 +1,4 @@
-"""The explanation of one pending session: checks, estimated start, suggestions."""
+"""Explanation of a pending session: checks, estimated start, suggestions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bai_services.core.scheduling.queue import (
 )
 from bai_services.core.scheduling.queue.why import Choices, Explainer, explain_one
 
-from .world import (
+from .factories import (
     ANN,
     BOB,
     MAIN,
@@ -44,9 +44,11 @@ def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
 
 def nearly_full_snapshot(**facts: Any) -> Snapshot:
     """Return a snapshot with 7 of 8 cores in use for an hour and a pending session for 2 cores."""
-    holds = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
+    blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + HOUR)
     agents = [with_usage(agent(), slots(cpu="7")), agent("b", resource_group="side")]
-    return snapshot([pending_session(1, wanted=request(cpu="2"))], agents, running=[holds], **facts)
+    return snapshot(
+        [pending_session(1, wanted=request(cpu="2"))], agents, running=[blocker], **facts
+    )
 
 
 def test_every_check_is_reported_passed_or_failed() -> None:
@@ -117,7 +119,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
                     "is raised or one of them ends",
                 )
             ],
-            id="own quota: neither a group nor a preset helps",
+            id="user quota: no other group or preset is suggested",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cuda_shares="0.8"))], [
@@ -180,7 +182,7 @@ def test_explanation_is_current_after_each_change() -> None:
     assert (first.position, second.position) == (2, 1)
 
 
-def test_session_behind_a_blocking_one_names_it() -> None:
+def test_order_check_names_the_blocking_session() -> None:
     pending = [pending_session(1, wanted=request(cpu="8")), pending_session(2)]
     world = snapshot(
         pending,
@@ -188,13 +190,13 @@ def test_session_behind_a_blocking_one_names_it() -> None:
         running=[running("r", BOB, "a", slots())],
         group={"backfill": Backfill.OFF},
     )
-    turn = why(world, "s2").checks[-1]
-    assert (turn["check"], turn["passed"], turn["behind"]) == ("order", False, "s1")
-    assert turn["position"] == 2
+    order = why(world, "s2").checks[-1]
+    assert (order["check"], order["passed"], order["behind"]) == ("order", False, "s1")
+    assert order["position"] == 2
 
 
 def test_only_the_session_with_a_reservation_reports_it() -> None:
-    """Other sessions of its shape keep their reasons, however often the reservation moves."""
+    """Other sessions of its shape keep their reasons if the reservation moves to another one."""
     queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons
@@ -227,7 +229,7 @@ def queue_after_pass(world: Snapshot) -> Queue:
 
 
 def test_reservation_message_does_not_promise_a_start() -> None:
-    """A session that only exceeds a quota starts first once the quota allows it."""
+    """An earlier session over its quota starts first once its quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     line = [
         pending_session(0, ANN, max_run_seconds=10),

@@ -12,7 +12,7 @@ from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.simulate import replay
 from bai_services.core.scheduling.replay.workload import GROUP, Job
 
-from ..queue.jobs import agent
+from ..queue.random_jobs import agent
 
 
 def job(name, at, cores, seconds, **more):

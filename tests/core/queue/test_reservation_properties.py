@@ -1,4 +1,4 @@
-"""No reserved session is ever delayed by a later one: on generated queues, with caps.
+"""Later sessions never delay a reserved one: property tests on generated queues with caps.
 
 `BAI_QUEUE_EXAMPLES` sets the number of generated queues for each property.
 """
@@ -27,7 +27,7 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from .world import NOW, agent, slots
+from .factories import NOW, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
@@ -39,8 +39,8 @@ EXAMPLES = settings(
 
 
 @dataclass(frozen=True)
-class Coming:
-    """A session that arrives at a second, has a limit of ``limit`` seconds and runs ``seconds``."""
+class Arrival:
+    """A pending session that is created at second ``at`` and runs for ``seconds``."""
 
     pending: PendingSession
     at: int
@@ -48,7 +48,7 @@ class Coming:
 
 
 @st.composite
-def comings(draw: st.DrawFn) -> list[Coming]:
+def arrivals(draw: st.DrawFn) -> list[Arrival]:
     found = []
     at = 0
     for n in range(draw(st.integers(1, 9))):
@@ -70,7 +70,7 @@ def comings(draw: st.DrawFn) -> list[Coming]:
         limit = seconds * draw(st.sampled_from([1, 1, 2, 4]))
         user = draw(st.sampled_from(USERS))
         found.append(
-            Coming(
+            Arrival(
                 PendingSession(f"s{n:02d}", n, request, (user,), max_run_seconds=limit), at, seconds
             )
         )
@@ -90,24 +90,24 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 
 @dataclass
-class Played:
-    """The result: when each session started, and the promises that it got."""
+class Simulation:
+    """Result of a simulation: start of each session, and its promised start."""
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)
     results: list[tuple[int, PassResult]] = field(default_factory=list)
 
 
-def play(
-    coming: list[Coming],
+def simulate(
+    arrivals: list[Arrival],
     agents: list[AgentState],
     caps: dict[Scope, int],
     backfill: Backfill = Backfill.RESERVING,
     policy: Policy = Policy.PACK,
-) -> Played:
-    """Let the sessions arrive, start as passes decide and end, until no event is left.
+) -> Simulation:
+    """Simulate arrivals, starts and ends until no event is left.
 
-    A promise is void once an earlier session starts, which a cap had held back.
+    A promised start is void once an earlier session starts that exceeded a cap before.
     """
     queue = Queue(
         Snapshot(
@@ -118,11 +118,11 @@ def play(
             now=NOW,
         )
     )
-    of = {c.pending.id: c for c in coming}
+    of = {c.pending.id: c for c in arrivals}
     events: list[tuple[int, int, str]] = []
-    for c in coming:
+    for c in arrivals:
         heappush(events, (c.at, 1, c.pending.id))
-    played = Played()
+    simulation = Simulation()
     while events:
         second = events[0][0]
         gone, new = [], []
@@ -134,77 +134,77 @@ def play(
                 gone.append(session_id)
         queue.apply(Changes(gone=gone, pending=new))
         result = queue.run(NOW + timedelta(seconds=second))
-        played.results.append((second, result))
+        simulation.results.append((second, result))
         for decision in result.decisions:
-            played.started[decision.session_id] = second
+            simulation.started[decision.session_id] = second
             heappush(events, (second + of[decision.session_id].seconds, 0, decision.session_id))
-            _void(played, of, decision.session_id)
-        for kept in result.reservations:
-            assert kept.certainty is Certainty.KNOWN
-            assert kept.starts_at is not None
-            played.promises.setdefault(kept.session_id, kept.starts_at)
-    return played
+            _void_promises(simulation, of, decision.session_id)
+        for reservation in result.reservations:
+            assert reservation.certainty is Certainty.KNOWN
+            assert reservation.starts_at is not None
+            simulation.promises.setdefault(reservation.session_id, reservation.starts_at)
+    return simulation
 
 
-def _void(played: Played, of: dict[str, Coming], session_id: str) -> None:
-    """Void the promises to all sessions behind one that has started, in its group."""
+def _void_promises(simulation: Simulation, of: dict[str, Arrival], session_id: str) -> None:
+    """Delete the promised starts of the sessions behind a started one in its group."""
     group = of[session_id].pending.request.resource_group
-    for other in list(played.promises):
+    for other in list(simulation.promises):
         is_behind = other > session_id and of[other].pending.request.resource_group == group
-        if is_behind and other not in played.started:
-            del played.promises[other]
+        if is_behind and other not in simulation.started:
+            del simulation.promises[other]
 
 
 @EXAMPLES
-@given(comings(), clusters(), caps_of)
+@given(arrivals(), clusters(), caps_of)
 def test_no_reserved_session_starts_later_than_promised(
-    coming: list[Coming], agents: list[AgentState], caps: dict[Scope, int]
+    arrivals: list[Arrival], agents: list[AgentState], caps: dict[Scope, int]
 ) -> None:
-    played = play(coming, agents, caps)
-    for session_id, promised in played.promises.items():
-        assert session_id in played.started
-        assert NOW + timedelta(seconds=played.started[session_id]) <= promised
+    simulation = simulate(arrivals, agents, caps)
+    for session_id, promised in simulation.promises.items():
+        assert session_id in simulation.started
+        assert NOW + timedelta(seconds=simulation.started[session_id]) <= promised
 
 
 @EXAMPLES
-@given(comings(), clusters(), caps_of, st.sampled_from(Backfill))
+@given(arrivals(), clusters(), caps_of, st.sampled_from(Backfill))
 def test_every_feasible_session_starts_eventually(
-    coming: list[Coming], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
+    arrivals: list[Arrival], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
 ) -> None:
-    """At the end every session that an empty group can hold has started."""
-    played = play(coming, agents, caps, backfill)
-    for c in coming:
+    """At the end, every session that fits in an empty group has started."""
+    simulation = simulate(arrivals, agents, caps, backfill)
+    for c in arrivals:
         group = c.pending.request.resource_group
         alone = Snapshot([c.pending], agents, groups={group: GroupState(group)}, now=NOW)
         can_start = bool(Queue(alone).run(NOW).decisions)
-        assert (c.pending.id in played.started) is can_start
+        assert (c.pending.id in simulation.started) is can_start
 
 
 @EXAMPLES
-@given(comings(), clusters(), caps_of, st.sampled_from(Backfill), st.sampled_from(Policy))
-def test_replay_is_deterministic(
-    coming: list[Coming],
+@given(arrivals(), clusters(), caps_of, st.sampled_from(Backfill), st.sampled_from(Policy))
+def test_simulation_is_deterministic(
+    arrivals: list[Arrival],
     agents: list[AgentState],
     caps: dict[Scope, int],
     backfill: Backfill,
     policy: Policy,
 ) -> None:
-    one, two = (play(coming, agents, caps, backfill, policy) for _ in range(2))
+    one, two = (simulate(arrivals, agents, caps, backfill, policy) for _ in range(2))
     assert [r.decisions for _, r in one.results] == [r.decisions for _, r in two.results]
     assert one.promises == two.promises
 
 
 @pytest.mark.parametrize("first", GROUPS)
 def test_quota_of_a_reserved_session_is_withheld_from_the_other_group(first: str) -> None:
-    """In whichever order the groups are decided."""
+    """The order in which the groups are scheduled does not matter."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")
-    coming = [
-        Coming(PendingSession("s00", 0, whole, (USERS[0],), max_run_seconds=50), 0, 50),
-        Coming(PendingSession("s01", 1, whole, (USERS[1],), max_run_seconds=50), 0, 50),
-        Coming(PendingSession("s02", 2, small, (USERS[1],), max_run_seconds=500), 10, 500),
+    arrivals = [
+        Arrival(PendingSession("s00", 0, whole, (USERS[0],), max_run_seconds=50), 0, 50),
+        Arrival(PendingSession("s01", 1, whole, (USERS[1],), max_run_seconds=50), 0, 50),
+        Arrival(PendingSession("s02", 2, small, (USERS[1],), max_run_seconds=500), 10, 500),
     ]
     agents = [agent("a", cpu=4, resource_group=first), agent("b", cpu=4, resource_group=other)]
-    played = play(coming, agents, {USERS[1]: 1})
-    assert played.started == {"s00": 0, "s01": 50, "s02": 100}
+    simulation = simulate(arrivals, agents, {USERS[1]: 1})
+    assert simulation.started == {"s00": 0, "s01": 50, "s02": 100}

@@ -28,12 +28,12 @@ from bai_services.core.scheduling.queue import (
 )
 from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 
-from .world import NOW, agent, slots
+from .factories import NOW, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
-# Far fewer than any run has found, so that no test can pass without having compared estimates.
+# Minimum of compared estimates, so that no test passes without a comparison; runs find far more.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass
 class World:
-    """A cluster as plain data: each pass is decided by a queue built from it."""
+    """Simulated cluster; a new queue is built from it for every pass."""
 
     rules: Rules
     agents: list[AgentState]
@@ -77,7 +77,7 @@ class World:
         rules = self.rules
         return Snapshot(
             list(self.pending.values()),
-            [self._taken(agent) for agent in self.agents],
+            [self._with_usage(agent) for agent in self.agents],
             caps={s: ScopeCaps(s, s.id, max_sessions=n) for s, n in rules.caps.items()},
             usage=usage,
             groups={
@@ -90,7 +90,7 @@ class World:
             now=at(self.now),
         )
 
-    def _taken(self, agent: AgentState) -> AgentState:
+    def _with_usage(self, agent: AgentState) -> AgentState:
         here = [p for r in self.running.values() for p in r.placements if p.agent_id == agent.id]
         used: dict[str, int] = {}
         for placement in here:
@@ -233,21 +233,21 @@ def _estimated_second(estimate: Estimate) -> int | None:
 
 @EXAMPLES
 @given(worlds())
-def test_every_estimate_is_exact_without_arrivals(world: World) -> None:
+def test_estimates_are_exact_without_arrivals(world: World) -> None:
     for second, estimates in estimates_per_pass(world):
         for key, estimate in estimates.items():
             assert _estimated_second(estimate) == world.started.get(key), (second, key, estimate)
 
 
 def test_known_start_changes_only_for_a_higher_priority() -> None:
-    _no_known_start_is_wrong(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
+    _check_that_known_starts_are_exact(worlds(arrive=True, depends=False, orders=(Order.FIFO,)))
 
 
 def test_known_starts_are_exact_in_any_order_and_with_dependencies() -> None:
-    _no_known_start_is_wrong(worlds(arrive=True))
+    _check_that_known_starts_are_exact(worlds(arrive=True))
 
 
-def _no_known_start_is_wrong(strategy: st.SearchStrategy[World]) -> None:
+def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> None:
     checked = 0
 
     @EXAMPLES
@@ -263,7 +263,8 @@ def _no_known_start_is_wrong(strategy: st.SearchStrategy[World]) -> None:
 def _check_known_starts(world: World) -> int:
     """Check every KNOWN estimate against the actual start.
 
-    Return the number of estimates in the future that no later arrival excuses.
+    A preferred session that arrives later may delay it. Return the number of estimates in the
+    future without such an arrival.
     """
     checked = 0
     of = {w.id: w for _, w in world.arrivals}
@@ -271,16 +272,16 @@ def _check_known_starts(world: World) -> int:
         for key, estimate in estimates.items():
             if estimate.certainty is not Certainty.KNOWN:
                 continue
-            stated, started = _estimated_second(estimate), world.started.get(key)
-            assert stated is not None
-            excuses = [
+            estimated, started = _estimated_second(estimate), world.started.get(key)
+            assert estimated is not None
+            preferred_arrivals = [
                 other
                 for other, arrival in world.arrived_at.items()
                 if arrival > second and (started is None or arrival <= started)
                 if _is_preferred(world.rules.order, of[other], of[key])
             ]
-            assert started == stated or excuses, (second, key, estimate)
-            checked += stated > second and not excuses
+            assert started == estimated or preferred_arrivals, (second, key, estimate)
+            checked += estimated > second and not preferred_arrivals
     return checked
 
 

@@ -1,4 +1,4 @@
-"""Small random workloads on small clusters: whole devices, shares, multi-kernel sessions."""
+"""Random clusters and workloads: whole devices, shares, multi-kernel sessions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def agent(name: str, cores: int, devices: int) -> AgentState:
     )
 
 
-def cluster(rng: random.Random) -> list[AgentState]:
+def random_agents(rng: random.Random) -> list[AgentState]:
     return [
         agent(f"a{n}", rng.choice([4, 8]), rng.choice([0, 1, 2, 4]))
         for n in range(rng.randint(1, 4))
     ]
 
 
-def jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
-    """Return jobs whose run time limits are true upper bounds, or exact."""
+def random_jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
+    """Return jobs whose limits are upper bounds of their run times; with ``is_exact``, equal."""
     at, found = 0, []
     for number in range(count):
         at += rng.choice([0, 0, 1, 5, 20])
@@ -41,7 +41,7 @@ def jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
                 f"j{number}",
                 at,
                 seconds,
-                _slots(rng),
+                _random_slots(rng),
                 user=rng.choice("abc"),
                 kernels=kernels,
                 mode=rng.choice([Mode.SINGLE_NODE, Mode.MULTI_NODE]),
@@ -51,7 +51,7 @@ def jobs(rng: random.Random, count: int, *, is_exact: bool) -> list[Job]:
     return found
 
 
-def _slots(rng: random.Random) -> ResourceSlots:
+def _random_slots(rng: random.Random) -> ResourceSlots:
     slots = {"cpu": rng.choice([500, 1000, 2000, 4000]), "mem": 2**30}
     slots |= rng.choice(
         [{}, {"cuda.device": 1}, {"cuda.device": 2}, {"cuda.shares": 300}, {"cuda.shares": 600}]

@@ -1,6 +1,4 @@
-"""Properties of placement for any agents and requests under every policy; scores against
-references.
-"""
+"""Property tests of placement under every policy, and comparisons with the reference."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ from bai_services.core.scheduling.placement.mix import RequestKind, default_mix
 from bai_services.core.scheduling.placement.prices import share_prices
 from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
 
+from .factories import GIB, agent
 from .reference import MIX, acceptable
-from .worlds import GIB, agent
 
 sizes = st.sampled_from([50, 160, 200, 250, 330, 470, 500, 650, 810])
 used = st.lists(st.sampled_from([0, 0, 0, None, 190, 250, 500, 670, 1000]), max_size=4)
@@ -55,10 +53,10 @@ def groups(draw: st.DrawFn) -> list[AgentState]:
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     slots = {"cpu": draw(st.sampled_from([500, 1000, 4000])), "mem": draw(st.integers(1, 8)) * GIB}
-    kind = draw(st.sampled_from(["none", "share", "share", "much", "whole"]))
+    kind = draw(st.sampled_from(["none", "share", "share", "several", "whole"]))
     if kind == "share":
         slots["cuda.shares"] = draw(sizes)
-    elif kind == "much":
+    elif kind == "several":
         slots["cuda.shares"] = draw(st.sampled_from([1010, 1500, 2200]))
     elif kind == "whole":
         slots["cuda.device"] = draw(st.integers(1, 3))
@@ -74,7 +72,7 @@ def requests(draw: st.DrawFn) -> Request:
     )
 
 
-def check_sums(placer: Placer) -> None:
+def check_usage(placer: Placer) -> None:
     for state in placer.agents():
         assert all(0 <= state.used[slot] <= state.capacity[slot] for slot in ("cpu", "mem"))
         assert all(0 <= d.used <= d.capacity for d in state.devices)
@@ -99,33 +97,33 @@ def check_cluster_session(wanted: Request, placements: tuple[Placement, ...]) ->
     st.sampled_from(list(Policy)),
     st.data(),
 )
-def test_sums_cluster_sessions_and_exact_release(
+def test_placements_and_releases_are_consistent(
     agents: list[AgentState], wanted: list[Request], policy: Policy, data: st.DataObject
 ) -> None:
-    placer, twin = Placer(agents, policy, seed=3), Placer(agents, policy, seed=3)
+    placer, other = Placer(agents, policy, seed=3), Placer(agents, policy, seed=3)
     start = placer.agents()
-    held: list[tuple[Placement, ...]] = []
-    for ask in wanted:
-        shape = placer.prepare(ask)
+    placed: list[tuple[Placement, ...]] = []
+    for wanted_request in wanted:
+        shape = placer.prepare(wanted_request)
         fits, version = placer.fits(shape), placer.version
         before = placer.agents()
         placements = placer.place(shape)
-        assert twin.place(twin.prepare(ask)) == placements
+        assert other.place(other.prepare(wanted_request)) == placements
         assert fits == (placements is not None)
         if placements is None:
             assert placer.agents() == before
             assert placer.version == version
             assert placer.refusal(shape).message
         else:
-            check_cluster_session(ask, placements)
-            held.append(placements)
-        check_sums(placer)
-        leaves: bool = data.draw(st.booleans())
-        if held and leaves:
-            leaving = held.pop(data.draw(st.integers(0, len(held) - 1)))
-            placer.release(leaving)
-            twin.release(leaving)
-    for placements in held:
+            check_cluster_session(wanted_request, placements)
+            placed.append(placements)
+        check_usage(placer)
+        releases_one: bool = data.draw(st.booleans())
+        if placed and releases_one:
+            released = placed.pop(data.draw(st.integers(0, len(placed) - 1)))
+            placer.release(released)
+            other.release(released)
+    for placements in placed:
         placer.release(placements)
     assert placer.agents() == start
 
@@ -137,12 +135,12 @@ def test_cached_scores_do_not_change_decisions(
 ) -> None:
     tables = tables_of(default_mix(agents), Fleet.of(agents))
     placer = Placer(agents, policy, tables)
-    for ask in wanted:
+    for wanted_request in wanted:
         fresh = Placer(placer.agents(), policy, tables, last_agent=placer.last_agent)
-        assert placer.place(placer.prepare(ask)) == fresh.place(fresh.prepare(ask))
+        assert placer.place(placer.prepare(wanted_request)) == fresh.place(
+            fresh.prepare(wanted_request)
+        )
 
-
-# ---- Compiled code against the plain Python reference ----
 
 states = st.lists(
     st.tuples(
@@ -172,7 +170,7 @@ def fleet_of(drawn: list[tuple[list[int], int, int, str]]) -> list[AgentState]:
     ]
 
 
-def asked(kind: RequestKind) -> Request:
+def request_of(kind: RequestKind) -> Request:
     slots = {"cpu": kind.cpu, "mem": kind.mem}
     if kind.devices:
         slots |= {"cuda.shares": kind.share} if kind.share < 1000 else {"cuda.device": kind.devices}
@@ -181,7 +179,7 @@ def asked(kind: RequestKind) -> Request:
 
 @settings(max_examples=100, deadline=None)
 @given(states, st.sampled_from(list(MIX)), st.sampled_from(list(Policy)), st.integers(-1, 3))
-def test_compiled_code_places_as_the_reference(
+def test_compiled_code_matches_the_reference(
     drawn: list[Any], kind: RequestKind, policy: Policy, last: int
 ) -> None:
     agents = fleet_of(drawn)
@@ -189,7 +187,7 @@ def test_compiled_code_places_as_the_reference(
     last_agent = agents[last].id if last >= 0 else ""
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, policy, tables, last_agent=last_agent)
-    placements = placer.place(placer.prepare(asked(kind)))
+    placements = placer.place(placer.prepare(request_of(kind)))
     found = [a.id for a in agents].index(placements[0].agent_id) if placements else None
     assert found in acceptable(policy, agents, kind, last)
 
@@ -200,25 +198,25 @@ def test_compiled_code_places_as_the_reference(
     st.lists(st.sampled_from(list(MIX)), min_size=1, max_size=6),
     st.sampled_from([Policy.BEST_FIT, Policy.PACK, Policy.SPREAD]),
 )
-def test_plain_score_equals_score(
+def test_both_score_functions_are_equal(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """A used device of another family only changes the code path, not the score."""
+    """A full device of another family selects the other code path, but the same score."""
     agents = fleet_of(drawn)
     mixed = [
         replace(a, devices=(*a.devices, Device(f"{a.id}-x", "rocm", used=1000))) for a in agents
     ]
     one, two = Placer(agents, policy), Placer(mixed, policy)
     for kind in kinds:
-        assert one.place(one.prepare(asked(kind))) == two.place(two.prepare(asked(kind)))
+        assert one.place(one.prepare(request_of(kind))) == two.place(two.prepare(request_of(kind)))
 
 
 def test_share_prices() -> None:
     prices, patterns = share_prices({500: 2, 250: 1, 810: 3, 190: 1})
     assert prices == pytest.approx({190: 0, 250: 0.25, 500: 0.5, 810: 1})
     for size, wanted in {500: 2, 250: 1, 810: 3, 190: 1}.items():
-        held = sum(times * pattern.get(size, 0) for pattern, times in patterns)
-        assert held >= wanted - 1e-4
+        covered = sum(times * pattern.get(size, 0) for pattern, times in patterns)
+        assert covered >= wanted - 1e-4
     assert share_prices({}) == ({}, [])
 
 
@@ -256,6 +254,6 @@ def test_capacity_values_grow_with_free_capacity() -> None:
         worth = tables.costs.capacity_value
         for axis in (1, 2, 3):
             assert (np.diff(worth, axis=axis) >= -1e-6).all()
-        # A reserve adds what could be sold to requests for several devices.
+        # A reserve adds the value of requests for several devices.
         assert worth.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
     assert thousandths("cuda.device", 2) == 2000

@@ -1,4 +1,4 @@
-"""Devices on which all shares equal the first one until the device is empty."""
+"""Devices whose shares must be uniform: the first one sets the size until the device is empty."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from bai_services.core.scheduling.placement import (
     place,
 )
 
-from .worlds import agent, request, where
+from .factories import agent, place_request, request
 
 UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 SHARES = (50, 250, 300, 500, 700, 1000)
 
 
 def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
-    """Return an agent with devices in use up to these thousandths, with this sharing."""
+    """Return an agent with one device per (used thousandths, share in force)."""
     plain = agent(name, tuple(used for used, _ in state), cpu=10_000, mem=10_000)
     return replace(
         plain,
@@ -57,26 +57,26 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
             {"g1": 250},
             id="the device with equal shares is chosen",
         ),
-        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="the rest is too small"),
+        pytest.param([(900, 300)], {"shares": "0.3"}, None, id="too little is free"),
         pytest.param(
             [(500, 500), (500, 500)],
             {"shares": "0.9", "allow_fragmentation": True},
             None,
-            id="not on two devices: a daemon manages one GPU",
+            id="not divided over two devices: an MPS daemon manages one GPU",
         ),
         pytest.param(
-            [(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole device is an empty one"
+            [(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole device must be empty"
         ),
     ],
 )
 def test_shares_accepted_by_a_device(
     policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
-    found = where(Placer([uniform("a", *state)], policy), request(**spec))
+    found = place_request(Placer([uniform("a", *state)], policy), request(**spec))
     assert found == (None if devices is None else [("a", devices)])
 
 
-def test_the_first_session_decides_until_the_device_is_empty() -> None:
+def test_first_session_sets_the_share_until_the_device_is_empty() -> None:
     placer = Placer([uniform("a", (0, 0))])
     half, quarter = (placer.prepare(request(shares=share)) for share in ("0.5", "0.25"))
     first = placer.place(quarter)
@@ -97,19 +97,19 @@ def test_two_kernels_share_one_empty_device() -> None:
     assert [d.device_id for p in placements for d in p.devices] == ["a-g0", "a-g0"]
 
 
-def test_look_ahead_does_not_change_the_placer() -> None:
+def test_fork_does_not_change_the_placer() -> None:
     placer = Placer([uniform("a", (250, 250))])
     half = placer.prepare(request(shares="0.5"))
-    ahead = placer.fork()
+    fork = placer.fork()
     running = place([uniform("a", (0, 0))], request(shares="0.25"))
     assert isinstance(running, Placement)
-    ahead.release([running])
-    assert (ahead.fits(half), placer.fits(half)) == (True, False)
-    assert ahead.place(half) is not None
+    fork.release([running])
+    assert (fork.fits(half), placer.fits(half)) == (True, False)
+    assert fork.place(half) is not None
     assert placer.fits(placer.prepare(request(shares="0.25")))
 
 
-def test_minimum_of_two_states_accepts_only_shares_that_fit_both() -> None:
+def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
     now = Placer([uniform("a", (250, 250))])
     quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
     then = now.fork()
@@ -119,7 +119,7 @@ def test_minimum_of_two_states_accepts_only_shares_that_fit_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.set_to_minimum(["a"], now, then)
-    # A quarter started here now would prevent the half from starting, however much memory is left.
+    # A quarter that starts now would fix the share in force, so that the half could not start.
     assert not both.fits(quarter) and not both.fits(half)
 
 
@@ -143,16 +143,16 @@ def test_share_fits_when_empty_though_not_now() -> None:
 
 
 class Oracle:
-    """Reference rule: a list of shares per device, all equal."""
+    """Reference implementation: a list of equal shares per device."""
 
     def __init__(self, count: int) -> None:
         self.on: list[list[int]] = [[] for _ in range(count)]
 
-    def takes(self, device: int, share: int) -> bool:
+    def accepts(self, device: int, share: int) -> bool:
         held = self.on[device]
         return not set(held) - {share} and sum(held) + share <= 1000
 
-    def most(self) -> int:
+    def largest_share(self) -> int:
         return max(
             (held[0] if sum(held) + held[0] <= 1000 else 0) if held else 1000 for held in self.on
         )
@@ -178,19 +178,21 @@ def test_shares_of_a_device_are_always_equal(
             continue
         found = placer.place(placer.prepare(request(shares=share / 1000)))
         if found is None:
-            assert not any(oracle.takes(device, share) for device in range(count))
+            assert not any(oracle.accepts(device, share) for device in range(count))
             continue
         ((with_usage,),) = (p.devices for p in found)
         device = int(with_usage.device_id[-1])
-        assert oracle.takes(device, share)
+        assert oracle.accepts(device, share)
         oracle.on[device].append(share)
         live.append((found, device, share))
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
-        assert most_of(state.devices, "cuda.shares") == oracle.most()
-        # A placer rebuilt from the state decides as the original one.
-        anew = Placer([state], Policy.BEST_FIT)
+        assert most_of(state.devices, "cuda.shares") == oracle.largest_share()
+        # A placer that is rebuilt from the state makes the same decisions.
+        rebuilt = Placer([state], Policy.BEST_FIT)
         for other in SHARES:
             wanted = request(shares=other / 1000)
-            fits = any(oracle.takes(device, other) for device in range(count))
-            assert anew.fits(anew.prepare(wanted)) == placer.fits(placer.prepare(wanted)) == fits
+            fits = any(oracle.accepts(device, other) for device in range(count))
+            assert (
+                rebuilt.fits(rebuilt.prepare(wanted)) == placer.fits(placer.prepare(wanted)) == fits
+            )

@@ -1,4 +1,4 @@
-"""Reservations: time, placements, overtaking; on random queues, no reserved session is late."""
+"""Reservations: start, placements and overtaking; property tests on random queues."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -19,13 +19,13 @@ from bai_services.core.scheduling.queue.reserve import Release, Reserver, count_
 from bai_services.core.scheduling.replay.simulate import EPOCH, replay
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 
-from .jobs import agent, cluster, jobs
+from .random_jobs import agent, random_agents, random_jobs
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class World:
-    """A placer with running sessions, and a reserver for it."""
+class Cluster:
+    """A placer with running sessions, and its reserver."""
 
     def __init__(self, *agents, durations=None):
         self.placer = Placer(list(agents), Policy.BEST_FIT)
@@ -33,7 +33,7 @@ class World:
         self.durations = durations or {}
 
     def run(self, name, slots, *, ends=None, started=0, kind=""):
-        """Add a running session that ends after this many seconds; None: unknown."""
+        """Add a running session that ends after ``ends`` seconds; None: unknown."""
         placements = self.placer.place(self.shape(slots))
         assert placements is not None
         self.running.append(running(name, placements, ends=ends, started=started, kind=kind))
@@ -71,11 +71,11 @@ def after(seconds):
 
 
 def test_reservation_starts_at_the_first_sufficient_release() -> None:
-    world = World(agent("a", 8, 2), agent("b", 8, 2))
+    cluster = Cluster(agent("a", 8, 2), agent("b", 8, 2))
     for name, ends in (("s1", 50), ("s2", 20), ("s3", 90), ("s4", 10)):
-        world.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
-    shape = world.shape({"cuda.device": 2})
-    found = world.reserver().reserve(pending({"cuda.device": 2}), shape)
+        cluster.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
+    shape = cluster.shape({"cuda.device": 2})
+    found = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
     # s1 and s2 hold one agent, s3 and s4 the other.
     assert found is not None
     assert found.starts_at == after(50)
@@ -84,49 +84,49 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "slots", "seconds", "may_start"),
+    ("case", "slots", "seconds", "may_start"),
     [
-        ("one that ends before the reserved time", {"cuda.device": 1}, 50, True),
-        ("one that ends after it", {"cuda.device": 1}, 51, False),
-        ("one of which nobody knows the end", {"cuda.device": 1}, None, False),
-        ("a share of a kept device that would not be over", {"cuda.shares": 100}, 500, False),
-        ("one that needs nothing of the kept place", {"cpu": 4000}, None, True),
-        ("one that needs the cores that are kept there", {"cpu": 6000}, None, False),
+        ("ends before the reserved start", {"cuda.device": 1}, 50, True),
+        ("ends after the reserved start", {"cuda.device": 1}, 51, False),
+        ("unknown end", {"cuda.device": 1}, None, False),
+        ("ends too late, on a reserved device", {"cuda.shares": 100}, 500, False),
+        ("uses no reserved capacity", {"cpu": 4000}, None, True),
+        ("uses reserved cores", {"cpu": 6000}, None, False),
     ],
 )
-def test_sessions_that_may_overtake_a_reservation(sentence, slots, seconds, may_start) -> None:
-    world = World(agent("a", 8, 2))
-    world.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
-    shape = world.shape({"cpu": 3000, "cuda.device": 2})
-    handle = world.shape(slots)
-    reserver = world.reserver()
+def test_sessions_that_may_overtake_a_reservation(case, slots, seconds, may_start) -> None:
+    cluster = Cluster(agent("a", 8, 2))
+    cluster.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
+    shape = cluster.shape({"cpu": 3000, "cuda.device": 2})
+    handle = cluster.shape(slots)
+    reserver = cluster.reserver()
     assert reserver.reserve(pending({"cpu": 3000, "cuda.device": 2}), shape) is not None
     found = reserver.place(pending(slots, seconds=seconds), handle)
-    assert (found is not None) is may_start, sentence
+    assert (found is not None) is may_start, case
 
 
 def test_share_fits_beside_a_reserved_share() -> None:
-    world = World(agent("a", 8, 1))
-    world.run("s", {"cuda.shares": 700}, ends=50)
-    shape, handle = world.shape({"cuda.shares": 500}), world.shape({"cuda.shares": 300})
-    reserver = world.reserver()
+    cluster = Cluster(agent("a", 8, 1))
+    cluster.run("s", {"cuda.shares": 700}, ends=50)
+    shape, handle = cluster.shape({"cuda.shares": 500}), cluster.shape({"cuda.shares": 300})
+    reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
     # 300 are free now; 500 will be free beside the reserved 500.
     found = reserver.place(pending({"cuda.shares": 300}), handle)
     assert found is not None
     reserver.started(running("t", found))
-    assert not world.placer.fits(handle)
+    assert not cluster.placer.fits(handle)
 
 
 def test_session_started_after_the_reservation_counts_until_its_end() -> None:
-    world = World(agent("a", 8, 2))
-    world.run("s", {"cuda.device": 1, "cpu": 1000}, ends=50)
-    two = world.shape({"cuda.shares": 400})
-    shape = world.shape({"cuda.device": 1, "cpu": 8000})
-    reserver = world.reserver()
+    cluster = Cluster(agent("a", 8, 2))
+    cluster.run("s", {"cuda.device": 1, "cpu": 1000}, ends=50)
+    two = cluster.shape({"cuda.shares": 400})
+    shape = cluster.shape({"cuda.device": 1, "cpu": 8000})
+    reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape) is not None
-    # Two shares fit on the other device: the reserved session can use either device. A third does
-    # not.
+    # Two shares fit on one device, which leaves the other for the reserved session. A third does
+    # not fit.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
         found = reserver.place(pending({"cuda.shares": 400}), two)
         assert (found is not None) is expected
@@ -134,11 +134,11 @@ def test_session_started_after_the_reservation_counts_until_its_end() -> None:
             reserver.started(running(name, found))
 
 
-def test_reservation_by_learned_ends_is_estimated_and_not_overtaken_by_learned_run_times() -> None:
-    world = World(agent("a", 8, 1), durations={"lab": [100] * 10, "quick": [1] * 50})
-    world.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
-    shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
-    reserver = world.reserver()
+def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> None:
+    cluster = Cluster(agent("a", 8, 1), durations={"lab": [100] * 10, "quick": [1] * 50})
+    cluster.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
+    shape, handle = cluster.shape({"cuda.device": 1, "cpu": 8000}), cluster.shape({"cpu": 1000})
+    reserver = cluster.reserver()
     found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
     assert found is not None
     assert (found.starts_at, found.certainty) == (after(60), Certainty.ESTIMATED)
@@ -146,12 +146,12 @@ def test_reservation_by_learned_ends_is_estimated_and_not_overtaken_by_learned_r
     assert reserver.place(quick, handle) is None
 
 
-def test_without_known_ends_placements_of_the_longest_running_session_are_reserved() -> None:
-    world = World(agent("a", 8, 1), agent("b", 8, 1))
-    world.run("young", {"cuda.device": 1}, started=10)
-    world.run("old", {"cuda.device": 1}, started=500)
-    shape, handle = world.shape({"cuda.device": 1, "cpu": 8000}), world.shape({"cpu": 1000})
-    reserver = world.reserver()
+def test_placements_of_the_longest_running_session_are_reserved_if_no_end_is_known() -> None:
+    cluster = Cluster(agent("a", 8, 1), agent("b", 8, 1))
+    cluster.run("young", {"cuda.device": 1}, started=10)
+    cluster.run("old", {"cuda.device": 1}, started=500)
+    shape, handle = cluster.shape({"cuda.device": 1, "cpu": 8000}), cluster.shape({"cpu": 1000})
+    reserver = cluster.reserver()
     found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
     assert found is not None
     assert (found.starts_at, found.certainty) == (None, Certainty.UNKNOWN)
@@ -162,28 +162,28 @@ def test_without_known_ends_placements_of_the_longest_running_session_are_reserv
 
 
 def test_reservation_has_a_placement_for_every_kernel() -> None:
-    world = World(agent("a", 4, 0), agent("b", 4, 0))
-    world.run("s1", {"cpu": 3000}, ends=10)
-    world.run("s2", {"cpu": 3000}, ends=30)
+    cluster = Cluster(agent("a", 4, 0), agent("b", 4, 0))
+    cluster.run("s1", {"cpu": 3000}, ends=10)
+    cluster.run("s2", {"cpu": 3000}, ends=30)
     kernels = {"kernels": 2, "mode": Mode.MULTI_NODE}
-    shape = world.shape({"cpu": 4000}, **kernels)
-    found = world.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
+    shape = cluster.shape({"cpu": 4000}, **kernels)
+    found = cluster.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
     assert found is not None
     assert found.starts_at == after(30)
     assert {place.agent_id for place in found.placements} == {"a", "b"}
 
 
 def test_no_reservation_for_infeasible_or_second_session() -> None:
-    world = World(agent("a", 4, 1))
-    world.run("s", {"cpu": 4000}, ends=10)
-    big, small = world.shape({"cpu": 5000}), world.shape({"cpu": 2000})
-    reserver = world.reserver()
+    cluster = Cluster(agent("a", 4, 1))
+    cluster.run("s", {"cpu": 4000}, ends=10)
+    big, small = cluster.shape({"cpu": 5000}), cluster.shape({"cpu": 2000})
+    reserver = cluster.reserver()
     assert reserver.reserve(pending({"cpu": 5000}), big) is None
     assert reserver.reserve(pending({"cpu": 2000}), small) is not None
     assert reserver.reserve(pending({"cpu": 2000}), small) is None
 
 
-def test_number_of_releases_until_fit_is_exact() -> None:
+def test_count_releases_until_fit_is_minimal() -> None:
     for needed in range(1, 40):
         placer = Placer([agent("a", 40, 0)], Policy.BEST_FIT)
         one, many = (placer.prepare(request({"cpu": n * 1000})) for n in (1, needed))
@@ -193,29 +193,26 @@ def test_number_of_releases_until_fit_is_exact() -> None:
             for n, found in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
-        # Exactly that many are released, no more.
+        # No further releases are applied.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
-# ---- Random queues ----
-
-
-def play(seed, backfill, *, is_exact, count=10):
+def simulate(seed, backfill, *, is_exact, count=10):
     rng = random.Random(seed)
-    agents = cluster(rng)
+    agents = random_agents(rng)
     policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
-    work = jobs(rng, count, is_exact=is_exact)
-    # Policies without tables: learning a mix would take longer than the replay.
+    work = random_jobs(rng, count, is_exact=is_exact)
+    # Without tables, because learning a mix would take longer than the replay.
     return replay(
         work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
     )
 
 
-def test_no_reserved_session_is_ever_late() -> None:
-    """Whatever passes it: with true upper bounds, it starts when promised, or earlier."""
+def test_no_reserved_session_starts_late() -> None:
+    """If all limits are upper bounds, it starts at the promised time or earlier."""
     promised = 0
     for seed in range(1200):
-        found = play(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
+        found = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
         starts = {o.job.id: o.started for o in found.outcomes}
         for session_id, (_, reservation) in found.promises.items():
             started = starts[session_id]
@@ -227,27 +224,30 @@ def test_no_reserved_session_is_ever_late() -> None:
 
 
 def test_reserved_session_starts_as_early_as_without_backfill() -> None:
-    """Replay from the state of its reservation, without any session that started behind it."""
+    """Compare with its start from the same state without any session that overtook it."""
     compared = 0
     for seed in range(300):
-        found = play(seed, Backfill.RESERVING, is_exact=True)
-        place_in_line = {o.job.id: n for n, o in enumerate(found.outcomes)}
+        found = simulate(seed, Backfill.RESERVING, is_exact=True)
+        positions = {o.job.id: n for n, o in enumerate(found.outcomes)}
         for session_id, (second, _) in found.promises.items():
-            mine = found.outcomes[place_in_line[session_id]]
+            mine = found.outcomes[positions[session_id]]
             before = [
                 o
                 for n, o in enumerate(found.outcomes)
                 if o.started is not None
                 and o.started <= second < o.started + o.job.seconds
-                and not (o.started == second and n > place_in_line[session_id])
+                and not (o.started == second and n > positions[session_id])
             ]
-            assert mine.started <= alone(found.agents, before, mine.job, second), (seed, session_id)
+            assert mine.started <= earliest_start(found.agents, before, mine.job, second), (
+                seed,
+                session_id,
+            )
             compared += 1
     assert compared > 200
 
 
-def alone(agents, before, job, second):
-    """Return when a job fits that waits only for the ones that ran before it."""
+def earliest_start(agents, before, job, second):
+    """Return the second at which a job fits if only the jobs in ``before`` run."""
     for at in sorted({second, *(o.started + o.job.seconds for o in before)}):
         placer = Placer(agents, Policy.BEST_FIT)
         for outcome in before:
@@ -255,7 +255,7 @@ def alone(agents, before, job, second):
                 placer.allocate(outcome.placements)
         if placer.fits(placer.prepare(request_of(job))):
             return at
-    raise AssertionError("it never fits")
+    raise AssertionError("the job never fits")
 
 
 def request_of(job: Job) -> Request:
@@ -266,7 +266,7 @@ def request_of(job: Job) -> Request:
 @pytest.mark.parametrize("backfill", list(Backfill))
 def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) -> None:
     for seed in range(100):
-        found = play(seed, backfill, is_exact=False)
+        found = simulate(seed, backfill, is_exact=False)
         for outcome in found.outcomes:
             if outcome.started is None:
                 empty = Placer(found.agents, Policy.BEST_FIT)
@@ -278,9 +278,7 @@ def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) ->
 
 
 def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
-    """A session that needs everything competes with an endless stream of short ones, and starts in
-    time.
-    """
+    """A session that needs the whole cluster starts in time, except with aggressive backfill."""
     rng = random.Random(7)
     stream = [
         Job(f"s{n}", n, 20, ResourceSlots({"cpu": 1000}), limit=20 + rng.randrange(20))
@@ -291,19 +289,19 @@ def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         found = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in found.outcomes if o.job.id == "big")
-        # Earlier sessions start first; then nothing may start that outlasts the reservation.
+        # Earlier sessions start first; afterwards, sessions that end too late may not start.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 
 def test_equal_queues_give_equal_decisions() -> None:
     for seed in range(20):
-        one, other = (play(seed, Backfill.RESERVING, is_exact=False) for _ in range(2))
+        one, other = (simulate(seed, Backfill.RESERVING, is_exact=False) for _ in range(2))
         assert one.outcomes == other.outcomes
 
 
 def test_placements_do_not_exceed_agent_capacity() -> None:
     for seed in range(50):
-        found = play(seed, Backfill.RESERVING, is_exact=False)
+        found = simulate(seed, Backfill.RESERVING, is_exact=False)
         for second in {o.started for o in found.outcomes if o.started is not None}:
             placer = Placer(found.agents, Policy.BEST_FIT)
             for o in found.outcomes:

@@ -1,4 +1,4 @@
-"""Agents and requests for placement tests."""
+"""Factories of agents and requests for placement tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ GIB = 2**30
 def agent(
     name: str, used: tuple[int | None, ...] = (), cpu: int = 16, mem: int = 64, **facts: Any
 ) -> AgentState:
-    """Return an agent with one cuda device for each of ``used`` thousandths; None: unhealthy."""
+    """Return an agent with one cuda device per entry of ``used``.
+
+    An entry is the used thousandths of the device, or None if the device is unhealthy.
+    """
     numa = facts.pop("numa", (None,) * len(used))
     links = facts.pop("links", (None,) * len(used))
     devices = tuple(
@@ -42,15 +45,15 @@ def agent(
 
 
 def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
-    """Return a request; ``shares`` and ``device`` are of cuda unless ``family`` says otherwise."""
+    """Return a request; ``shares`` and ``device`` are quantities of ``family`` (default: cuda)."""
     family = spec.pop("family", "cuda")
     texts = {f"{family}.{k}": str(spec.pop(k)) for k in ("shares", "device") if k in spec}
     slots = ResourceSlots.parse({"cpu": cpu, "mem": mem, **texts})
     return Request(slots, "main", "x86_64", **spec)
 
 
-def where(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
-    """Place a request; return the agent and quantities per device, for each kernel."""
+def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
+    """Place a request; return the agent and the quantity per device of each kernel."""
     found = placer.place(placer.prepare(wanted))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Choice of the devices of an agent: strategies, fragments, topology."""
+"""Selection of an agent's devices: strategies, fragmentation, topology."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Strategy
 from bai_services.core.scheduling.placement.device_selection import choose_split
 
-from .worlds import agent, request, where
+from .factories import agent, place_request, request
 
 FILL = Strategy.FILL
 
 
-def with_usage(
+def devices_of(
     on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any
 ) -> dict[str, int] | None:
-    found = where(Placer([on], policy), request(**spec))
+    found = place_request(Placer([on], policy), request(**spec))
     return None if found is None else found[0][1]
 
 
@@ -36,7 +36,7 @@ def with_usage(
         ),
         pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
         pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy devices"),
-        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a whole share"),
+        pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a share of 1 is a whole device"),
         pytest.param(
             (10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="whole devices are unused ones"
         ),
@@ -91,11 +91,11 @@ def with_usage(
 def test_strategies(
     used: tuple[int | None, ...], spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
-    assert with_usage(agent("a", used), **spec) == devices
+    assert devices_of(agent("a", used), **spec) == devices
 
 
 @pytest.mark.parametrize(
-    "used, spec, guarded, spread",
+    "used, spec, unfragmented, fragmented",
     [
         pytest.param(
             (600, 600), {"shares": "0.5"}, None, {"g0": 250, "g1": 250}, id="fits on no device"
@@ -124,14 +124,14 @@ def test_strategies(
         ),
     ],
 )
-def test_fragments_only_if_allowed(
+def test_share_is_fragmented_only_if_allowed(
     used: tuple[int, ...],
     spec: dict[str, Any],
-    guarded: dict[str, int] | None,
-    spread: dict[str, int] | None,
+    unfragmented: dict[str, int] | None,
+    fragmented: dict[str, int] | None,
 ) -> None:
-    assert with_usage(agent("a", used), **spec) == guarded
-    assert with_usage(agent("a", used), allow_fragmentation=True, **spec) == spread
+    assert devices_of(agent("a", used), **spec) == unfragmented
+    assert devices_of(agent("a", used), allow_fragmentation=True, **spec) == fragmented
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_fragments_only_if_allowed(
     ],
 )
 def test_device_of_a_share_by_policy(policy: Policy, device: str) -> None:
-    assert with_usage(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
+    assert devices_of(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
 
 
 RING = (0, 0, 0, 0)
@@ -161,7 +161,7 @@ RING = (0, 0, 0, 0)
             agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
             {"device": 1},
             "g1",
-            id="the NUMA node that is partly used",
+            id="a partly used NUMA node first",
         ),
         pytest.param(
             agent("a", RING, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
@@ -170,7 +170,7 @@ RING = (0, 0, 0, 0)
             id="NVLink before NUMA",
         ),
         pytest.param(
-            agent("a", RING, numa=(0, 1, 1, 1)), {"device": 4}, "g0 g1 g2 g3", id="all of them"
+            agent("a", RING, numa=(0, 1, 1, 1)), {"device": 4}, "g0 g1 g2 g3", id="all devices"
         ),
         pytest.param(
             agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
@@ -182,22 +182,24 @@ RING = (0, 0, 0, 0)
             agent("a", RING), {"device": 2}, "g0 g1", id="unknown topology: the first devices"
         ),
         pytest.param(
-            agent("a", RING, links=((), (3,), (), (1,))), {"device": 2}, "g1 g3", id="a pair"
+            agent("a", RING, links=((), (3,), (), (1,))), {"device": 2}, "g1 g3", id="a linked pair"
         ),
     ],
 )
-def test_whole_devices_are_close(on: AgentState, spec: dict[str, Any], devices: str) -> None:
+def test_whole_devices_are_selected_by_locality(
+    on: AgentState, spec: dict[str, Any], devices: str
+) -> None:
     for policy in (Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD):
-        found = with_usage(on, policy, **spec)
+        found = devices_of(on, policy, **spec)
         assert found is not None
         assert sorted(found) == devices.split()
 
 
-def test_agent_with_close_devices_is_preferred() -> None:
+def test_agent_with_device_locality_is_preferred() -> None:
     apart = agent("a", (0, 1000, 0, 1000), numa=(0, 0, 1, 1))
     close = agent("b", (0, 0, 1000, 1000), numa=(0, 0, 1, 1))
     for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
-        found = where(Placer([apart, close], policy), request(device=2))
+        found = place_request(Placer([apart, close], policy), request(device=2))
         assert found == [("b", {"g0": 1, "g1": 1})]
 
 
@@ -208,13 +210,13 @@ def test_agent_with_close_devices_is_preferred() -> None:
 @settings(max_examples=150, deadline=None)
 def test_fill_finds_every_possible_division(used: list[int], shares: int) -> None:
     free = [1000 - n for n in used]
-    found = with_usage(
+    found = devices_of(
         agent("a", tuple(used)),
         shares=f"{shares / 1000:g}",
         strategy=FILL,
         allow_fragmentation=True,
     )
-    # Parts of 0.05 to what is free in steps of 0.01 reach every sum between the bounds.
+    # Parts from 0.05 to the free share, in steps of 0.01, add up to every sum between the bounds.
     possible = any(
         50 * len(subset) <= shares <= sum(subset)
         for size in range(1, len(free) + 1)

@@ -1,4 +1,4 @@
-"""Invariants of every queue: no cap exceeded, order kept, no session starved."""
+"""Invariants of generated queues: caps, order, no starvation, exact release."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from bai_services.core.scheduling.queue import (
 from bai_services.core.scheduling.queue.shape import session_slots
 from bai_services.core.scheduling.queue.why import Explainer
 
-from .world import NOW, agent, slots
+from .factories import NOW, agent, slots
 
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 LABS = tuple(Scope(ScopeKind.PROJECT, name) for name in "xy")
@@ -77,8 +77,8 @@ def queues(draw: st.DrawFn) -> Snapshot:
     return Snapshot(pending, agents, caps=caps, groups=groups, now=NOW)
 
 
-def counted(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
-    """Return what sessions count in their scopes, by slot and as sessions."""
+def counted_usage(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
+    """Return the usage of sessions by scope and slot, and the number of sessions by scope."""
     found: Counter[tuple[Scope, str]] = Counter()
     for w in world.pending:
         for scope in w.scopes if w.id in ids else ():
@@ -93,7 +93,7 @@ def counted(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
 def test_no_scope_exceeds_its_cap(world: Snapshot) -> None:
     queue = Queue(world)
     ids = [d.session_id for d in queue.run(NOW).decisions]
-    used = counted(world, ids)
+    used = counted_usage(world, ids)
     for (scope, slot), amount in used.items():
         assert queue.quotas.used(scope)[slot] == amount
         caps = world.caps.get(scope)
@@ -136,7 +136,7 @@ def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues(), st.randoms())
 def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -> None:
-    """In whatever order sessions and agents are listed."""
+    """The order in which a snapshot lists sessions and agents does not matter."""
     pending, agents = list(world.pending), list(world.agents)
     rng.shuffle(pending)
     rng.shuffle(agents)
@@ -148,8 +148,8 @@ def test_equal_snapshots_give_equal_decisions(world: Snapshot, rng: st.Random) -
 
 @EXAMPLES
 @given(queues())
-def test_second_pass_starts_nothing(world: Snapshot) -> None:
-    """A second pass at once decides nothing and reports the same."""
+def test_second_pass_changes_nothing(world: Snapshot) -> None:
+    """An immediate second pass starts nothing and reports the same reasons."""
     queue = Queue(world)
     first = dict(queue.run(NOW).reasons)
     queue.apply(Changes(groups=list(world.groups.values())))
@@ -171,7 +171,7 @@ def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_no_session_overtakes_in_strict_order(world: Snapshot) -> None:
+def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
     """Of sessions with equal requests, the earlier one starts first."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
@@ -200,16 +200,14 @@ def test_positions_match_the_order(world: Snapshot) -> None:
         mine = {w.id: w for w in world.pending if w.request.resource_group == name}
         positions = explainer.positions(name)
         assert sorted(positions.values()) == list(range(1, len(mine) + 1))
-        line = sorted(mine.values(), key=lambda w: positions[w.id])
-        assert [w.priority for w in line] == sorted((w.priority for w in line), reverse=True)
+        ordered = sorted(mine.values(), key=lambda w: positions[w.id])
+        assert [w.priority for w in ordered] == sorted((w.priority for w in ordered), reverse=True)
 
 
 @settings(max_examples=25, deadline=None)
 @given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
 def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
-    """New small sessions keep arriving; every session that could ever start has started after a
-    while.
-    """
+    """While small sessions keep arriving, every session that fits an empty group starts."""
     groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
     world = Snapshot(world.pending, world.agents, groups=groups, now=NOW)
     queue = Queue(world)
@@ -235,7 +233,7 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
     assert not left
 
 
-def test_running_sessions_read_back_as_decided() -> None:
+def test_running_sessions_match_their_decisions() -> None:
     wanted = Request(slots(), "main", "x86_64", kernels=2)
     queue = Queue(
         Snapshot(

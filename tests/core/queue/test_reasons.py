@@ -1,4 +1,4 @@
-"""Sessions that may not start, and every reason reported for them."""
+"""Why sessions remain pending: every reason, and which sessions may overtake them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bai_services.core.scheduling.queue import (
 )
 from bai_services.core.scheduling.queue.why import explain_one
 
-from .world import (
+from .factories import (
     ANN,
     BOB,
     GIB,
@@ -44,7 +44,7 @@ STRICT = {"backfill": Backfill.OFF}
 
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
-    """Return two sessions that count in a scope whose caps have room for one."""
+    """Return two sessions of a scope whose caps allow one of them."""
     pending = [pending_session(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
     return snapshot(pending, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 
@@ -122,14 +122,14 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "resources",
             "has no agent, even without any other session",
-            id="a group without agents",
+            id="group without agents",
         ),
         pytest.param(
             snapshot([pending_session(1, wanted=request(cpu="9"))], [agent()]),
             "s1",
             "resources",
             "cpu=9 requested, but at most 8 is free on one agent, even without",
-            id="more than any agent has",
+            id="larger than every agent",
         ),
         pytest.param(
             snapshot([pending_session(1)], [FULL]),
@@ -160,7 +160,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "reservation",
             "would delay an earlier session, for which capacity is reserved from 2030-01-01T13"
             ":00:00",
-            id="reserving: it would fit, but not end before the reserved one starts",
+            id="reserving: it fits now, but may not end before the reserved start",
         ),
     ],
 )  # fmt: skip
@@ -180,11 +180,11 @@ def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:
     }
     pending = [pending_session(1, scopes=(LAB, ANN), wanted=request(cpu="2"))]
     result = run_pass(snapshot(pending, [agent()], caps=caps, usage={ANN: {"cpu": 500}}))
-    told = [
+    found = [
         (r["scope"], r["slot"], r["asked"], r["limit"], r["used"], r["left"])
         for r in result.reasons["s1"]
     ]
-    assert told == [
+    assert found == [
         ("project", SESSIONS, "1", "0", "0", "0"),
         ("user", "cpu", "2", "1", "0.5", "0.5"),
         ("user", "mem", "1g", "512m", "0", "512m"),
@@ -203,7 +203,7 @@ def test_session_over_its_cap_is_overtaken_in_every_mode() -> None:
         assert started(run_pass(world)) == ["s1", "s3"]
 
 
-def test_caps_hold_across_resource_groups() -> None:
+def test_caps_apply_across_resource_groups() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 3000})}
     pending = [pending_session(n, wanted=request("main" if n % 2 else "side")) for n in range(1, 7)]
     agents = [agent(), agent("b", resource_group="side")]
@@ -212,11 +212,9 @@ def test_caps_hold_across_resource_groups() -> None:
 
 
 def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
-    """The first session of main has no room; then side takes the last session that its owner may
-    have.
-    """
+    """No agent of main has capacity for s1; then s3 in side uses up the cap of their owner."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
+    blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
         pending_session(1, wanted=request(cpu="8")),
         pending_session(2, BOB),
@@ -224,7 +222,7 @@ def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
     ]
     agents = [with_usage(agent(), slots(cpu="4")), agent("b", resource_group="side")]
     sides = {"side": GroupState("side")}
-    world = snapshot(pending, agents, running=[holds], caps=caps, group=STRICT, groups=sides)
+    world = snapshot(pending, agents, running=[blocker], caps=caps, group=STRICT, groups=sides)
     assert started(run_pass(world)) == ["s3", "s2"]
 
 
@@ -253,7 +251,7 @@ def test_cluster_session_is_charged_for_all_kernels() -> None:
 )
 def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     hour = timedelta(hours=1)
-    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
+    blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
     pending = [
         pending_session(1, wanted=request(cpu="2")),
         pending_session(2, wanted=request(cpu="7"), max_run_seconds=60),
@@ -263,15 +261,15 @@ def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     pending[0] = pending_session(1, wanted=request(cpu="2"), max_run_seconds=1800)
     pending[1] = pending_session(2, wanted=request(cpu="8"), max_run_seconds=60)
     world = snapshot(
-        pending, [with_usage(agent(), slots(cpu="4"))], running=[holds], group={"backfill": mode}
+        pending, [with_usage(agent(), slots(cpu="4"))], running=[blocker], group={"backfill": mode}
     )
     assert started(run_pass(world)) == expected
 
 
 def test_session_that_no_agent_can_run_blocks_no_other() -> None:
-    blocked_reason = request()
-    designated = type(blocked_reason)(
-        blocked_reason.slots,
+    base = request()
+    designated = type(base)(
+        base.slots,
         "main",
         "x86_64",
         designated_agents=("b",),
@@ -289,21 +287,21 @@ def test_session_that_no_agent_can_run_blocks_no_other() -> None:
 
 
 def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
-    """The second session must not use up the last one that the reserved session needs."""
+    """Starting s2 would use up the session cap that the reserved session s1 needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    holds = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
+    blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
         pending_session(1, wanted=request(cpu="8")),
         pending_session(2, max_run_seconds=60),
         pending_session(3, BOB, max_run_seconds=60),
     ]
-    world = snapshot(pending, [with_usage(agent(), slots(cpu="4"))], running=[holds], caps=caps)
+    world = snapshot(pending, [with_usage(agent(), slots(cpu="4"))], running=[blocker], caps=caps)
     queue = Queue(world)
     result = queue.run(NOW)
     assert started(result) == ["s3"]
     assert result.reservations[0].session_id == "s1"
     assert queue.quotas.used(ANN) == {}
-    # The same in another group.
+    # A session in another group must not use it up either.
     queue.apply(
         Changes(
             pending=[pending_session(4, wanted=request("side"))],
@@ -313,7 +311,7 @@ def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
     assert started(queue.run(NOW)) == []
 
 
-def test_equal_reasons_are_one_object() -> None:
+def test_sessions_of_one_shape_share_their_reasons() -> None:
     result = run_pass(snapshot([pending_session(n) for n in range(1, 9)], [FULL]))
     assert len({id(reasons) for reasons in result.reasons.values()}) == 1
     assert len(result.reasons) == 8

@@ -1,4 +1,4 @@
-"""Small clusters and queues for tests, in short notation."""
+"""Factories of agents, sessions and snapshots for queue tests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def request(group: str = "main", **texts: str) -> Request:
 def pending_session(
     n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any
 ) -> PendingSession:
-    """Return session ``s<n>``, the n-th to arrive."""
+    """Return session ``s<n>``, the n-th that was created."""
     scopes = facts.pop("scopes", (user,))
     return PendingSession(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 
