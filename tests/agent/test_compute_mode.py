@@ -50,6 +50,29 @@ said["mode_after"] = mode.read_text().strip() if mode.exists() else "0"
 print(json.dumps(said))
 """
 
+WHOLE_GPUS = """
+import json
+from bai_services.agent.devices.base import GrantedDevice
+from bai_services.agent.devices.nvidia.cuda import CudaGpus, GpuRules
+from bai_services.agent.devices.nvidia.gpu_reader import GpuReader
+from bai_services.agent.devices.nvidia.mps_servers import MpsServers
+from pathlib import Path
+import sys
+
+changed = []
+
+def set_mode(reader, device_id, mode):
+    changed.append(device_id)
+    return "" if len(changed) > 1 else "the driver does not set the compute mode"
+
+GpuReader.set_mode = set_mode
+mps = MpsServers(Path(sys.argv[1]), 0, has_own_shm=False)
+gpus = CudaGpus(rules=GpuRules("docker", mps=mps, may_set_mode=True))
+whole = [GrantedDevice(gpu, 1000, "cuda.shares") for gpu in gpus.discover() if not gpu.slot][:2]
+part = gpus.inject(whole, "docker")
+print(json.dumps([[one.device.id for one in whole], changed, list(part.notices)]))
+"""
+
 
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -116,6 +139,26 @@ def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path
     said = steps(root / "nowhere", driver, "", "may-set", "mps")
     assert "does not set the compute mode" in said["share"]["error"]
     assert said["level_after"] == "soft"
+
+
+def test_mode_of_every_whole_gpu_is_set_even_if_the_first_change_fails(
+    root: Path, driver: Path
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WHOLE_GPUS, str(root / "mps")],
+        env={
+            "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
+            "LD_LIBRARY_PATH": str(driver),
+            "NVML_MODE": str(root / "mode"),
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    granted, changed, notices = json.loads(done.stdout)
+    assert len(granted) == 2
+    assert changed == granted
+    assert "one of your programs at a time" in notices[0]
 
 
 def test_exclusive_mode_without_mps_offers_no_shares(root: Path, driver: Path) -> None:

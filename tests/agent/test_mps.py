@@ -232,6 +232,20 @@ def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, progra
     assert servers.unavailable_reason(GPU) == ""
 
 
+def test_response_with_a_fault_is_no_missing_response(
+    servers: MpsServers, program: Program, root: Path
+) -> None:
+    servers.maintain()
+    before = program.processes(root)
+    for _ in range(mps_servers.MAX_FAILED_CHECKS):
+        program.misbehave("refuse")
+        servers.maintain()
+        program.misbehave("refuse", is_on=False)
+        program.compute("FAULT")
+        servers.maintain()
+    assert program.processes(root) == before
+
+
 def test_detach_terminates_only_the_given_clients(servers: MpsServers, program: Program) -> None:
     servers.maintain()
     program.compute(clients=(7, 8, 9))

@@ -317,6 +317,7 @@ class MpsServers:
         if not faulty:
             self._mark_ready(daemon)
             return
+        daemon.failed_checks = 0
         daemon.checks_with_fault += 1
         if daemon.checks_with_fault > MAX_CHECKS_WITH_FAULT:
             raise RestartRequired("the server does not recover from a fault")
