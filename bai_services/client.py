@@ -107,7 +107,7 @@ class Client:
         self.url = url.rstrip("/")
         # Proxies configured in the environment are for external hosts, not for this machine or
         # private networks.
-        trusts = not is_near(httpx.URL(self.url).host)
+        trusts = not is_local(httpx.URL(self.url).host)
         self.http = httpx.AsyncClient(
             base_url=self.url + "/api/v1",
             auth=auth,
@@ -243,7 +243,7 @@ def raise_for_status(host: str, status: int, content: bytes, location: str = "")
     raise cls(text, **details)
 
 
-def is_near(host: str) -> bool:
+def is_local(host: str) -> bool:
     """Return whether ``host`` is this machine or in a private network."""
     try:
         return ipaddress.ip_address(host).is_private

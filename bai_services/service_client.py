@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar
 from yarl import URL
 
-from bai_services.client import Token, is_near, not_a_manager, raise_for_status, unreachable
+from bai_services.client import Token, is_local, not_a_manager, raise_for_status, unreachable
 
 
 class ServiceClient:
@@ -58,7 +58,7 @@ class ServiceClient:
                 headers={"Authorization": f"Bearer {self._token.value}"},
                 # Proxies configured in the environment are for external hosts, not for this
                 # machine or private networks.
-                trust_env=not is_near(self._host),
+                trust_env=not is_local(self._host),
             )
             weakref.finalize(self, _close_without_loop, self._session)
         return self._session

@@ -25,7 +25,7 @@ from tests.hub import ROOT
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
-PATIENCE_SECONDS = 900
+TIMEOUT_SECONDS = 900
 STOP_SECONDS = 90
 
 
@@ -87,7 +87,7 @@ def _wait_for_page(process: subprocess.Popen[bytes], url: str) -> None:
                 return client.get(url).status_code == httpx.codes.OK
             return False
 
-        wait_until(answers, PATIENCE_SECONDS, url)
+        wait_until(answers, TIMEOUT_SECONDS, url)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ RECOVERY_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kinds:
-    """Worker arguments for each kind of tenant, and its rate without other tenants."""
+class Workloads:
+    """Worker arguments of each workload, and its rate without other tenants."""
 
     args: Mapping[str, Sequence[object]]
-    alone: Mapping[str, float]
+    baseline: Mapping[str, float]
 
     @classmethod
-    def measure(cls, environ: Environ, seconds: float, size: int, runs: int) -> Kinds:
+    def measure(cls, environ: Environ, seconds: float, size: int, runs: int) -> Workloads:
         words: dict[str, Sequence[object]] = {
             "large": ["compute", seconds, size],
             "small": ["compute", seconds, min(SMALL, size)],
@@ -31,13 +31,13 @@ class Kinds:
         return cls(words, {kind: median_rate(w, environ, runs) for kind, w in words.items()})
 
     def side_by_side(self, kinds: Sequence[str], environ: Environ) -> dict[str, float]:
-        """Return the sum of the tenants' rates, relative to their rates alone, and Jain's index.
+        """Return the sum of the tenants' rates, relative to their baseline rates, and Jain's index.
 
         The sum is 1 if the GPU only alternates between tenants. The index is 1 if all relative
         rates are equal.
         """
         rates = concurrent_rates([(self.args[kind], environ) for kind in kinds])
-        parts = [rate / self.alone[kind] for rate, kind in zip(rates, kinds, strict=True)]
+        parts = [rate / self.baseline[kind] for rate, kind in zip(rates, kinds, strict=True)]
         fairness = sum(parts) ** 2 / (len(parts) * sum(part**2 for part in parts))
         return {"of_one_alone": round(sum(parts), 3), "fairness": round(fairness, 3)}
 
@@ -46,7 +46,7 @@ class Kinds:
         pairs = (("large", "large"), ("small", "small"), ("large", "copy"))
         return {f"{a}+{b}": self.side_by_side([a, b], environ) for a, b in pairs}
 
-    def crowd(self, count: int, environ: Environ) -> dict[str, dict[str, float]]:
+    def tenants(self, count: int, environ: Environ) -> dict[str, dict[str, float]]:
         return {kind: self.side_by_side([kind] * count, environ) for kind in ("large", "small")}
 
 

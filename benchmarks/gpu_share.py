@@ -29,7 +29,7 @@ from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Task
 from bai_services.agent.processes import ProcessEngine
 
-from .gpu_neighbours import Kinds, fault_of_a_neighbour, killed_neighbour
+from .gpu_neighbours import Workloads, fault_of_a_neighbour, killed_neighbour
 from .gpu_tenants import Tenant, median_rate, mps, run_worker
 
 MISSING = 6
@@ -38,9 +38,9 @@ PERCENTS = (5, 10, 25, 50, 75, 100)
 # Smaller shares are below the granularity of the GPU and not compared.
 MIN_COMPARED = 10
 WHOLE, QUARTER = 1000, 250
-CROWDS = (2, 4, 10)
+TENANT_COUNTS = (2, 4, 10)
 GIB = 2**30
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 
 
 def main() -> int:
@@ -63,8 +63,8 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return all results; None if the machine lacks a requirement."""
-    alone = Kinds.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
+    """Return all results; those that the machine cannot produce are None."""
+    workloads = Workloads.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
         "max_memory_percent_at_quarter": None,
@@ -76,53 +76,53 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
         "compute_mode": gpu.facts.get("compute_mode"),
         "memory_bytes": total,
         "without_mps": {
-            "teraflops": teraflops(alone.alone["large"]),
-            "copy_gigabytes_per_second": round(alone.alone["copy"] / 1e9, 1),
+            "teraflops": teraflops(workloads.baseline["large"]),
+            "copy_gigabytes_per_second": round(workloads.baseline["copy"] / 1e9, 1),
             "launch_microseconds": launch(plain(gpu)),
             "max_memory_percent": percent(run_worker(["fill"], plain(gpu))["bytes"], total),
-            "pairs": alone.pairs(plain(gpu)),
-            **{f"{n}_tenants": alone.crowd(n, plain(gpu)) for n in CROWDS},
+            "pairs": workloads.pairs(plain(gpu)),
+            **{f"{n}_tenants": workloads.tenants(n, plain(gpu)) for n in TENANT_COUNTS},
         },
         "why_no_mps": program_problem(),
     }
     if figures["why_no_mps"]:
         return figures
     try:
-        return {**figures, **with_mps(gpu, total, alone, folder, spec)}
+        return {**figures, **with_mps(gpu, total, workloads, folder, spec)}
     except (MpsFailed, RuntimeError) as error:
         return {**figures, "why_no_mps": str(error)}
 
 
 def with_mps(
-    gpu: Device, total: int, alone: Kinds, folder: Path, spec: argparse.Namespace
+    gpu: Device, total: int, workloads: Workloads, folder: Path, spec: argparse.Namespace
 ) -> dict[str, Any]:
-    """Return the results with MPS; the fault is last, because it may break the daemon."""
-    large = alone.args["large"]
+    """Return the results with MPS; the fault is injected last, because it may break the daemon."""
+    large = workloads.args["large"]
     rates, found = {}, {}
     for share in PERCENTS:
         with mps(folder, gpu.id, Limits.of(share * 10, total)) as environ:
             rates[share] = median_rate(large, environ, spec.runs)
     with mps(folder, gpu.id, Limits.of(WHOLE, total)) as environ:
-        copied = median_rate(alone.args["copy"], environ, spec.runs)
+        copied = median_rate(workloads.args["copy"], environ, spec.runs)
         found["launch_microseconds"] = launch(environ)
-        found["pairs_at_100_percent"] = alone.pairs(environ)
+        found["pairs_at_100_percent"] = workloads.pairs(environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
         memory = quarter(environ, total)
         bypass = percent(run_worker(["fill"], plain(gpu))["bytes"], total)
         killed = killed_neighbour(large, environ)
-    for count in CROWDS:
+    for count in TENANT_COUNTS:
         with mps(folder, gpu.id, Limits.of(WHOLE // count, total)) as environ:
             if count == 2:
-                found["pairs_at_50_percent"] = alone.pairs(environ)
-            found[f"{count}_tenants"] = alone.crowd(count, environ)
+                found["pairs_at_50_percent"] = workloads.pairs(environ)
+            found[f"{count}_tenants"] = workloads.tenants(count, environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
         fault = fault_of_a_neighbour(large, environ)
     return {
         "level": "process",
         "max_memory_percent_at_quarter": max(memory.values()),
         "compute_error_percent": compute_error(rates),
-        "overhead_percent": overhead(alone.alone["large"], rates[100]),
-        "copy_overhead_percent": overhead(alone.alone["copy"], copied),
+        "overhead_percent": overhead(workloads.baseline["large"], rates[100]),
+        "copy_overhead_percent": overhead(workloads.baseline["copy"], copied),
         "memory_percent_at_quarter": memory,
         # Known limit: in compute mode DEFAULT a client can bypass MPS. The watchdog detects it.
         "memory_percent_past_mps": bypass,
@@ -173,18 +173,18 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
     session = str(uuids.uuid4())
     task = Task("bench", "prepare", session, session)
     folders.create(task, None, None)
-    marks = {"BAI_AGENT_ID": AGENT, "BAI_SESSION_ID": session, "BAI_KERNEL_ID": session}
+    tags = {"BAI_AGENT_ID": AGENT, "BAI_SESSION_ID": session, "BAI_KERNEL_ID": session}
     granted = GrantedDevice(gpu, 50, "cuda.shares")
     grants.add(task, [granted])
     size = min(2 * (granted.memory_bytes or 0) + GIB, total // 2)
-    with Tenant(["hold", size], {**plain(gpu), **marks}) as tenant:
+    with Tenant(["hold", size], {**plain(gpu), **tags}) as tenant:
         await asyncio.to_thread(tenant.message)
         started = time.perf_counter()
         watching = asyncio.create_task(watchdog.run())
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await asyncio.to_thread(
-                    tenant.process.wait, PATIENCE_SECONDS + CHECK_INTERVAL_SECONDS
+                    tenant.process.wait, TIMEOUT_SECONDS + CHECK_INTERVAL_SECONDS
                 )
         except TimeoutError:
             return None

@@ -12,7 +12,7 @@ from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 CHUNK = b"z" * 2**20
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 class _Connection(asyncio.BufferedProtocol):
@@ -163,7 +163,7 @@ def bytes_per_second(port: int, streams: int, each: int, *, is_push: bool) -> fl
 
 def _pull(port: int, size: int) -> int:
     count, buffer = 0, bytearray(2**20)
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as there:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as there:
         there.sendall(b"%d\n" % size)
         while read := there.recv_into(buffer):
             count += read
@@ -171,7 +171,7 @@ def _pull(port: int, size: int) -> int:
 
 
 def _push(port: int, size: int) -> int:
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as there:
+    with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as there:
         there.sendall(b"0\n")
         left = size
         while left > 0:

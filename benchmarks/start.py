@@ -33,7 +33,7 @@ from .start_rate import rates
 
 EXIT_MISSING = 6
 LOOK_SECONDS = 0.005
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 AMOUNTS = {"cpu": "1", "mem": "1g"}
 
 
@@ -134,7 +134,7 @@ def session_seconds(hub: RunningHub) -> float:
 
 
 def waited(rest: httpx.Client, path: str, status: str) -> dict[str, Any]:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         answer = rest.get(path, params={"wait": status, "timeout": "10"})
         session: dict[str, Any] = answer.raise_for_status().json()
@@ -184,7 +184,7 @@ def bare_process_seconds() -> float:
 
 def wait_until_usable(url: str, authorization: str) -> None:
     """Wait until /lab and the kernels API return 200."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     headers = {"Authorization": authorization}
     with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
         while time.monotonic() < deadline:
@@ -194,7 +194,7 @@ def wait_until_usable(url: str, authorization: str) -> None:
             except httpx.TransportError:
                 pass
             time.sleep(LOOK_SECONDS)
-    raise RuntimeError(f"{url} cannot be used after {PATIENCE_SECONDS} s")
+    raise RuntimeError(f"{url} cannot be used after {TIMEOUT_SECONDS} s")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ USERS = ("user", "user2")
 CALLERS = 16
 ROUNDS = 3
 LOOK_SECONDS = 0.1
-PATIENCE_SECONDS = 300
+TIMEOUT_SECONDS = 300
 PARTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
 PAGE = 500
 
@@ -112,7 +112,7 @@ class _Sessions:
             "name__contains": f"bench-{round_number}-",
             "limit": 1,
         }
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while time.monotonic() < deadline:
             page = self._admin.get("/sessions", params=query)
             if page.raise_for_status().json()["total"] == starts:
@@ -120,7 +120,7 @@ class _Sessions:
                 items = self._admin.get("/sessions", params=last).json()["items"]
                 return datetime.fromisoformat(items[0]["started_at"]).timestamp()
             time.sleep(LOOK_SECONDS)
-        raise RuntimeError(f"not all sessions run after {PATIENCE_SECONDS} s")
+        raise RuntimeError(f"not all sessions run after {TIMEOUT_SECONDS} s")
 
 
 class _Servers:

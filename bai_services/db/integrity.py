@@ -33,7 +33,7 @@ def raise_on_violation(error: BaiError, if_duplicate: BaiError | None = None) ->
 
 
 def _is_unique(cause: IntegrityError) -> bool:
-    # 23505 is PostgreSQL's unique_violation; SQLite reports only a text.
+    # 23505 is PostgreSQL's unique_violation; SQLite only reports a message.
     code = getattr(cause.orig, "sqlstate", None)
     return code == "23505" if code is not None else "UNIQUE constraint" in str(cause.orig)
 
@@ -74,7 +74,7 @@ async def delete_unused(
     """
     await require_unused(tx, what, uses)
     table, condition = row
-    with raise_on_violation(InUse(f"{what} has come into use; try again")):
+    with raise_on_violation(InUse(f"{what} is now in use; try again")):
         deleted = await tx.execute(table.delete().where(condition))
     if not deleted.rowcount:
         raise NotFound(f"{what} does not exist")

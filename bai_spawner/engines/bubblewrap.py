@@ -144,7 +144,7 @@ def not_world_readable(folder: str, depth: int = 3) -> Iterator[str]:
 
 
 def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
-    """Run a test process in a sandbox; return the bubblewrap that works here, or why none does.
+    """Run a test process in a sandbox; return a working configuration, or why there is none.
 
     Blocks for tens of milliseconds: run it once, in a thread.
     """
@@ -153,7 +153,7 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
         return "bubblewrap (bwrap) is not installed"
     # What this process cannot read, a session under the same uid cannot read either.
     hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
-    reason = "bubblewrap does not run here"
+    reason = "bubblewrap does not work on this host"
     for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):
         bubblewrap = Bubblewrap(program, has_user_namespaces, hidden)
         with tempfile.TemporaryDirectory() as home:
@@ -169,7 +169,7 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
                 continue
         if done.returncode == 0:
             return bubblewrap
-        reason = f"bubblewrap does not run here: {done.stderr.strip()[:500]}"
+        reason = f"bubblewrap does not work on this host: {done.stderr.strip()[:500]}"
     return reason
 
 
@@ -189,8 +189,8 @@ def option_descriptors(
 
     The others contain the files /etc/passwd, /etc/group and, with ``hosts``, /etc/hosts of the
     sandbox. The arguments set the environment, which contains tokens: on a command line every user
-    of the host could read them. As bubblewrap's own environment, loader variables such as
-    LD_PRELOAD would take effect outside the sandbox.
+    of the host could read them. Neither are they bubblewrap's own environment: loader
+    variables such as LD_PRELOAD would take effect outside the sandbox.
     """
     descriptors: list[int] = []
     try:

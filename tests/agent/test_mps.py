@@ -308,7 +308,7 @@ def test_new_limits_wait_for_clients_of_the_old_limits(
     program.compute()
     again = made(root, clock, share=500)
     again.maintain()
-    assert "limits of an earlier setting" in again.unavailable_reason(GPU)
+    assert "limits of an earlier configuration" in again.unavailable_reason(GPU)
     program.compute(clients=())
     again.maintain()
     assert again.unavailable_reason(GPU) == ""

@@ -119,8 +119,8 @@ async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
     )
     assert account["hub_groups"] == ["d-default", "p-default-default", "p-default-research"]
     await domain_admin.delete("/users/grace")
-    gone = await domain_admin.get("/users/grace")
-    assert gone["status"] == "deleted"
+    deleted = await domain_admin.get("/users/grace")
+    assert deleted["status"] == "deleted"
     keypairs = (await domain_admin.get("/keypairs", user="grace"))["items"]
     assert [k["is_active"] for k in keypairs] == [False]
     again = {"username": "grace", "email": "other@example.org"}
@@ -196,8 +196,8 @@ async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
     other = api.world.keys["user2"].access_key
     await expect_error(NotFound, user.patch(f"/keypairs/{other}", {"new_secret": True}))
     # None of the rejected requests had an effect.
-    kept = await user.get(f"/keypairs/{key}")
-    assert kept["rate_limit"] != 99 and await names(user, "/keypairs", "access_key") == [key]
+    unchanged = await user.get(f"/keypairs/{key}")
+    assert unchanged["rate_limit"] != 99 and await names(user, "/keypairs", "access_key") == [key]
     assert (await (await api.client("user2")).get("/me"))["username"] == "user2"
 
 
@@ -302,7 +302,7 @@ async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
             id="project of another domain than the user",
         ),
         pytest.param(
-            "/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="negative rate limit"
+            "/keypairs", {"user": "user", "rate_limit": 0}, "rate_limit", id="rate limit of zero"
         ),
         pytest.param(
             "/keypair-policies",
@@ -326,7 +326,7 @@ async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
         ),
     ],
 )
-async def test_invalid_field_is_rejected_by_name(
+async def test_error_message_names_the_invalid_field(
     admin: Client, path: str, body: Any, match: str
 ) -> None:
     await expect_error(InvalidRequest, admin.post(path, body), match)

@@ -15,19 +15,19 @@ from tests.testbed.wait import wait_until_async
 SIX = {"cpu": "6", "mem": "1g"}
 
 
-async def complete(user: Client, name: str) -> dict[str, Any]:
+async def complete_explanation(user: Client, name: str) -> dict[str, Any]:
     async def found() -> dict[str, Any] | None:
         why = dict(await user.get(f"/sessions/{name}/why"))
         return why if why["is_complete"] else None
 
-    return dict(await wait_until_async(found, 10, "the queue to know it"))
+    return dict(await wait_until_async(found, 10, "a complete explanation"))
 
 
 async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "big1", "resources": SIX})
     await status_of(user, "big1", "SCHEDULED")
     await user.post("/sessions", {"name": "big2", "resources": SIX})
-    why = await complete(user, "big2")
+    why = await complete_explanation(user, "big2")
     assert (why["status"], why["position"], why["ahead"]) == ("PENDING", 1, 0)
     checks = {check["check"]: check for check in why["checks"]}
     assert checks["account"]["passed"]
@@ -57,7 +57,7 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
     await status_of(user, "runs", "SCHEDULED")
     for name in ("first", "second", "third"):
         await user.post("/sessions", {"name": name, "resources": SIX})
-    third = (await complete(user, "third"))["session_id"]
+    third = (await complete_explanation(user, "third"))["session_id"]
 
     async def position() -> int | None:
         found = (await user.get(f"/sessions/{third}"))["queue_position"]

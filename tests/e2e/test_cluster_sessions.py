@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 
 SMALL = {"cpu": "1", "mem": "512m"}
 SIZES = {"process": 2, "docker": 3}
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @contextmanager
@@ -131,14 +131,14 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
             log = checked(rest.get(path, params={"kernel": "sub1"}), 200)["log"]
             return "sshd" in log or "Server listening" in log
 
-        wait_until(sub1_has_logged, PATIENCE_SECONDS, "the log of sub1")
+        wait_until(sub1_has_logged, TIMEOUT_SECONDS, "the log of sub1")
         assert "Jupyter" in checked(rest.get(path), 200)["log"]
         done = await asyncio.to_thread(stop, rest, first["id"])
         assert done["status"] == "TERMINATED"
         # TERMINATED means that all kernels have ended; their containers are removed afterwards.
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, first["id"]),
-            PATIENCE_SECONDS,
+            TIMEOUT_SECONDS,
             "the end",
         )
         assert checked(rest.get(path, params={"kernel": "sub1"}), 200)["log"]
@@ -151,7 +151,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
         assert failed["status_info"].endswith("requires all of its kernels")
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, second["id"]),
-            PATIENCE_SECONDS,
+            TIMEOUT_SECONDS,
             "the end",
         )
     await assert_allocations_are_consistent(cluster_hub, first["id"], second["id"])
@@ -166,7 +166,7 @@ async def test_a_hub_killed_during_a_start_leaks_no_container(
         for session in (stopped, restarted):
             wait_until(
                 lambda key=session["id"]: remaining_kernels(request, hub, key),  # type: ignore[misc]
-                PATIENCE_SECONDS,
+                TIMEOUT_SECONDS,
                 "the first container",
             )
         hub.kill("hub")
@@ -181,7 +181,7 @@ async def test_a_hub_killed_during_a_start_leaks_no_container(
         wait_for(rest, stopped["id"], "CANCELLED", "TERMINATED")
         wait_until(
             lambda: not any(remaining_kernels(request, hub, s["id"]) for s in (stopped, running)),
-            PATIENCE_SECONDS,
+            TIMEOUT_SECONDS,
             "the removal of the last container",
         )
     await assert_allocations_are_consistent(hub, stopped["id"], restarted["id"])

@@ -36,7 +36,7 @@ SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
 # After each kill the test waits until all components are up again.
 CYCLES_PER_KILL = 15
-PATIENCE_SECONDS = 240
+TIMEOUT_SECONDS = 240
 COMPONENTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
 USERS = ("user", "user2", "acme-user")
 SLOTS = (
@@ -79,10 +79,10 @@ class RetryingClient:
                 return found
             # A stopping manager responds with 5xx, then there is no response for a while.
             with PROBE_LOCK:
-                wait_until(self._hub.is_up, PATIENCE_SECONDS, "the demo to be up again")
+                wait_until(self._hub.is_up, TIMEOUT_SECONDS, "the demo to be up again")
             return None
 
-        found = wait_until(answer, PATIENCE_SECONDS, f"a response to {method} {path}")
+        found = wait_until(answer, TIMEOUT_SECONDS, f"a response to {method} {path}")
         assert found is not None
         return found
 
@@ -99,7 +99,7 @@ class RetryingClient:
             found[:] = [self.session(key, wait="TERMINATED", timeout="10")]
             return found[0]["status"] in ENDED
 
-        wait_until(has_ended, PATIENCE_SECONDS, f"the end of session {key}")
+        wait_until(has_ended, TIMEOUT_SECONDS, f"the end of session {key}")
         return found[0]
 
 
@@ -157,7 +157,7 @@ def kill(hub: RunningHub, component: Part) -> None:
     if component == "hub":
         hub.start()
         return
-    wait_until(hub.is_up, PATIENCE_SECONDS, f"the demo to be up after the kill of its {component}")
+    wait_until(hub.is_up, TIMEOUT_SECONDS, f"the demo to be up after the kill of its {component}")
 
     def is_back() -> bool:
         try:
@@ -166,7 +166,7 @@ def kill(hub: RunningHub, component: Part) -> None:
             # The Hub checks its services only twice a minute.
             return False
 
-    wait_until(is_back, PATIENCE_SECONDS, f"a new {component}")
+    wait_until(is_back, TIMEOUT_SECONDS, f"a new {component}")
 
 
 def session_processes(hub: RunningHub) -> dict[str, list[int]]:
@@ -214,7 +214,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
         assert {item["session_id"] for item in held} == {steady["id"]}
     RetryingClient(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
     session_in(hub, "domain-admin", steady["id"], "TERMINATED")
-    wait_until(lambda: not session_processes(hub), PATIENCE_SECONDS, "the last process to end")
+    wait_until(lambda: not session_processes(hub), TIMEOUT_SECONDS, "the last process to end")
     assert active_servers(hub) == []
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")

@@ -26,7 +26,7 @@ CHAIN = 5
 PRIORITIES = 4
 # Number of sessions that run at the same time: far fewer than pending ones, so order matters.
 CAPACITY = 40
-PATIENCE_SECONDS = 240
+TIMEOUT_SECONDS = 240
 CONFIG = """
 c.BaiSpawner.engine_classes = {"process": "tests.testbed.instant_exit_engine.InstantExitEngine"}
 c.BaiSpawner.poll_interval = 1
@@ -117,7 +117,7 @@ def test_dependencies_and_priorities_decide_the_order(
                 assert failed["total"] == 0, [s["status_info"] for s in failed["items"]]
                 return bool(page["total"] == SESSIONS)
 
-            wait_until(are_ended, PATIENCE_SECONDS, f"the end of {SESSIONS} sessions")
+            wait_until(are_ended, TIMEOUT_SECONDS, f"the end of {SESSIONS} sessions")
             sessions = every(rest)
             assert {(s["status"], s["result"]) for s in sessions} == {("TERMINATED", "success")}
             check_order(sessions)

@@ -29,7 +29,7 @@ from tests.hub import RunningHub
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE_SECONDS = 200
+TIMEOUT_SECONDS = 200
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def bai(hub: RunningHub, person: httpx.Client) -> Any:
             **command(hub, person, *words),
             input=content,
             capture_output=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
 
     return run
@@ -86,7 +86,7 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
             "BAI_SECRET_KEY": keypair.secret_key,
         }
         words = command(hub, rest, "session", "exec", found["id"], "echo", "in", environ=environ)
-        return subprocess.run(**words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        return subprocess.run(**words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
 
     found = person.get(f"/sessions/{session}").json()
     mine, admin = keypair_of(person), hub.rest("admin")
@@ -169,7 +169,7 @@ def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
     assert followed.returncode == 0, followed.stderr
     for number in (1, 2, 3):
         assert followed.stdout.count(b"line %d\n" % number) == 1, followed.stdout
-    told, _ = events.communicate(timeout=PATIENCE_SECONDS)
+    told, _ = events.communicate(timeout=TIMEOUT_SECONDS)
     assert json.loads(told.splitlines()[-1])["status"] == "TERMINATED"
     # A client that connects after the end gets the last event too.
     late = bai("session", "events", name, "--until-end", "--json")
@@ -214,7 +214,7 @@ def test_bash_and_zsh_complete_commands(
 def test_fish_completes_commands(hub: RunningHub, person: httpx.Client, tmp_path: Path) -> None:
     asked = "bai completion fish | source; complete -C 'bai session atta'"
     words = in_shell(hub, person, tmp_path, "fish", "--no-config", "-c", asked)
-    done = subprocess.run(**words, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run(**words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.stdout.split()[:1] == ["attach"], done
 
 
@@ -239,7 +239,7 @@ class Terminal:
 
     def until(self, text: str) -> str:
         """Read until ``text`` is shown; return and discard the output before it."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while text not in self._shown:
             left = deadline - time.monotonic()
             assert left > 0 and select.select([self._number], [], [], left)[0], self._shown
@@ -251,7 +251,7 @@ class Terminal:
         return before
 
     def end(self) -> int:
-        code = self._process.wait(PATIENCE_SECONDS)
+        code = self._process.wait(TIMEOUT_SECONDS)
         os.close(self._number)
         return code
 

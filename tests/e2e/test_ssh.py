@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
 # Set BAI_TEST_TRANSFER_MIB=1024 for the complete test with 1 GiB.
 BIG_BYTES = int(os.environ.get("BAI_TEST_TRANSFER_MIB", "64")) * 2**20
-PATIENCE_SECONDS = 600
+TIMEOUT_SECONDS = 600
 NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync here")
 
 
@@ -78,7 +78,7 @@ class Session:
             **command(self.hub, self.rest, *words, environ=self.environ, **options),
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
 
     def done(self, *words: str, **options: Any) -> str:
@@ -90,7 +90,7 @@ class Session:
     def program(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run another program with the same environment."""
         return subprocess.run(
-            **self._options(words), capture_output=True, text=True, timeout=PATIENCE_SECONDS
+            **self._options(words), capture_output=True, text=True, timeout=TIMEOUT_SECONDS
         )
 
     def started(self, *words: str, **options: Any) -> subprocess.Popen[str]:
@@ -131,7 +131,7 @@ class Gate:
         """Wait until half of the file has passed."""
         wait_until(
             lambda: self._half.exists() or copying.poll() is not None,
-            PATIENCE_SECONDS,
+            TIMEOUT_SECONDS,
             "half of the file",
         )
         assert copying.poll() is None, copying.communicate()
@@ -165,7 +165,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ended(copying: subprocess.Popen[str]) -> None:
     """Wait for the end of a transfer, which must be a good one."""
-    _, errors = copying.communicate(timeout=PATIENCE_SECONDS)
+    _, errors = copying.communicate(timeout=TIMEOUT_SECONDS)
     assert copying.returncode == 0, errors
 
 
@@ -224,8 +224,8 @@ def test_rsync_outlives_the_hubs_proxy_and_goes_on_where_it_was_cut_off(
     copying = session.started(*words, start_new_session=True)
     gate.wait(copying)
     os.killpg(copying.pid, signal.SIGINT)
-    copying.communicate(timeout=PATIENCE_SECONDS)
-    kept = wait_until(lambda: session.size("cut.bin"), PATIENCE_SECONDS, "what has arrived")
+    copying.communicate(timeout=TIMEOUT_SECONDS)
+    kept = wait_until(lambda: session.size("cut.bin"), TIMEOUT_SECONDS, "what has arrived")
     assert kept < BIG_BYTES
     words = ["rsync", "--append-verify", "--stats", "--no-human-readable", "-e", "bai ssh"]
     done = session.program(*words, str(big), f"{session.name}:cut.bin")
@@ -317,7 +317,7 @@ def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
         rest = session.hub.rest(name)
         done = subprocess.run(
             **command(session.hub, rest, "ssh-proxy", session.row["id"], environ=session.environ),
-            capture_output=True, text=True, timeout=PATIENCE_SECONDS, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert done.returncode in (4, 5), done
         assert "SSH-2.0" not in done.stdout

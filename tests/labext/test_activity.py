@@ -18,7 +18,7 @@ from tests.testbed.wait import wait_until, wait_until_async
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE_SECONDS = 90
+TIMEOUT_SECONDS = 90
 # A session idle for longer is unused. A slow machine takes less time between a use and its report.
 IDLE_SECONDS = 2.0
 
@@ -41,7 +41,7 @@ class ReportingSession:
 
     def wait_until_idle(self) -> float:
         """Wait until the session reports that it is idle; return the idle time."""
-        wait_until(lambda: self.reports.last > IDLE_SECONDS, PATIENCE_SECONDS, "an idle session")
+        wait_until(lambda: self.reports.last > IDLE_SECONDS, TIMEOUT_SECONDS, "an idle session")
         return self.reports.last
 
     def repeat_until_used(self, use: Callable[[], Any]) -> None:
@@ -51,12 +51,12 @@ class ReportingSession:
             use()
             return self.reports.last < IDLE_SECONDS
 
-        wait_until(is_used, PATIENCE_SECONDS, "a use to be reported")
+        wait_until(is_used, TIMEOUT_SECONDS, "a use to be reported")
 
     def wait_for_reports(self, count: int) -> None:
         so_far = len(self.reports.idle)
         wait_until(
-            lambda: len(self.reports.idle) >= so_far + count, PATIENCE_SECONDS, "the next reports"
+            lambda: len(self.reports.idle) >= so_far + count, TIMEOUT_SECONDS, "the next reports"
         )
 
 
@@ -148,7 +148,7 @@ async def test_a_busy_kernel_counts_as_use(session: ReportingSession) -> None:
         while json.loads(str(await socket.read_message()))["msg_type"] != "execute_input":
             pass
     # The kernel prints nothing, and no client is connected.
-    wait_until(lambda: session.reports.idle[-2:] == [0.0, 0.0], PATIENCE_SECONDS, "a busy kernel")
+    wait_until(lambda: session.reports.idle[-2:] == [0.0, 0.0], TIMEOUT_SECONDS, "a busy kernel")
     assert session.server.request("DELETE", f"api/kernels/{kernel}").status_code == 204
     session.wait_until_idle()
 
@@ -161,12 +161,12 @@ async def test_typing_in_a_terminal_counts_as_use(session: ReportingSession) -> 
     async with session.server.websocket(f"terminals/websocket/{name}") as terminal:
         # An open terminal without input is no use.
         await wait_until_async(
-            lambda: reports.last > IDLE_SECONDS, PATIENCE_SECONDS, "an idle session"
+            lambda: reports.last > IDLE_SECONDS, TIMEOUT_SECONDS, "an idle session"
         )
 
         async def is_used() -> bool:
             await terminal.write_message(json.dumps(["stdin", " "]))
             return reports.last < IDLE_SECONDS
 
-        await wait_until_async(is_used, PATIENCE_SECONDS, "a use to be reported")
+        await wait_until_async(is_used, TIMEOUT_SECONDS, "a use to be reported")
     assert session.server.request("DELETE", f"api/terminals/{name}").status_code == 204

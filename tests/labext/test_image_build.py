@@ -1,4 +1,4 @@
-"""The build script of images: settings of the machine, build context, apps and labels."""
+"""Image build script: package mirrors of the build machine, build context, apps and labels."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_the_context_is_reproducible_and_contains_no_settings(
 
 
 def test_excluded_apps_are_not_in_the_label(build: ModuleType) -> None:
-    every = build.settings(build.parse([]))
-    assert every["PYTHON_APPS"] == "notebook tensorboard mlflow streamlit gradio"
-    facts = parse_service_ports(every["APPS"])
+    all_apps = build.settings(build.parse([]))
+    assert all_apps["PYTHON_APPS"] == "notebook tensorboard mlflow streamlit gradio"
+    facts = parse_service_ports(all_apps["APPS"])
     names = ["jupyterlab", "notebook", "tensorboard", "vscode", "mlflow", "streamlit", "gradio"]
     assert [port.name for port in facts] == names
     fewer = build.settings(build.parse(["--without", "mlflow", "-x", "vscode", "NAME"]))

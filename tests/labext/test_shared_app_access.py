@@ -62,7 +62,7 @@ async def test_a_denied_visit_is_removed_from_the_cache(
     manager.error = Forbidden("revoked")
     with pytest.raises(Forbidden):
         await visits.check(VISIT)
-    # So the grace period of an unavailable manager does not apply to it.
+    # The denied visit gets no grace period while the manager is unavailable.
     manager.error = Unavailable("unavailable")
     with pytest.raises(Unavailable):
         await visits.check(VISIT)

@@ -1,4 +1,4 @@
-"""The docker engine on a real Docker engine."""
+"""The docker engine of the spawner, with a real Docker daemon."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ async def begin(
             continue
 
 
-async def test_a_container_gets_its_limits_and_no_privilege(
+async def test_container_has_its_limits_and_no_privileges(
     begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     given = make_plan(
@@ -143,8 +143,8 @@ async def test_a_container_gets_its_limits_and_no_privilege(
     assert environ["BAI_SESSION_ID"] == given.session_id
 
 
-# Prints the result of each attempt: an error's name, or ok.
-ATTEMPTS = """
+# Prints the result of each system call: the name of the error, or "ok".
+SYSTEM_CALLS = """
 import ctypes, errno, json, multiprocessing, os, platform, socket, subprocess, threading
 libc = ctypes.CDLL(None, use_errno=True)
 libc.syscall.restype = ctypes.c_long
@@ -160,8 +160,8 @@ found = {
     "io_uring_enter": call(426, 0, 1, 0, 0, 0),
     "io_uring_register": call(427, 0, 0, 0, 0),
     "AF_VSOCK": call(SOCKET, 40, 1, 0),
-    # The kernel reads 32 bits of it.
-    "AF_VSOCK with more bits": call(SOCKET, 40 + 2**32, 1, 0),
+    # The kernel uses only 32 bits of the argument.
+    "AF_VSOCK with high bits": call(SOCKET, 40 + 2**32, 1, 0),
     "AF_VSOCK, negative": call(SOCKET, 40 - 2**32, 1, 0),
     "user namespace": call(UNSHARE, 0x10000000),
     "AF_INET": call(SOCKET, 2, 1, 0),
@@ -178,33 +178,33 @@ print(json.dumps(found))
 """
 
 
-async def test_no_session_has_io_uring_or_vsock_on_any_engine(
+async def test_seccomp_profile_blocks_io_uring_vsock_and_user_namespaces(
     begin: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     _, running = await begin(make_plan())
-    _, (code, text) = await ask(running, "run", command=f"python3 -c {shlex.quote(ATTEMPTS)}")
+    _, (code, text) = await ask(running, "run", command=f"python3 -c {shlex.quote(SYSTEM_CALLS)}")
     assert code == 0, text
     found = json.loads(text)
-    refused = {name for name, end in found.items() if end == "EPERM"}
-    assert refused == {
+    blocked = {name for name, end in found.items() if end == "EPERM"}
+    assert blocked == {
         *("io_uring_setup", "io_uring_enter", "io_uring_register"),
-        *("AF_VSOCK", "AF_VSOCK with more bits", "AF_VSOCK, negative", "user namespace"),
+        *("AF_VSOCK", "AF_VSOCK with high bits", "AF_VSOCK, negative", "user namespace"),
     }
-    assert {end for name, end in found.items() if name not in refused} == {"ok"}
+    assert {end for name, end in found.items() if name not in blocked} == {"ok"}
 
 
-def test_an_administrator_may_choose_the_engines_profile_or_a_file(tmp_path: Path) -> None:
+def test_seccomp_profile_is_configurable(tmp_path: Path) -> None:
     assert security_options("engine") == ["no-new-privileges:true"]
     mine = tmp_path / "mine.json"
     mine.write_text(' {"defaultAction": "SCMP_ACT_ALLOW"}\n')
     assert security_options(str(mine))[1] == 'seccomp={"defaultAction": "SCMP_ACT_ALLOW"}'
 
 
-async def test_the_rights_that_devices_need_arrive_and_no_others(
+async def test_container_has_only_the_privileges_that_its_devices_require(
     begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
-    rights = {"capabilities": ["IPC_LOCK"], "groups": ["4242"]}
-    for given, caps, groups in ((rights, 1 << 14, f"{UID} 4242"), ({}, 0, f"{UID}")):
+    requirements = {"capabilities": ["IPC_LOCK"], "groups": ["4242"]}
+    for given, caps, groups in ((requirements, 1 << 14, f"{UID} 4242"), ({}, 0, f"{UID}")):
         _, running = await begin(make_plan(injection=given))
         host = docker_engine.client.api.inspect_container(running.container_id)["HostConfig"]
         assert host["CapDrop"] == ["ALL"] and not host["Privileged"]
@@ -218,7 +218,7 @@ async def test_the_rights_that_devices_need_arrive_and_no_others(
         assert await ask(running, "run", command="id -G") == (200, [0, f"{groups}\n"])
 
 
-async def test_devices_variables_and_mounts_arrive_as_given_and_nothing_else(
+async def test_container_has_only_the_given_devices_variables_and_mounts(
     begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
     async def inside(given: LaunchPlan) -> tuple[set[str], dict[str, str], set[str]]:
@@ -260,15 +260,15 @@ async def test_devices_variables_and_mounts_arrive_as_given_and_nothing_else(
     assert mounts - plain_mounts == {"/run/mps"}
 
 
-async def test_memory_may_be_locked_without_limit_where_devices_need_it(
+async def test_locked_memory_is_unlimited_if_devices_require_it(
     begin: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     given = make_plan(injection={"memlock": True})
     try:
         _, running = await begin(given)
-    except EngineError as refused:
-        # This machine's engine may not raise a hard limit itself, but the request reached it.
-        assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(refused)
+    except EngineError as caught:
+        # The Docker daemon here may not raise a hard limit, but it received the request.
+        assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(caught)
         assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
     else:
         _, (_, limits) = await ask(running, "run", command="cat /proc/self/limits")
@@ -276,12 +276,15 @@ async def test_memory_may_be_locked_without_limit_where_devices_need_it(
         assert line.count("unlimited") == 2
 
 
-def test_rights_come_beside_what_the_administrator_gave() -> None:
+def test_device_requirements_are_added_to_the_administrators_settings() -> None:
     nofile = {"name": "nofile", "soft": 64, "hard": 128}
-    asked = {"ulimits": [nofile, {"name": "memlock", "soft": 1, "hard": 1}], "group_add": ["7"]}
-    assert with_device_requirements(asked, Injection()) == asked
+    configured = {
+        "ulimits": [nofile, {"name": "memlock", "soft": 1, "hard": 1}],
+        "group_add": ["7"],
+    }
+    assert with_device_requirements(configured, Injection()) == configured
     made = with_device_requirements(
-        asked, Injection(capabilities=("IPC_LOCK",), groups=("8",), memlock=True)
+        configured, Injection(capabilities=("IPC_LOCK",), groups=("8",), memlock=True)
     )
     unlimited = {"Name": "memlock", "Soft": -1, "Hard": -1}
     assert made == {
@@ -291,7 +294,7 @@ def test_rights_come_beside_what_the_administrator_gave() -> None:
     }
 
 
-async def test_administrators_container_settings_apply_below_the_plan(
+async def test_launch_plan_overrides_the_administrators_settings(
     docker_engine: DockerEngine, shared: dict[str, Any], make_plan: Callable[..., LaunchPlan]
 ) -> None:
     config = Config()
@@ -321,7 +324,7 @@ async def test_administrators_container_settings_apply_below_the_plan(
     assert facts["Config"]["Labels"]["bai.session-id"] == given.session_id
 
 
-async def test_more_memory_than_the_limit_ends_it(
+async def test_container_over_its_memory_limit_is_killed(
     begin: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     words = ["python3", "-c", "x = bytearray(2**28)\nfor i in range(0, 2**28, 4096): x[i] = 1"]
@@ -329,13 +332,13 @@ async def test_more_memory_than_the_limit_ends_it(
         make_plan(slots={"cpu": 1000, "mem": 2**26}, command=words), False
     )
 
-    ended = await wait_until_async(lambda: engine.poll(running), 30, "the end")
+    ended = await wait_until_async(lambda: engine.poll(running), 30, "the exit of the container")
 
     assert ended.code == 137
     assert "memory" in ended.text
 
 
-async def test_folders_are_mounted_as_granted(
+async def test_folders_are_mounted_with_their_permissions(
     begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
     for name in ("own", "granted"):
@@ -356,7 +359,7 @@ async def test_folders_are_mounted_as_granted(
     assert (await ask(running, "write", path="/home/work/scratch"))[0] == 200
 
 
-async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
+async def test_stop_sends_sigterm_and_keeps_the_log_until_removal(
     begin: Start,
     make_plan: Callable[..., LaunchPlan],
     docker_engine: DockerEngine,
@@ -379,7 +382,7 @@ async def test_stop_sends_sigterm_first_and_keeps_the_log_until_remove(
         docker_engine.client.api.inspect_container(running.container_id)
 
 
-async def test_one_that_does_not_listen_is_killed_after_the_grace(
+async def test_container_that_ignores_sigterm_is_killed_after_the_grace_period(
     begin: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     words = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
@@ -392,7 +395,7 @@ async def test_one_that_does_not_listen_is_killed_after_the_grace(
     assert (await engine.stop(running)).code == 137
 
 
-async def test_a_second_start_replaces_what_a_crash_left(
+async def test_second_start_replaces_the_container_left_by_a_crash(
     begin: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     given = make_plan()
@@ -407,15 +410,15 @@ async def test_a_second_start_replaces_what_a_crash_left(
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        pytest.param({"image": "bai-no-such:image"}, "image-missing", id="no image"),
+        pytest.param({"image": "bai-no-such:image"}, "image-missing", id="missing image"),
         pytest.param(
             {"mounts": [{"source": "/no/such", "target": "/home/work/x", "read_only": False}]},
             "engine-failed",
-            id="no folder",
+            id="missing folder",
         ),
     ],
 )
-async def test_a_failed_start_leaves_no_container(
+async def test_failed_start_leaves_no_container(
     begin: Start,
     make_plan: Callable[..., LaunchPlan],
     docker_engine: DockerEngine,
@@ -423,9 +426,9 @@ async def test_a_failed_start_leaves_no_container(
     reason: str,
 ) -> None:
     given = make_plan(**changes)
-    with pytest.raises(EngineError) as refused:
+    with pytest.raises(EngineError) as caught:
         await begin(given, False)
-    assert refused.value.reason == reason
+    assert caught.value.reason == reason
     assert containers_of(docker_engine, given) == []
 
 
@@ -442,11 +445,11 @@ def containers_of(docker_engine: DockerEngine, given: LaunchPlan) -> list[Any]:
 @pytest.mark.parametrize(
     ("words", "code", "printed"),
     [
-        pytest.param(["sh", "-c", "echo oh; exit 3"], 3, "oh", id="ends at once"),
-        pytest.param(["/no/such/program"], 127, "/no/such/program", id="no program"),
+        pytest.param(["sh", "-c", "echo oh; exit 3"], 3, "oh", id="exits at once"),
+        pytest.param(["/no/such/program"], 127, "/no/such/program", id="missing program"),
     ],
 )
-async def test_one_that_dies_at_once_is_seen_with_what_it_printed(
+async def test_exit_at_start_is_reported_with_code_and_output(
     begin: Start,
     make_plan: Callable[..., LaunchPlan],
     words: list[str],
@@ -455,16 +458,18 @@ async def test_one_that_dies_at_once_is_seen_with_what_it_printed(
 ) -> None:
     try:
         engine, running = await begin(make_plan(command=words), False)
-    except EngineError as error:  # it ended before it had an address
+    except EngineError as error:  # it exited before it had an address
         assert f"code {code}" in str(error) and printed in str(error)
         assert error.reason == "exited-at-start"
     else:
-        ended = await wait_until_async(lambda: engine.poll(running), 10, "the end")
+        ended = await wait_until_async(
+            lambda: engine.poll(running), 10, "the exit of the container"
+        )
         assert ended.code == code
         assert printed in await engine.read_log(running, 1000)
 
 
-async def test_a_cancelled_start_leaves_no_container(
+async def test_cancelled_start_leaves_no_container(
     begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     given = make_plan()
@@ -476,7 +481,7 @@ async def test_a_cancelled_start_leaves_no_container(
     assert containers_of(docker_engine, given) == []
 
 
-async def test_unreachable_engine_gives_no_state(shared: dict[str, Any], tmp_path: Path) -> None:
+async def test_unreachable_engine_is_an_error(shared: dict[str, Any], tmp_path: Path) -> None:
     engine = Engine(shared)
     running = Running(
         "docker", str(uuid.uuid4()), "", endpoint=f"unix://{tmp_path}/away.sock", container_id="x"
@@ -492,21 +497,21 @@ async def test_unreachable_engine_gives_no_state(shared: dict[str, Any], tmp_pat
 async def test_silent_endpoint_does_not_block_others(
     docker_engine: DockerEngine, tmp_path: Path, shared: dict[str, Any]
 ) -> None:
-    """Thirty calls that are never answered do not delay one to another endpoint."""
+    """Thirty pending calls to an endpoint do not delay a call to another one."""
     path = str(tmp_path / "silent.sock")
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(path)
         silent.listen(64)
         engine = Engine(shared, call_timeout_seconds=1)
-        silent_ones = [
+        running_ones = [
             Running("docker", "s", "", f"user{n}", f"unix://{path}", "x") for n in range(30)
         ]
-        tasks = [asyncio.create_task(engine.poll(silent_one)) for silent_one in silent_ones]
-        there = Running("docker", "t", "", "eve", docker_engine.host, "no-such-container")
+        tasks = [asyncio.create_task(engine.poll(running)) for running in running_ones]
+        other_running = Running("docker", "t", "", "eve", docker_engine.host, "no-such-container")
 
-        ended = await asyncio.wait_for(engine.poll(there), 0.9)
+        ended = await asyncio.wait_for(engine.poll(other_running), 0.9)
 
         assert ended is not None and ended.text == "removed from outside"
         done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(answer, EngineUnreachable) for answer in done)
+        assert all(isinstance(result, EngineUnreachable) for result in done)
         assert threading.active_count() < 100

@@ -28,7 +28,7 @@ from tests.spawner.standin import ask
 from tests.testbed.wait import wait_until, wait_until_async
 
 HAS_SANDBOX = not isinstance(bubblewrap.probe(1000, 1000), str)
-needs_sandbox = pytest.mark.skipif(not HAS_SANDBOX, reason="bubblewrap does not run here")
+needs_sandbox = pytest.mark.skipif(not HAS_SANDBOX, reason="bubblewrap does not work on this host")
 KINDS = [pytest.param("bubblewrap", marks=needs_sandbox), "none"]
 
 Start = Callable[..., Any]

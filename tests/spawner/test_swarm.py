@@ -1,4 +1,4 @@
-"""Cluster sessions over the machines of a Docker Swarm: kernels reach each other by name."""
+"""Cluster sessions on several nodes of a Docker Swarm: kernels connect to each other by name."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ CONNECT = "import socket, sys; socket.create_connection((sys.argv[1], 9000), 3);
 
 @pytest.fixture(scope="module")
 def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
-    """The engines of a two-machine Swarm, the manager first, with the base image."""
+    """Provide the engines of a two-node Swarm, the Swarm manager first, with the base image."""
     try:
         image = images.base_image(docker_engine)
-        made = swarm.running(2)
-        engines = made.__enter__()
+        context = swarm.running(2)
+        engines = context.__enter__()
     except ComponentMissing as reason:
         skip_or_fail("docker", reason)
     try:
@@ -54,13 +54,11 @@ def nodes(docker_engine: DockerEngine) -> Iterator[list[DockerEngine]]:
             swarm.copy_image(image, docker_engine, engine)
         yield engines
     finally:
-        made.__exit__(None, None, None)
+        context.__exit__(None, None, None)
 
 
-class Machines:
-    """The networks of each agent of the Swarm, and the Hub's engine that starts kernels on all of
-    them.
-    """
+class Nodes:
+    """The networks of each agent, and the Hub's engine, which starts kernels on all nodes."""
 
     def __init__(self, nodes: list[DockerEngine], image: str) -> None:
         self.nodes = nodes
@@ -77,19 +75,19 @@ class Machines:
             await asyncio.to_thread(calls.close)
         self._shared["docker"].close()
 
-    async def prepared(self, user: str, *places: int) -> LaunchPlan:
-        """Prepare a session with a kernel on each of these machines, as their agents do."""
-        cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=len(set(places)) > 1)
-        agents = [self.networks[n].ensure_cluster(cluster, user) for n in sorted(set(places))]
+    async def prepared(self, user: str, *nodes: int) -> LaunchPlan:
+        """Prepare the network of a session with a kernel on each of these nodes, as agents do."""
+        cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=len(set(nodes)) > 1)
+        agents = [self.networks[n].ensure_cluster(cluster, user) for n in sorted(set(nodes))]
         assert set(await asyncio.gather(*agents)) == {cluster.network}
-        return self.plan(cluster.network, user, *places)
+        return self.plan(cluster.network, user, *nodes)
 
-    def plan(self, network: str, user: str, *places: int) -> LaunchPlan:
+    def plan(self, network: str, user: str, *nodes: int) -> LaunchPlan:
         given = {"image": self.image, "user": user, "engine": "docker", "command": SLEEP}
         plan = kernel_group_plan(
-            len(places), lambda host: {"network": network}, **given, sub_command=SLEEP
+            len(nodes), lambda host: {"network": network}, **given, sub_command=SLEEP
         )
-        main, *subs = (self.nodes[n].host for n in places)
+        main, *subs = (self.nodes[n].host for n in nodes)
         placed = [replace(sub, endpoint=host) for sub, host in zip(plan.subs, subs, strict=True)]
         return replace(plan, endpoint=main, subs=tuple(placed))
 
@@ -103,14 +101,14 @@ class Machines:
             await kernel_group.remove(self.engine, started)
 
     async def run(self, kernel: Running, *command: str) -> tuple[int, str]:
-        """Run a command inside a kernel; return its exit code and its output."""
+        """Run a command inside a kernel; return its exit code and output."""
         node = next(node for node in self.nodes if node.host == kernel.endpoint)
         container = node.client.containers.get(kernel.container_id)
         code, output = await asyncio.to_thread(container.exec_run, list(command))
         return int(code), output.decode().strip()
 
-    async def reaches(self, kernel: Running, where: str) -> bool:
-        code, text = await self.run(kernel, "python3", "-c", CONNECT, where)
+    async def reaches(self, kernel: Running, host: str) -> bool:
+        code, text = await self.run(kernel, "python3", "-c", CONNECT, host)
         return (code, text) == (0, "reached")
 
     async def serve(self, kernel: Running) -> None:
@@ -125,42 +123,41 @@ class Machines:
 
 
 @pytest.fixture
-async def machines(
+async def swarm_nodes(
     nodes: list[DockerEngine], docker_engine: DockerEngine
-) -> AsyncIterator[Machines]:
-    made = Machines(nodes, images.base_image(docker_engine))
-    yield made
-    await made.close()
+) -> AsyncIterator[Nodes]:
+    swarm_nodes = Nodes(nodes, images.base_image(docker_engine))
+    yield swarm_nodes
+    await swarm_nodes.close()
 
 
-async def test_kernels_on_two_machines_reach_each_other_and_nobody_elses(
-    machines: Machines,
+async def test_kernels_on_two_nodes_reach_only_their_own_session(
+    swarm_nodes: Nodes,
 ) -> None:
-    anns, bobs = await machines.prepared("ann", 0, 1), await machines.prepared("bob", 1, 0)
-    async with machines.running(anns) as mine, machines.running(bobs) as theirs:
+    anns, bobs = await swarm_nodes.prepared("ann", 0, 1), await swarm_nodes.prepared("bob", 1, 0)
+    async with swarm_nodes.running(anns) as mine, swarm_nodes.running(bobs) as theirs:
         (my_sub,), (their_sub,) = mine.subs, theirs.subs
-        assert (mine.endpoint, my_sub.endpoint) == tuple(n.host for n in machines.nodes)
+        assert (mine.endpoint, my_sub.endpoint) == tuple(n.host for n in swarm_nodes.nodes)
         for kernel in (mine, my_sub, theirs, their_sub):
-            await machines.serve(kernel)
+            await swarm_nodes.serve(kernel)
         addresses = {}
         for kernel in (mine, my_sub, theirs, their_sub):
             for name in ("main1", "sub1"):
-                assert await machines.reaches(kernel, name), (kernel.hostname, name)
-            code, text = await machines.run(kernel, "hostname", "-i")
+                assert await swarm_nodes.reaches(kernel, name), (kernel.hostname, name)
+            code, text = await swarm_nodes.run(kernel, "hostname", "-i")
             assert code == 0
             addresses[kernel.kernel_id] = text.split()
-        # Equal names on other machines: only those of one's own session respond, also on the same
-        # machine.
-        code, found = await machines.run(my_sub, "getent", "hosts", "main1")
+        # Other sessions have kernels of the same names: the names resolve within the session.
+        code, found = await swarm_nodes.run(my_sub, "getent", "hosts", "main1")
         assert code == 0 and found.split()[0] in addresses[mine.kernel_id]
-        # The machine of the main kernel reaches it; so a Hub on that machine does, too.
-        machine = machines.nodes[0].client.info()["Name"]
+        # The node of the main kernel can connect to it, and so can a Hub on that node.
+        machine = swarm_nodes.nodes[0].client.info()["Name"]
         inside = ["nsenter", f"--net=/var/run/netns/{machine}", "python3", "-c", CONNECT]
         host = urlsplit(mine.url).hostname or ""
         reached = await asyncio.create_subprocess_exec(*inside, host)
         assert await reached.wait() == 0
         attempts = [
-            machines.reaches(kernel, address)
+            swarm_nodes.reaches(kernel, address)
             for target in (theirs, their_sub)
             for address in addresses[target.kernel_id]
             for kernel in (mine, my_sub)
@@ -168,45 +165,45 @@ async def test_kernels_on_two_machines_reach_each_other_and_nobody_elses(
         assert not any(await asyncio.gather(*attempts))
 
 
-async def test_a_network_over_machines_is_tidied_away(machines: Machines) -> None:
-    plan = await machines.prepared("ann", 0, 1)
-    manager = machines.networks[0]
-    async with machines.running(plan):
+async def test_unused_overlay_network_is_removed(swarm_nodes: Nodes) -> None:
+    plan = await swarm_nodes.prepared("ann", 0, 1)
+    manager = swarm_nodes.networks[0]
+    async with swarm_nodes.running(plan):
         assert plan.injection.network not in await manager.tidy(0)
-    # Whichever agent tries: only the one that created the network may remove it.
-    assert await machines.networks[1].tidy(0) == []
+    # Only the agent that created the network may remove it.
+    assert await swarm_nodes.networks[1].tidy(0) == []
 
     async def is_removed() -> bool:
         return plan.injection.network in await manager.tidy(0)
 
-    await wait_until_async(is_removed, 30, "its removal")
+    await wait_until_async(is_removed, 30, "the removal of the network")
 
 
-async def test_making_it_twice_at_once_makes_one(machines: Machines) -> None:
+async def test_concurrent_creations_of_a_network_create_one(swarm_nodes: Nodes) -> None:
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
-    calls = DockerCalls(machines.nodes[0].host, 60)
+    calls = DockerCalls(swarm_nodes.nodes[0].host, 60)
     other = Networks(calls, "machine-9", POOL, 28)
     await asyncio.gather(
-        *(networks.ensure_cluster(cluster, "ann") for networks in (machines.networks[0], other))
+        *(networks.ensure_cluster(cluster, "ann") for networks in (swarm_nodes.networks[0], other))
     )
     await asyncio.to_thread(calls.close)
-    client = machines.nodes[0].client
+    client = swarm_nodes.nodes[0].client
     assert [n.name for n in client.networks.list(names=[cluster.network])] == [cluster.network]
     client.networks.get(cluster.network).remove()
 
 
-async def test_without_a_manager_among_them_the_start_says_so(machines: Machines) -> None:
-    # The only machine that could create the network has no kernel of the session.
+async def test_start_without_a_swarm_manager_names_the_missing_network(swarm_nodes: Nodes) -> None:
+    # The Swarm manager, which would create the network, has no kernel of the session.
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)
-    await machines.networks[1].ensure_cluster(cluster, "ann")
-    plan = machines.plan(cluster.network, "ann", 1, 1)
-    with pytest.raises(EngineError, match=f"network.*{cluster.network}") as refused:
-        async with machines.running(plan):
-            raise AssertionError("it has started")
-    assert "Swarm manager" in str(refused.value)
+    await swarm_nodes.networks[1].ensure_cluster(cluster, "ann")
+    plan = swarm_nodes.plan(cluster.network, "ann", 1, 1)
+    with pytest.raises(EngineError, match=f"network.*{cluster.network}") as caught:
+        async with swarm_nodes.running(plan):
+            raise AssertionError("the session has started")
+    assert "Swarm manager" in str(caught.value)
 
 
-async def test_a_machine_in_no_swarm_says_what_is_missing(docker_engine: DockerEngine) -> None:
+async def test_node_outside_of_a_swarm_is_an_error(docker_engine: DockerEngine) -> None:
     calls = DockerCalls(docker_engine.host, 60)
     networks = Networks(calls, "alone", POOL, 28)
     cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=True)

@@ -85,7 +85,7 @@ class DeviceGrants:
         return {device_id: limit for device_id, limit in total.items() if limit}
 
     def facts(self, device_id: str) -> dict[str, Any]:
-        """Return the heartbeat's facts about the grants of one device."""
+        """Return the grants of one device, as reported by heartbeats."""
         grants = [grant for grant in self.all() if grant.device_id == device_id]
         return {
             "kernels": sorted({grant.kernel_id for grant in grants}),

@@ -101,7 +101,7 @@ class Watchdog:
         await self._inventory.detach(p for p in processes if owners.get(p.pid) == session_id)
 
     def usage(self, session_id: str) -> dict[str, Any]:
-        """Return the heartbeat's facts about a session's devices."""
+        """Return the device usage of a session, as reported by heartbeats."""
         session = self._sessions.get(session_id)
         if session is None:
             return {}

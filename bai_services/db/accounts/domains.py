@@ -106,13 +106,15 @@ class DomainStore:
             "folders": vfolders.c.domain == name,
             "sessions": sessions.c.domain == name,
         }
-        mine = sa.select(projects.c.id).where(projects.c.domain == name)
+        project_ids = sa.select(projects.c.id).where(projects.c.domain == name)
         async with self._db.write() as tx:
             await require_unused(tx, f"domain {name}", uses)
-            with raise_on_violation(InUse(f"domain {name} has come into use; try again")):
-                await tx.execute(memberships.delete().where(memberships.c.project_id.in_(mine)))
+            with raise_on_violation(InUse(f"domain {name} is now in use; try again")):
+                await tx.execute(
+                    memberships.delete().where(memberships.c.project_id.in_(project_ids))
+                )
                 await tx.execute(projects.delete().where(projects.c.domain == name))
-                gone = await tx.execute(domains.delete().where(domains.c.name == name))
-            if not gone.rowcount:
+                deleted = await tx.execute(domains.delete().where(domains.c.name == name))
+            if not deleted.rowcount:
                 raise NotFound(f"there is no domain {name}")
             await record(tx, audit)

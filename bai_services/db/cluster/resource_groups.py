@@ -163,7 +163,7 @@ class GroupStore:
         async with self._db.write() as tx:
             await require_unused(tx, f"resource group {name}", uses)
             await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
-            with raise_on_violation(InUse(f"resource group {name} has come into use; try again")):
+            with raise_on_violation(InUse(f"resource group {name} is now in use; try again")):
                 gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
             if not gone.rowcount:
                 _one(None, name)

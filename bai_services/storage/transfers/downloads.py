@@ -53,8 +53,8 @@ class Descriptor:
     async def close(self) -> None:
         """Close it now or, if a step is using it, in a worker thread after that step."""
         if self._step.acquire(blocking=False):
-            # Close while holding the lock: a queued step could take it in between, and the event
-            # loop would block until that step ends.
+            # Close before the release of the lock: otherwise a queued step could acquire it first,
+            # and the event loop would block until that step ends.
             try:
                 self._close()
             finally:
@@ -82,10 +82,10 @@ class Download:
     """
 
     def __init__(self, file: int, workers: Workers) -> None:
-        facts = os.fstat(file)
-        self.size = facts.st_size
-        self.modified_at = datetime.fromtimestamp(facts.st_mtime, UTC)
-        self.etag = etag_of(facts)
+        status = os.fstat(file)
+        self.size = status.st_size
+        self.modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
+        self.etag = etag_of(status)
         self._file = Descriptor(file, workers)
         self._workers = workers
 

@@ -30,11 +30,11 @@ _DATA = ".data"
 # Contains the offset at which a chunk with a checksum starts: the bytes after it do not count until
 # the checksum is verified.
 _UNCHECKED = ".unchecked"
-# One-shot uploads, which cannot be resumed; removed by the sweep after ONCE_SECONDS.
-_ONCE = ".once"
-ONCE_SECONDS = 24 * 3600.0
+# One-shot uploads, which cannot be resumed; removed by the sweep after ONE_SHOT_TTL_SECONDS.
+_ONE_SHOT = ".once"
+ONE_SHOT_TTL_SECONDS = 24 * 3600.0
 # Writes of at least this many bytes are flushed early, so that the final sync has little to do.
-EARLY_BYTES = 2**20
+EARLY_FLUSH_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +135,9 @@ class Staging:
     def one_shot_writer(self) -> Writer:
         """Return the writer of a new one-shot upload."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
-        return Writer(self.new_path(_ONCE), _NEW)
+        return Writer(self.new_path(_ONE_SHOT), _NEW)
 
-    def new_path(self, suffix: str = _ONCE) -> Path:
+    def new_path(self, suffix: str = _ONE_SHOT) -> Path:
         """Return an unused path."""
         self._directory.mkdir(mode=0o700, exist_ok=True)
         return self._path(str(uuid.uuid4()), suffix)
@@ -163,20 +163,20 @@ class Staging:
         With ``is_start`` (the start of the manager) also remove one-shot uploads and the remains of
         copies and deletions, none of which can be resumed.
         """
-        gone = 0
+        removed = 0
         for name in _list_names(self._directory):
             path = self._directory / name
             with contextlib.suppress(OSError):
                 if name.endswith(_FACTS):
                     if json.loads(path.read_text())["expires_at"] < now:
                         self.remove(name.removesuffix(_FACTS))
-                        gone += 1
+                        removed += 1
                     continue
                 is_known = path.with_suffix(_FACTS).exists()
-                is_old = now - os.stat(path).st_mtime > ONCE_SECONDS
+                is_old = now - os.stat(path).st_mtime > ONE_SHOT_TTL_SECONDS
                 if not is_known and (is_start or is_old):
                     remove_any(path)
-        return gone
+        return removed
 
     def _write(self, facts: UploadFacts) -> None:
         text = json.dumps({**asdict(facts), "offset": 0}).encode()
@@ -224,7 +224,7 @@ class Writer:
         return self._expected is not None
 
     def write(self, chunk: bytes | memoryview) -> None:
-        """Append a chunk, with holes for blocks of zeros; after an error nothing of it remains."""
+        """Append a chunk, with holes for blocks of zeros; an error leaves the file unchanged."""
         before = self.size
         try:
             write_sparsely(self.file, chunk, before)
@@ -234,7 +234,7 @@ class Writer:
             os.ftruncate(self.file, before)
             raise
         self.size = before + len(chunk)
-        if self.size - before >= EARLY_BYTES:
+        if self.size - before >= EARLY_FLUSH_BYTES:
             start_writeback(self.file, before, self.size - before)
         if self._hash is not None:
             self._hash.update(chunk)
@@ -302,9 +302,9 @@ def remove_any(path: Path) -> None:
 def staging_areas(root: Path) -> list[tuple[Scope, Staging]]:
     """Return the staging area of every quota scope below a storage host's root."""
     return [
-        (Scope(kind, place.name), Staging(place / DIRECTORY))
+        (Scope(kind, scope_path.name), Staging(scope_path / DIRECTORY))
         for kind in ("user", "project")
-        for place in subdirectories(root / kind)
+        for scope_path in subdirectories(root / kind)
     ]
 
 

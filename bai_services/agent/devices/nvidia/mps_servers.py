@@ -86,7 +86,7 @@ class MpsServers:
         self._is_closed = False
 
     def configuration_problem(self) -> str:
-        """Return why the configuration does not work with MPS; empty if it does."""
+        """Return the problem of the configuration with MPS; empty if there is none."""
         longest = self._root / ("x" * 40) / PIPE  # the uuid of a GPU has 40 characters
         if len(str(longest)) > MAX_PIPE_PATH_BYTES:
             return f"the path {self._root} is too long for MPS; choose a shorter run_folder"
@@ -290,7 +290,9 @@ class MpsServers:
                 self._mark_ready(daemon)
                 return
             if _clients(control):
-                daemon.unavailable_reason = "sessions with limits of an earlier setting still run"
+                daemon.unavailable_reason = (
+                    "sessions with the limits of an earlier configuration are still running"
+                )
                 return
         control.start(daemon.limits)
         log.info("MPS of GPU %s started: %s", control.uuid, daemon.limits)
@@ -312,7 +314,7 @@ class MpsServers:
         """
         control = daemon.control
         if control.percent() != daemon.limits.percent:
-            raise RestartRequired("its limits were changed from outside")
+            raise RestartRequired("its limits were changed by another program")
         faulty = [server for server in control.servers() if control.has_fault(server)]
         if not faulty:
             self._mark_ready(daemon)

@@ -22,7 +22,7 @@ NODE_IN_SESSION = "/dev/rsd0"
 class Atoms(TableDevices):
     """ATOM devices and their groups.
 
-    The number of a group is the lowest number of its devices plus one; the driver uses 0.
+    The number of a group is the lowest index of its devices plus one; the driver reserves 0.
     """
 
     reports_processes = True

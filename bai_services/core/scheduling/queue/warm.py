@@ -1,4 +1,4 @@
-"""Compile the functions of a pass before the first pass needs them."""
+"""JIT-compile the functions of a scheduling pass, so that the first pass need not wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .quota import Quotas
 
 
 def warm_up() -> None:
-    """Compile every function of a pass; see ``placement.warm_up``."""
+    """JIT-compile every function of a scheduling pass; see ``placement.warm_up``."""
     placement.warm_up()
     quotas = Quotas({}, {})
     rows = quotas.rows((Scope(ScopeKind.USER, "warm"),))
