@@ -36,7 +36,11 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
           {config.brand}
         </Link>
         <span style={{ flex: 1 }} />
-        <Button icon={<SearchOutlined />} onClick={openPalette} aria-label={t('palette.open')}>
+        <Button
+          icon={<SearchOutlined />}
+          onClick={openPalette}
+          {...(isWide ? {} : { 'aria-label': t('palette.open') })}
+        >
           {isWide && <Typography.Text type="secondary">{t('palette.hint')}</Typography.Text>}
         </Button>
         <Dropdown
@@ -93,7 +97,11 @@ function AccountMenu({ hasName }: { hasName: boolean }) {
       trigger={['click']}
       menu={{ items, selectable: true, selectedKeys: [`theme-${mode}`] }}
     >
-      <Button type="text" icon={<UserOutlined />} aria-label={t('shell.account')}>
+      <Button
+        type="text"
+        icon={<UserOutlined />}
+        aria-label={me ? `${t('shell.account')}: ${me.username}` : t('shell.account')}
+      >
         {hasName && me?.username}
       </Button>
     </Dropdown>

@@ -1,11 +1,11 @@
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
-import { ConfigProvider, theme } from 'antd';
+import { ConfigProvider, theme, type ThemeConfig } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Locale } from 'antd/es/locale';
 
 export type ThemeMode = 'light' | 'dark' | 'system';
 const STORAGE_KEY = 'bai-theme';
-const DARK = window.matchMedia('(prefers-color-scheme: dark)');
+const SYSTEM_DARK = window.matchMedia('(prefers-color-scheme: dark)');
 
 // Parts of AntD have texts of their own, such as the pager.
 const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
@@ -13,6 +13,30 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
   ko: () => import('antd/es/locale/ko_KR'),
   ja: () => import('antd/es/locale/ja_JP'),
   th: () => import('antd/es/locale/th_TH')
+};
+
+// AntD's own colours of links and secondary text have less contrast than WCAG 2.1 AA requires.
+const LIGHT: ThemeConfig = {
+  algorithm: theme.defaultAlgorithm,
+  token: {
+    colorPrimary: '#0958d9',
+    colorLink: '#0958d9',
+    colorTextTertiary: 'rgba(0, 0, 0, 0.65)',
+    colorTextPlaceholder: 'rgba(0, 0, 0, 0.6)'
+  }
+};
+const DARK_LINK = '#69b1ff';
+const DARK: ThemeConfig = {
+  algorithm: theme.darkAlgorithm,
+  token: {
+    colorLink: DARK_LINK,
+    colorTextTertiary: 'rgba(255, 255, 255, 0.7)',
+    colorTextPlaceholder: 'rgba(255, 255, 255, 0.6)'
+  },
+  components: {
+    Menu: { itemSelectedColor: '#91caff' },
+    Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
+  }
 };
 
 interface ThemeChoice {
@@ -37,14 +61,14 @@ function storedMode(): ThemeMode {
 /** Colours and the language of AntD's own texts, for everything below it. */
 export function Themed({ children }: { children: ReactNode }) {
   const [mode, setMode] = useState(storedMode);
-  const [systemIsDark, setSystemIsDark] = useState(DARK.matches);
+  const [systemIsDark, setSystemIsDark] = useState(SYSTEM_DARK.matches);
   const [locale, setLocale] = useState<Locale>();
   const { i18n } = useTranslation();
 
   useEffect(() => {
-    const update = () => setSystemIsDark(DARK.matches);
-    DARK.addEventListener('change', update);
-    return () => DARK.removeEventListener('change', update);
+    const update = () => setSystemIsDark(SYSTEM_DARK.matches);
+    SYSTEM_DARK.addEventListener('change', update);
+    return () => SYSTEM_DARK.removeEventListener('change', update);
   }, []);
 
   useEffect(() => {
@@ -67,11 +91,10 @@ export function Themed({ children }: { children: ReactNode }) {
     }),
     [mode, isDark]
   );
-  const algorithm = isDark ? theme.darkAlgorithm : theme.defaultAlgorithm;
   return (
     <ThemeContext value={choice}>
       <ConfigProvider
-        theme={{ algorithm, cssVar: {}, hashed: false }}
+        theme={{ ...(isDark ? DARK : LIGHT), cssVar: {}, hashed: false }}
         {...(locale ? { locale } : {})}
       >
         {children}

@@ -58,7 +58,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
           .map(column => (column.sorter ? { ...column, sortOrder: orderOf(column.key) } : column))}
         dataSource={props.page?.items ?? []}
         loading={props.isLoading}
-        scroll={{ x: 'max-content' }}
+        className="bai-table"
         showSorterTooltip={false}
         locale={{ emptyText: props.empty }}
         {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}

@@ -55,7 +55,7 @@ export function DataPage() {
         rowKey="id"
         dataSource={folders.data?.items ?? []}
         loading={folders.isFetching && !folders.data}
-        scroll={{ x: 'max-content' }}
+        className="bai-table"
         locale={{
           emptyText: (
             <Empty

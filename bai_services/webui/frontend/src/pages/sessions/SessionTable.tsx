@@ -88,7 +88,7 @@ export function SessionTable(props: SessionTableProps) {
       columns={columns}
       dataSource={props.page?.items ?? []}
       loading={props.isLoading}
-      scroll={{ x: 'max-content' }}
+      className="bai-table"
       showSorterTooltip={false}
       locale={{ emptyText: <NoSessions hasFilters={props.hasFilters} /> }}
       rowSelection={{

@@ -1,0 +1,92 @@
+"""Every page of the sidebar: accessibility, languages and narrow screens."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import Opener
+from .pages import Shell
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+FRONTEND = Path(__file__).resolve().parents[3] / "bai_services/webui/frontend"
+AXE = FRONTEND / "node_modules/axe-core/axe.min.js"
+TEXTS = FRONTEND / "src/i18n/en"
+NARROW = {"width": 390, "height": 844}
+WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
+
+async def page_names(ui: Shell) -> list[str]:
+    """Return the paths of the pages in the sidebar."""
+    links = ui.page.locator("nav a")
+    await links.first.wait_for()
+    hrefs = [await link.get_attribute("href") for link in await links.all()]
+    return [href.rpartition("/")[2] for href in hrefs if href]
+
+
+async def visit(ui: Shell, name: str) -> None:
+    """Open a page and wait until it has loaded its data."""
+    await ui.open(f"/{name}")
+    await ui.page.locator("#content h1, #content h2, #content h3").first.wait_for()
+    await ui.page.wait_for_load_state("load")
+    loading = ui.page.locator("#content .ant-skeleton-active, #content .ant-spin-spinning")
+    await ui.page.wait_for_function(
+        "selector => document.querySelector(selector) === null",
+        arg="#content .ant-skeleton-active, #content .ant-spin-spinning",
+    )
+    assert await loading.count() == 0
+
+
+async def violations(page: Page) -> list[str]:
+    """Return the violations of WCAG 2.1 AA that axe-core finds, with the first element of each."""
+    await page.evaluate(AXE.read_text("utf-8"))
+    found: dict[str, Any] = await page.evaluate(
+        "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})", WCAG
+    )
+    return [
+        f"{rule['id']}: {rule['help']}: {rule['nodes'][0]['html'][:200]}"
+        for rule in found["violations"]
+    ]
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+async def test_no_page_violates_wcag(opened: Opener[Shell], color_scheme: str) -> None:
+    ui = await opened(Shell, "admin", "/start", color_scheme=color_scheme)
+    wrong = {}
+    for name in await page_names(ui):
+        await visit(ui, name)
+        if found := await violations(ui.page):
+            wrong[name] = found
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("locale", ["en", "ko", "ja", "th"])
+async def test_every_language_has_all_texts_and_fits_a_phone(
+    opened: Opener[Shell], locale: str
+) -> None:
+    areas = "|".join(re.escape(path.stem) for path in TEXTS.glob("*.json"))
+    # A missing text is shown as its key.
+    key = re.compile(rf"\b(?:{areas})\.[a-z][A-Za-z0-9_-]+")
+    keys = {
+        f"{path.stem}.{name}"
+        for path in TEXTS.glob("*.json")
+        for name in json.loads(path.read_text())
+    }
+    ui = await opened(Shell, "admin", "/start", locale=locale)
+    names = await page_names(ui)
+    await ui.page.set_viewport_size(NARROW)
+    for name in names:
+        await visit(ui, name)
+        text = await ui.page.locator("body").inner_text()
+        assert [found for found in key.findall(text) if found in keys] == [], name
+        width = await ui.page.evaluate("document.documentElement.scrollWidth")
+        assert width <= NARROW["width"], f"{name} is {width} px wide"
+        assert "NaN" not in text
