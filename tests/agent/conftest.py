@@ -1,4 +1,4 @@
-"""Fixtures with a real manager, filled with the demo's data, and real agents."""
+"""Fixtures: a manager with the demo data, and agent processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def agent_home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def api(demo_database_url: str, tmp_path: Path, clock: MovableClock) -> AsyncIterator[Api]:
-    """The manager's HTTP server, with its loops running."""
+    """The manager's HTTP server; the manager's loops are running."""
     async with (
         manager_on(
             demo_database_url, tmp_path, clock, is_migrated=True, heartbeat_interval_seconds=1
@@ -58,7 +58,7 @@ class RunningAgent:
         await asyncio.to_thread(self.process.wait, 10)
 
     async def stop(self) -> int:
-        """Stop the agent and return its exit code; it reports the end to the manager."""
+        """Stop the agent, which notifies the manager, and return its exit code."""
         self.process.terminate()
         return await asyncio.to_thread(self.process.wait, 15)
 
@@ -75,7 +75,7 @@ class Agents:
     async def start(
         self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
     ) -> RunningAgent:
-        """Start an agent, prefixed by ``words``, and wait until the manager knows it."""
+        """Start an agent, with the command prefix ``words``, and wait until it is registered."""
         token = self.home / "token"
         token.write_text(AGENT_TOKEN)
         log = self.home / f"{agent_id}-{len(self.started)}.log"
@@ -98,13 +98,11 @@ class Agents:
             page = await admin.get("/agents", id=agent_id, status="ALIVE")
             return bool(page["total"])
 
-        await wait_until_async(is_alive, 30, f"agent {agent_id} to be known")
+        await wait_until_async(is_alive, 30, f"agent {agent_id} to be registered")
         return agent
 
     async def time_passes(self, agent_id: str, seconds: float) -> None:
-        """Advance the clock once the agent has sent a heartbeat since the last time, so that it
-        is never LOST.
-        """
+        """Wait for a heartbeat, so that the agent is never LOST, and advance the clock."""
         clock = self.api.world.clock
         agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")
         if agent["last_heartbeat_at"] != self.heard.get(agent_id):
@@ -123,7 +121,7 @@ class Agents:
 def launch(
     environ: Mapping[str, str], log: Path, words: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start an agent process with only ``environ`` as bai-hub's variables."""
+    """Start an agent process whose only ``BAI_`` variables are ``environ``."""
     kept = {name: text for name, text in os.environ.items() if not name.startswith("BAI_")}
     with open(log, "wb") as output:
         return subprocess.Popen(
@@ -144,7 +142,7 @@ async def agents(api: Api, agent_home: Path) -> AsyncIterator[Agents]:
 async def status_of(
     client: Client, key: str, condition: Callable[[dict[str, object]], object], seconds: float = 30
 ) -> dict[str, object]:
-    """Return the session once ``condition`` is true for it."""
+    """Wait until ``condition`` is true for the session, and return it."""
     session: dict[str, object] = {}
 
     async def look() -> object:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A stand-in for nvidia-cuda-mps-control: it writes down what it is told and answers as it does.
+"""A fake nvidia-cuda-mps-control that records its commands.
 
-``$FAKE_MPS`` is its folder: ``told`` gets a line for each order, ``servers`` holds the
-servers and their clients as JSON (``{"101": {"status": "ACTIVE", "clients": [7]}}``), and the
-files ``no-start``, ``hang`` and ``refuse`` make it misbehave while they are there.
+``$FAKE_MPS`` is its folder. ``commands`` gets a line for each command. ``servers`` contains the
+servers and their clients as JSON: ``{"101": {"status": "ACTIVE", "clients": [7]}}``. While the
+file ``no-start``, ``hang`` or ``refuse`` exists, the program has this fault.
 """
 
 import json
@@ -19,8 +19,8 @@ FOLDER = Path(os.environ.get("FAKE_MPS") or Path(__file__).parent)
 SOCKET = PIPE / "control"
 
 
-def note(line):
-    with open(FOLDER / "told", "a") as file:
+def record(line):
+    with open(FOLDER / "commands", "a") as file:
         file.write(f"{PIPE.parent.name} {line}\n")
 
 
@@ -31,7 +31,7 @@ def servers():
         return {}
 
 
-def answer(words, state):
+def respond(words, state):
     found = servers()
     match words:
         case ["set_default_active_thread_percentage", value]:
@@ -61,7 +61,7 @@ def serve():
     if (FOLDER / "no-start").exists():
         print("MPS cannot be used on this device", file=sys.stderr)
         sys.exit(1)
-    note(f"start {os.environ['CUDA_VISIBLE_DEVICES']} {' '.join(sys.argv[1:])}")
+    record(f"start {os.environ['CUDA_VISIBLE_DEVICES']} {' '.join(sys.argv[1:])}")
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(SOCKET))
     listener.listen()
@@ -78,14 +78,14 @@ def serve():
                 time.sleep(0.01)
             if not line:
                 continue
-            note(line)
-            connection.sendall((answer(line.split(), state) + "\n").encode())
+            record(line)
+            connection.sendall((respond(line.split(), state) + "\n").encode())
             if line == "quit":
                 SOCKET.unlink()
                 sys.exit(0)
 
 
-def ask():
+def send_commands():
     if (FOLDER / "refuse").exists():
         print("Invalid command", file=sys.stderr)
         sys.exit(1)
@@ -100,4 +100,4 @@ def ask():
             print(connection.recv(65536).decode(), end="")
 
 
-serve() if "-d" in sys.argv else ask()
+serve() if "-d" in sys.argv else send_commands()

@@ -1,4 +1,4 @@
-"""Compute modes of a GPU, and the enforcement level of shares in each."""
+"""Compute modes of a GPU, and their enforcement levels of shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_mps import Program, install
 
 __all__ = ["driver"]
 
-# In a process of its own, because the binding loads one library per process.
+# In a separate process, because the binding loads one library per process.
 STEPS = """
 import json, sys
 from pathlib import Path
@@ -84,7 +84,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
-    # Without the folder nobody can write the mode, like a driver that refuses.
+    # Without the folder the mode cannot be set, as if the driver rejected it.
     file = root / "mode"
     root = root.parent if root.name == "nowhere" else root
     if mode:

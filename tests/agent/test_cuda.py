@@ -73,7 +73,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
         "index": 1,
         "model": "Fake H200",
         "memory_bytes": 80 * 2**30,
-        # The library lacks the call: unknown, not an error.
+        # A function that the library lacks makes the value unknown and is no error.
         "numa_node": None,
         "is_simulated": False,
         "is_healthy": True,
@@ -111,7 +111,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
         "temperature_celsius": 61,
         "power_watts": 350.5,
     }
-    # It has no sensors: unknown, not zero.
+    # A value without a sensor is unknown, not zero.
     unknown = {"temperature_celsius": None, "power_watts": None}
     assert found["used"]["GPU-0000-1"] == {**found["used"]["GPU-0000-0"], **unknown}
     assert found["later"] == [["GPU-0000-0", True], ["GPU-0000-1", False]]
@@ -127,9 +127,9 @@ def test_links_through_a_switch_reach_every_gpu_behind_it(driver: Path, tmp_path
     "level, near",
     [
         pytest.param("10", ["GPU-0000-1", "GPU-0000-2"], id="one PCI switch"),
-        pytest.param("20", ["GPU-0000-1", "GPU-0000-2"], id="several PCI switches"),
-        pytest.param("30", [], id="the host's bridge is between them"),
-        pytest.param("", None, id="the driver does not tell"),
+        pytest.param("20", ["GPU-0000-1", "GPU-0000-2"], id="path through several PCI switches"),
+        pytest.param("30", [], id="path through the host bridge"),
+        pytest.param("", None, id="unknown to the driver"),
     ],
 )
 def test_gpus_behind_one_pci_switch_are_near(

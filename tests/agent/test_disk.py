@@ -1,4 +1,4 @@
-"""Disk space of sessions outside of folders: counted in any tree, limited where Docker can."""
+"""Disk space of sessions outside of folders: usage of any tree, and limits in Docker."""
 
 from __future__ import annotations
 
@@ -63,24 +63,26 @@ def test_disk_usage_of_deep_tree_without_following_links(tmp_path: Path) -> None
     os.close(here)
     space = measure([home, tmp_path / "gone"], ENOUGH_SECONDS)
     assert space.is_complete
-    # A directory takes a block or so.
+    # A directory itself occupies about a block.
     assert 3 * MIB <= space.used_bytes < 3 * MIB + 2100 * 8192
     assert measure([home], 0) == DiskUsage(measure([home], 0).used_bytes, is_complete=False)
-    # Removed with rm: shutil cannot remove trees this deep.
+    # Removed with rm, because shutil cannot remove trees this deep.
     subprocess.run(["rm", "-rf", str(home / "d")], check=True)
 
 
 @pytest.mark.parametrize(
-    "mebibytes, excess, said",
+    "mebibytes, excess, notice",
     [
-        pytest.param(1, ExcessAction.STOP, set(), id="little"),
-        pytest.param(19, ExcessAction.STOP, {"disk_notice"}, id="nearly all"),
-        pytest.param(22, ExcessAction.STOP, {"disk_notice", "stop_reason"}, id="too much"),
-        pytest.param(22, ExcessAction.WARN, {"disk_notice"}, id="too much, and a warning only"),
+        pytest.param(1, ExcessAction.STOP, set(), id="below the limit"),
+        pytest.param(19, ExcessAction.STOP, {"disk_notice"}, id="close to the limit"),
+        pytest.param(22, ExcessAction.STOP, {"disk_notice", "stop_reason"}, id="above the limit"),
+        pytest.param(
+            22, ExcessAction.WARN, {"disk_notice"}, id="above the limit, which is not enforced"
+        ),
     ],
 )
 async def test_disk_usage_near_or_over_the_limit_is_reported(
-    tmp_path: Path, mebibytes: int, excess: ExcessAction, said: set[str]
+    tmp_path: Path, mebibytes: int, excess: ExcessAction, notice: set[str]
 ) -> None:
     folders = Folders(tmp_path)
     session, kernel = str(uuid.uuid4()), str(uuid.uuid4())
@@ -92,7 +94,7 @@ async def test_disk_usage_near_or_over_the_limit_is_reported(
     usage = watch.usage(kernel)
     assert mebibytes * MIB <= usage["disk_bytes"] < (mebibytes + 1) * MIB
     assert usage["disk_limit_bytes"] == 20 * MIB
-    assert usage.keys() - {"disk_bytes", "disk_limit_bytes"} == said
+    assert usage.keys() - {"disk_bytes", "disk_limit_bytes"} == notice
     assert watch.facts()["disk"]["home"] == "watched"
     watch.set_kernels([])
     assert watch.usage(kernel) == {}
@@ -136,7 +138,7 @@ async def test_container_layer_counts_as_disk_usage(
     assert engine.layer_limit() == "unknown"
     image = await asyncio.to_thread(base_image, docker_engine)
     size = await layers.size_option(image)
-    # An answer of the real engine, the same as for a start.
+    # A response recorded from a real engine; the same as for a start.
     assert engine.layer_limit() == ("enforced" if size else "watched")
     assert size == 0 or size >= 50 * MIB
     command = ["sh", "-c", "head -c 20971520 /dev/urandom > /var/tmp/x; sync; echo done; sleep 60"]
@@ -155,7 +157,7 @@ async def test_container_layer_counts_as_disk_usage(
         assert 20 * MIB <= usage["disk_bytes"] < 24 * MIB
         assert "disk space" in usage["stop_reason"]
         assert watch.facts()["disk"]["layer"] == engine.layer_limit()
-        # As if no directory of the layer could be read: Docker counts.
+        # No directory of the layer can be read, so Docker's own count is used.
         paths, counted = await Layers(calls, 50 * MIB, reads_layers=False).writable_layer(
             container.id
         )

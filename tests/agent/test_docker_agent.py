@@ -1,4 +1,4 @@
-"""The agent process with a real Docker engine: images, networks, usage, strays."""
+"""The agent process with a real Docker engine: images, networks, usage, orphaned containers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 async def image(api: Api, engine: DockerEngine) -> str:
-    """A small image that the engine has, known to the manager as ``base``."""
+    """A small image in the engine, registered at the manager as ``base``."""
     name = await asyncio.to_thread(base_image, engine)
     admin = await api.client("admin")
     await admin.patch("/resource-groups/default", {"engine": "docker"})
@@ -163,11 +163,11 @@ async def test_sessions_of_different_users_cannot_connect(
     async def answers() -> bool:
         return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", look])).exit_code == 0
 
-    # Sessions of one user can reach each other, which proves that the server answers at all.
-    await wait_until_async(answers, 20, "the server to answer its own network")
+    # Positive control: sessions of one user can reach each other.
+    await wait_until_async(answers, 20, "a response in the server's own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
     assert refused.exit_code != 0
-    # Docker drops such packets; the egress rules reject them first where they are in force.
+    # Docker drops such packets, unless egress rules are enforced, which reject them first.
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 
@@ -213,7 +213,7 @@ async def test_concurrent_sessions_share_one_pull(
 
     for session in waiting:
         await status_of(user, session["id"], pulls)
-    await wait_until_async(lambda: registry.blob_requests, 30, "the engine to ask for the blobs")
+    await wait_until_async(lambda: registry.blob_requests, 30, "the engine's request for the blobs")
     # While the pull hangs, other sessions are prepared.
     await plan_of(api, user2, "base")
     assert (await user.get("/sessions/wait0"))["status"] == "PREPARING"
@@ -237,7 +237,7 @@ async def test_container_usage_and_log(
         (kernel,) = (await user.get(f"{path}/usage"))["kernels"]
         return float(kernel["usage"].get("cpu_cores", 0)) > 0.05
 
-    await wait_until_async(is_seen, 30, "its use to be seen")
+    await wait_until_async(is_seen, 30, "the reported usage")
     (kernel,) = (await user.get(f"{path}/usage"))["kernels"]
     assert {"mem_bytes", "net_rx_bytes", "io_write_bytes", "processes"} <= set(kernel["usage"])
     assert "hello" in json.dumps(await user.get(f"{path}/logs"))
@@ -261,9 +261,9 @@ async def test_restarted_agent_removes_container_of_ended_session(
         await agents.time_passes("docker-test", seconds=15)
         return not await asyncio.to_thread(is_there)
 
-    await wait_until_async(is_gone, 60, "the container to go")
+    await wait_until_async(is_gone, 60, "the removal of the container")
     folder = agent.home / "sessions" / plan["session_id"]
-    await wait_until_async(lambda: not folder.exists(), 30, "its folder to go")
+    await wait_until_async(lambda: not folder.exists(), 30, "the removal of its folder")
     assert not await asyncio.to_thread(is_there)
 
 
@@ -272,7 +272,7 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
 ) -> None:
     gpu = {"LD_LIBRARY_PATH": str(driver), "NVML_COUNT": "1"}
     agent = await start(agents, engine, **gpu)
-    # The code of a first pass may have to be compiled, which takes long.
+    # The first scheduling pass may have to JIT-compile its code, which takes long.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     plans = [await plan_of(api, user, "base", name) for name in ("goes-on", "is-ended")]
@@ -285,7 +285,7 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
         containers.append(container)
     kernels = [plan["kernel_id"] for plan in plans]
     await agent.kill()
-    # One of the two ends between two heartbeats.
+    # One of the two containers exits between two heartbeats.
     await asyncio.to_thread(containers[1].remove, force=True)
     await start(agents, engine, **gpu)
     admin = await api.client("admin")
@@ -297,21 +297,21 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
     async def is_known() -> bool:
         return kernels[0] in (await held())["kernels"]
 
-    await wait_until_async(is_known, 90, "what an agent before it gave out to be known")
+    await wait_until_async(is_known, 90, "the grants of the killed agent")
 
     async def is_settled() -> bool:
         await agents.time_passes("docker-test", seconds=15)
         wanted = {"kernels": kernels[:1], "thousandths": 250, "used": "0.25"}
         return await held() == wanted
 
-    await wait_until_async(is_settled, 90, "only what runs to be held")
-    goes_on, ended = [await user.get(f"/sessions/{plan['session_id']}") for plan in plans]
-    assert (goes_on["status"], ended["status"]) == ("RUNNING", "ERROR")
+    await wait_until_async(is_settled, 90, "the release of the ended session's grant")
+    running, ended = [await user.get(f"/sessions/{plan['session_id']}") for plan in plans]
+    assert (running["status"], ended["status"]) == ("RUNNING", "ERROR")
     assert await asyncio.to_thread(containers[0].reload) is None
     assert containers[0].status == "running"
 
 
-class Ticking:
+class FakeClock:
     """A clock in seconds that the test advances."""
 
     def __init__(self) -> None:
@@ -331,7 +331,7 @@ async def calls(engine: DockerEngine) -> AsyncIterator[DockerCalls]:
 async def test_unused_cluster_network_is_removed_after_its_timeout(
     calls: DockerCalls, engine: DockerEngine
 ) -> None:
-    clock = Ticking()
+    clock = FakeClock()
     networks = Networks(calls, "docker-test", read_pool("10.252.1.0/24", 26), 26, clock)
     cluster = Cluster(f"{CLUSTER_PREFIX}{uuid.uuid4()}")
     for _ in range(2):
@@ -349,7 +349,7 @@ async def test_unused_cluster_network_is_removed_after_its_timeout(
 async def test_user_networks_until_the_pool_is_exhausted(
     calls: DockerCalls, engine: DockerEngine
 ) -> None:
-    clock = Ticking()
+    clock = FakeClock()
     pool = read_pool("10.252.0.0/24", 26)
     networks = Networks(calls, "docker-test", pool, 26, clock)
     mark = uuid.uuid4().hex[:6]
@@ -371,7 +371,7 @@ async def test_user_networks_until_the_pool_is_exhausted(
     clock.seconds = 3600
     assert set(await networks.tidy(3600)) & set(names) == set(names[1:])
     await asyncio.to_thread(busy.remove, force=True)
-    # An hour counts from when it was last in use.
+    # The hour begins at the last use.
     clock.seconds = 7199
     assert names[0] not in await networks.tidy(3600)
     clock.seconds = 7201

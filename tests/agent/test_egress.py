@@ -1,4 +1,4 @@
-"""What containers of sessions can reach, with a real engine, real rules and real neighbours."""
+"""Egress policies on a real Docker engine: which addresses containers can reach."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ print(json.dumps(found))
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Machines beside this one that listen on ``PORT``."""
+    """Other machines that listen on ``PORT``."""
 
     public: SecondMachine
     private: SecondMachine
@@ -92,7 +92,7 @@ def neighbours() -> Iterator[Neighbours]:
 
 @dataclass
 class Place:
-    """One agent's side of an engine, and containers on its networks."""
+    """Networks of one agent, and containers on them."""
 
     engine: DockerEngine
     calls: DockerCalls

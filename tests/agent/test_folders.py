@@ -1,4 +1,4 @@
-"""Folders of sessions: created, found again, removed whatever they contain."""
+"""Folders of kernels: creation, discovery after a restart, and removal of any content."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_home_belongs_to_the_user_of_the_session(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, code",
     [
-        pytest.param('{ "child-pid": 7 }\n', None, id="runs"),
+        pytest.param('{ "child-pid": 7 }\n', None, id="running"),
         pytest.param('{"child-pid": 7}\n{ "exit-code": 3 }\n', 3, id="ended"),
-        pytest.param('{ "exit-code": 0 }\n{ "exit', 0, id="half written"),
-        pytest.param("", None, id="empty"),
+        pytest.param('{ "exit-code": 0 }\n{ "exit', 0, id="truncated kernel file"),
+        pytest.param("", None, id="empty kernel file"),
     ],
 )
 def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:

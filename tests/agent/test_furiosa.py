@@ -1,4 +1,4 @@
-"""Furiosa's cards: the kernel's sensors, and a stand-in for the vendor's binding."""
+"""Furiosa's cards: hwmon sensors, and a fake of the vendor's Python binding."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def sensors(machine: FakeMachine, address: str, texts: Mapping[str, str]) -> Non
 
 
 def getters(**values: Any) -> Any:
-    """An object like those of the binding, whose values are methods."""
+    """An object like those of the binding, where every value is a method."""
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 
@@ -44,7 +44,7 @@ def refused() -> Any:
 
 @dataclass
 class Card:
-    """The stand-in's only card: elements with (cycles, worked) counters, and memory."""
+    """The only card of the fake: elements with (total, busy) cycle counters, and memory."""
 
     counted: Sequence[tuple[int, int]] = ((0, 0),) * 8
     held: Sequence[tuple[Sequence[int], int]] = ()
@@ -94,16 +94,16 @@ def rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
             },
             41.25,
             38.5,
-            id="the hottest sensor, and the power of the whole card",
+            id="maximum temperature, and the power of the whole card",
         ),
-        pytest.param({"power1_average": "12000000"}, None, 12.0, id="the only power there is"),
+        pytest.param({"power1_average": "12000000"}, None, 12.0, id="a single power sensor"),
         pytest.param(
             {"power1_average": "9000000", "power2_average": "3000000"},
             None,
             None,
-            id="nobody says which power is the whole card's",
+            id="several power sensors without a label for the card",
         ),
-        pytest.param({"temp1_input": "N/A"}, None, None, id="no number"),
+        pytest.param({"temp1_input": "N/A"}, None, None, id="not a number"),
         pytest.param({}, None, None, id="no sensor"),
     ],
 )
@@ -114,8 +114,8 @@ def test_hwmon_sensors_report_temperature_and_power(
     sensors(machine, WARBOY, texts)
     kind = machine.kind("warboy")
     kind.discover()
-    told = {"temperature_celsius": celsius, "power_watts": watts}
-    assert kind.sample() == {UUID: {**UNKNOWN, **told}}
+    expected = {"temperature_celsius": celsius, "power_watts": watts}
+    assert kind.sample() == {UUID: {**UNKNOWN, **expected}}
 
 
 def test_numa_node_is_read_from_the_pci_device(machine: FakeMachine) -> None:
@@ -141,13 +141,13 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
         "temperature_celsius": 51.5,
         "power_watts": 62.0,
     }
-    # Elements that nobody has open are idle.
+    # Elements that no process has open are idle.
     card.counted = [(3000, 1700), (3000, 1600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 20.0
-    # An element was closed and opened again, and counts anew.
+    # An element was closed and opened again, which resets its counters.
     card.counted = [(500, 500), (4000, 2600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] is None
-    # No cycle has passed: it stands still.
+    # No cycles since the last sample: the element is idle.
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 0.0
 
 
@@ -163,7 +163,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
-        # Memory shared by all elements belongs to no part.
+        # Memory that all elements share is not assigned to a partition.
         shared=[(range(8), 5 * GIB)],
     )
     kind = rngd(machine, card.module(), parts=2)

@@ -1,4 +1,4 @@
-"""The measurement of shares, from end to end, on stand-ins for CUDA, NVML and MPS."""
+"""The GPU share benchmark, end to end, with fakes of CUDA, NVML and MPS."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS = (
 
 @pytest.fixture(scope="session")
 def cuda(tmp_path_factory: pytest.TempPathFactory, driver: Path) -> Path:
-    """A folder with libraries that count memory as CUDA does, and the driver's."""
+    """A folder with fake CUDA and driver libraries that account for memory."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     assert compiler is not None
     folder = tmp_path_factory.mktemp("cuda")
@@ -64,7 +64,7 @@ def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory
     held = str(folder / "processes")
     found = figures(measure(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
     assert (found["level"], found["why_no_mps"]) == ("process", "")
-    # A quarter of 80 GiB, less what the server needs itself.
+    # A quarter of 80 GiB, minus the memory of the MPS server itself.
     assert 24 < found["max_memory_percent_at_quarter"] <= 25
     assert found["memory_percent_past_mps"] == 100
     assert found["watchdog_seconds"] > 0
@@ -103,9 +103,11 @@ def test_benchmark_without_gpu_exits_without_results(tmp_path: Path, driver: Pat
     "rates, error",
     [
         pytest.param({10: 10.0, 50: 50.0, 100: 100.0}, 0.0, id="proportional"),
-        pytest.param({10: 12.0, 100: 100.0}, 20.0, id="in percent of the share"),
-        pytest.param({5: 100.0, 100: 100.0}, 0.0, id="the smallest is not compared"),
+        pytest.param({10: 12.0, 100: 100.0}, 20.0, id="relative to the share"),
+        pytest.param({5: 100.0, 100: 100.0}, 0.0, id="the smallest share is ignored"),
     ],
 )
-def test_the_difference_from_proportional(rates: dict[int, float], error: float) -> None:
+def test_compute_error_is_the_largest_relative_deviation(
+    rates: dict[int, float], error: float
+) -> None:
     assert compute_error(rates) == error

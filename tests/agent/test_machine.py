@@ -1,4 +1,4 @@
-"""What a machine has, by affinity and cgroup; whether bubblewrap isolates."""
+"""Capacity of a machine from CPU affinity and cgroups, and the check of bubblewrap."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from bai_services.agent import machine
 @pytest.mark.parametrize(
     "files, cpu_millis, mem_bytes",
     [
-        pytest.param({}, None, None, id="no cgroup limits nothing"),
+        pytest.param({}, None, None, id="no cgroup"),
         pytest.param(
             {"cpu.max": "50000 100000", "memory.max": "1048576"}, 500, 2**20, id="cgroup v2"
         ),
-        pytest.param({"cpu.max": "max 100000", "memory.max": "max"}, None, None, id="v2 unlimited"),
+        pytest.param(
+            {"cpu.max": "max 100000", "memory.max": "max"},
+            None,
+            None,
+            id="cgroup v2 without limits",
+        ),
         pytest.param(
             {
                 "cpu/cpu.cfs_quota_us": "25000",
@@ -38,7 +43,7 @@ from bai_services.agent import machine
             },
             None,
             None,
-            id="v1 unlimited",
+            id="cgroup v1 without limits",
         ),
     ],
 )
@@ -92,7 +97,7 @@ def test_missing_or_failing_bubblewrap_is_reported(
 def test_bubblewrap_without_pid_namespace_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # It runs what it is given without any isolation.
+    # A fake that runs the command without any isolation.
     fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert machine.bubblewrap_problem() is not None

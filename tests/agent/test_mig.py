@@ -1,4 +1,4 @@
-"""MIG instances as slots of their own, with a fake driver that is divided during the test."""
+"""MIG instances as separate slots, with a fake driver on which MIG is enabled during the test."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Pat
         {"GPU-0000-0": None, "GPU-0000-1": None},
     ]  # fmt: skip
     assert bare[1] == "MIG is enabled, but there is no instance on GPU-0000-0"
-    # Former instances stay known: a session may still have one in the database.
+    # Former instances remain registered: a session in the database may still use one.
     gone = {d["id"] for d in whole[0] if not d["is_healthy"]}
     assert gone == {"MIG-0000-0", "MIG-0000-1", "MIG-0000-2"}
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]
@@ -100,15 +100,20 @@ def test_facts_of_a_mig_instance(driver: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "model, attributes, profile",
     [
-        pytest.param("NVIDIA H200 MIG 1g.18gb", None, "1g.18gb", id="by its name"),
-        pytest.param("NVIDIA A100 MIG 1c.2g.10gb", None, "1c.2g.10gb", id="part of an instance"),
+        pytest.param("NVIDIA H200 MIG 1g.18gb", None, "1g.18gb", id="from the name"),
+        pytest.param(
+            "NVIDIA A100 MIG 1c.2g.10gb",
+            None,
+            "1c.2g.10gb",
+            id="compute instance of a GPU instance",
+        ),
         pytest.param(
             "NVIDIA H200",
             SimpleNamespace(gpuInstanceSliceCount=2, memorySizeMB=35 * 1024 - 7),
             "2g.35gb",
-            id="by its attributes",
+            id="from the attributes",
         ),
-        pytest.param("", None, "unknown", id="nobody knows"),
+        pytest.param("", None, "unknown", id="unknown"),
     ],
 )
 def test_profile_of_mig_instance(model: str, attributes: Any, profile: str) -> None:
@@ -155,7 +160,7 @@ async def test_sessions_request_mig_instances_by_profile(
     mig = tmp_path / "mig"
     mig.write_text("2")
     await agents.start(LD_LIBRARY_PATH=str(driver), NVML_MIG=str(mig))
-    # The code of a first pass may have to be compiled, which takes long.
+    # The first scheduling pass may have to JIT-compile its code, which takes long.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     session = await prepared(user, **{SLOT: "1"})
@@ -168,7 +173,7 @@ async def test_sessions_request_mig_instances_by_profile(
         await create(user, "mixed", {SLOT: "1", "cuda.shares": "0.5"})
     with pytest.raises(InvalidRequest, match="one MIG instance"):
         await create(user, "two", {SLOT: "2"})
-    # The administrator makes the GPU whole again: the instances are withdrawn.
+    # The administrator disables MIG: the instances are no longer offered.
     mig.unlink()
     admin = await api.client("admin")
 
@@ -176,4 +181,4 @@ async def test_sessions_request_mig_instances_by_profile(
         page = await admin.get("/devices")
         return [d["id"] for d in page["items"] if d["is_healthy"]] == ["GPU-0000-0", "GPU-0000-1"]
 
-    await wait_until_async(is_whole, 30, "the GPU to be whole")
+    await wait_until_async(is_whole, 30, "the undivided GPU")

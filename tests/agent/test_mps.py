@@ -1,4 +1,4 @@
-"""The MPS daemons, with a stand-in for the program that records its commands."""
+"""Supervision of MPS daemons, with a fake of the program that records its commands."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ LIMITS = Limits(25, 19 * 1024 + 768, 250)
 
 @dataclass
 class Program:
-    """The stand-in: its received commands, its servers, and its faults."""
+    """The fake program: its received commands, its servers, and its faults."""
 
     folder: Path
 
-    def told(self) -> list[str]:
+    def commands(self) -> list[str]:
         try:
-            lines = (self.folder / "told").read_text().splitlines()
+            lines = (self.folder / "commands").read_text().splitlines()
         except FileNotFoundError:
             return []
         return [line.partition(" ")[2] for line in lines]
 
     def forget(self) -> None:
-        (self.folder / "told").unlink(missing_ok=True)
+        (self.folder / "commands").unlink(missing_ok=True)
 
     def misbehave(self, name: str, *, is_on: bool = True) -> None:
         file = self.folder / name
@@ -75,7 +75,7 @@ class Program:
 
 
 def install(folder: Path) -> Path:
-    """Put the stand-in into a folder, under the name of the real program."""
+    """Install the fake program into a folder, under the name of the real one."""
     folder.mkdir(exist_ok=True)
     program = folder / mps.PROGRAM
     text = Path(__file__).with_name("fake_mps.py").read_text()
@@ -124,7 +124,7 @@ def test_limits_are_in_force_before_the_gpu_is_offered(
     servers.maintain()
     assert servers.unavailable_reason(GPU) == ""
     flags = "-d -M" if os.geteuid() == 0 else "-d"
-    assert program.told() == [
+    assert program.commands() == [
         f"start {GPU} {flags}",
         f"set_default_device_pinned_mem_limit 0 {LIMITS.memory_mib}M",
         "set_default_active_thread_percentage 25",
@@ -143,7 +143,7 @@ def test_each_gpu_has_a_daemon_of_its_own(
     servers.set_gpus({"GPU-0": 80 * GIB, "GPU-1": 40 * GIB})
     servers.maintain()
     assert sorted(path.name for path in root.iterdir()) == ["GPU-0", "GPU-1"]
-    starts = sorted(line.split()[1] for line in program.told() if line.startswith("start"))
+    starts = sorted(line.split()[1] for line in program.commands() if line.startswith("start"))
     assert starts == ["GPU-0", "GPU-1"]
     servers.set_gpus({"GPU-1": 40 * GIB})
     servers.maintain()
@@ -159,7 +159,7 @@ def test_failed_start_is_retried_after_backoff(
     assert "MPS cannot be used on this device" in servers.unavailable_reason(GPU)
     program.misbehave("no-start", is_on=False)
     servers.maintain()
-    assert program.told() == []
+    assert program.commands() == []
     clock.advance(seconds=5)
     servers.maintain()
     assert servers.unavailable_reason(GPU) == ""
@@ -224,7 +224,7 @@ def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, progra
     program.forget()
     servers.maintain()
     assert servers.unavailable_reason(GPU) == "MPS is recovering from the fault of a program"
-    assert [line for line in program.told() if line.startswith("term")] == [
+    assert [line for line in program.commands() if line.startswith("term")] == [
         "terminate_client 101 7",
         "terminate_client 101 8",
     ]
@@ -251,7 +251,7 @@ def test_detach_terminates_only_the_given_clients(servers: MpsServers, program: 
     program.compute(clients=(7, 8, 9))
     program.forget()
     servers.detach(GPU, {8, 4711})
-    assert [line for line in program.told() if line.startswith("term")] == [
+    assert [line for line in program.commands() if line.startswith("term")] == [
         "terminate_client 101 8"
     ]
 
@@ -262,12 +262,12 @@ def test_daemon_survives_a_killed_agent(
     servers.maintain()
     before = program.processes(root)
     program.forget()
-    # Another agent process, which knows only what is in the folder.
+    # Another agent process, whose only state is the folder.
     again = made(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
     assert program.processes(root) == before
-    assert not [line for line in program.told() if line.startswith(("start", "set"))]
+    assert not [line for line in program.commands() if line.startswith(("start", "set"))]
 
 
 def test_daemon_with_clients_survives_a_missing_gpu(
@@ -292,7 +292,7 @@ def test_interrupted_start_is_repeated(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
-    # As if the agent was killed before the limits were set.
+    # As if the agent had been killed before it set the limits.
     (root / GPU / "limits.json").unlink()
     before = program.processes(root)
     again = made(root, clock)
@@ -312,11 +312,11 @@ def test_new_limits_wait_for_clients_of_the_old_limits(
     program.compute(clients=())
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
-    assert "set_default_active_thread_percentage 50" in program.told()
+    assert "set_default_active_thread_percentage 50" in program.commands()
 
 
 def last_limits(program: Program) -> list[str]:
-    return [line for line in program.told() if line.startswith("set")][-2:]
+    return [line for line in program.commands() if line.startswith("set")][-2:]
 
 
 def of_share(share: int) -> list[str]:
@@ -334,14 +334,14 @@ def test_first_session_sets_the_share_of_an_empty_gpu(
     with pytest.raises(Unavailable, match="MPS is being started"):
         servers.set_share(GPU, 500)
     servers.maintain()
-    # No session has a share yet: the smallest one.
+    # No session has a share yet: the smallest share is set.
     assert last_limits(program) == of_share(50)
     assert servers.set_share(GPU, 500) == Limits.of(500, 80 * GIB)
     assert last_limits(program) == of_share(500)
     assert len(program.processes(root)) == 1
     program.forget()
     servers.set_share(GPU, 500)
-    assert program.told() == []
+    assert program.commands() == []
     program.compute()
     with monkeypatch.context() as patch:
         patch.setattr(mps_servers, "CLIENT_EXIT_TIMEOUT_SECONDS", 0.2)
@@ -381,7 +381,7 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     again.maintain()
     assert program.processes(root) == before
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
-    # Both are killed; a session with its share still runs.
+    # Agent and daemon are killed; a session with this share is still running.
     for process in program.processes(root):
         process.kill()
     program.forget()
@@ -389,21 +389,21 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     both.reconcile(held)
     both.maintain()
     assert last_limits(program) == of_share(500)
-    # Killed in the middle of a start, so that the folder contains nothing useful.
+    # As if the daemon had been killed during its start: the folder is incomplete.
     (root / GPU / "limits.json").unlink()
     again = made(root, clock, share=0)
     again.reconcile(held)
     again.maintain()
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
-    # The daemon alone is killed.
+    # Only the daemon is killed.
     for process in program.processes(root):
         process.kill()
     program.forget()
     for _ in range(3):
         both.maintain()
     assert last_limits(program) == of_share(500)
-    # No session has a share any more: the running daemon is taken over, and the next session
-    # decides.
+    # No session has a share now: the running daemon is taken over, and the next session sets the
+    # share.
     empty = made(root, clock, share=0)
     empty.maintain()
     assert empty.limits(GPU) == Limits.of(500, 80 * GIB)
@@ -413,7 +413,7 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
 def test_close_stops_unused_daemon(servers: MpsServers, program: Program, root: Path) -> None:
     servers.maintain()
     servers.close()
-    assert program.told()[-1] == "quit"
+    assert program.commands()[-1] == "quit"
     assert list(root.iterdir()) == []
     assert program.processes(root) == []
 
@@ -431,7 +431,7 @@ def test_daemon_starts_despite_stale_socket(
     servers.maintain()
     (daemon,) = program.processes(root)
     os.kill(daemon.pid, signal.SIGKILL)
-    wait_until(lambda: not program.processes(root), 10, "the daemon to end")
+    wait_until(lambda: not program.processes(root), 10, "the exit of the daemon")
     assert (root / GPU / "pipe" / "control").exists()
     again = made(root, clock)
     again.maintain()
@@ -451,7 +451,7 @@ def test_daemon_has_its_own_shared_memory(program: Program, root: Path) -> None:
         control.start(LIMITS)
     except mps.MpsFailed as error:
         control.kill()
-        pytest.skip(f"this machine mounts nothing: {error}")
+        pytest.skip(f"mounting is not possible here: {error}")
     assert control.shm is not None
     (control.shm / "seen").touch()
     (daemon,) = program.processes(root)
@@ -496,8 +496,8 @@ def test_cgroup_level_requests_gpu_through_cdi() -> None:
     [
         pytest.param(250, 81 * GIB, Limits(25, 20 * 1024, 250), id="a quarter"),
         pytest.param(50, 17 * GIB, Limits(5, 819, 50), id="the smallest share"),
-        pytest.param(125, 9 * GIB, Limits(13, 1024, 125), id="percent are rounded half up"),
+        pytest.param(125, 9 * GIB, Limits(13, 1024, 125), id="the percentage is rounded half up"),
     ],
 )
-def test_the_limits_of_a_share(share: int, memory: int, limits: Limits) -> None:
+def test_limits_of_a_share(share: int, memory: int, limits: Limits) -> None:
     assert Limits.of(share, memory) == limits

@@ -1,4 +1,4 @@
-"""The agent's process with the process engine, against a real manager."""
+"""The agent process with the process engine, against a real manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .conftest import Agents, launch, status_of
 
 @pytest.fixture
 def children() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes of the test, ended with it."""
+    """Processes that are killed at the end of the test."""
     started: list[subprocess.Popen[bytes]] = []
     yield started
     for process in started:
@@ -52,7 +52,7 @@ async def plan_of(api: Api, session: dict[str, Any]) -> dict[str, Any]:
 def start_as_spawner(
     plan: dict[str, Any], words: list[str], children: list[subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """Start a process with the marks that a session's processes carry."""
+    """Start a process with the environment tags of a session's processes."""
     marks = {
         "BAI_SESSION_ID": plan["session_id"],
         "BAI_KERNEL_ID": plan["kernel_id"],
@@ -121,7 +121,7 @@ async def test_usage_and_log_of_a_session(
         used = kernel["usage"]
         return used.get("mem_bytes", 0) > 50 * 2**20 and used.get("cpu_cores", 0) > 0.05
 
-    await wait_until_async(is_seen, 30, "its use to be seen")
+    await wait_until_async(is_seen, 30, "the reported usage")
     answer = await user.get(f"/sessions/{session['id']}/logs")
     assert "hello" in json.dumps(answer)
 
@@ -132,11 +132,11 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
     agent = await agents.start()
     session = await prepared(user)
     plan = await plan_of(api, session)
-    # The child has removed its marks and ignores SIGTERM; its parent ends at the first SIGTERM.
+    # The child has removed its tags and ignores SIGTERM; its parent exits at the first SIGTERM.
     script = "env -i /bin/sh -c 'trap \"\" TERM; sleep 300 & sleep 301' & exec sleep 302"
     process = start_as_spawner(plan, ["/bin/sh", "-c", script], children)
     tree = psutil.Process(process.pid)
-    wait_until(lambda: len(tree.children(recursive=True)) >= 3, 10, "the tree to grow")
+    wait_until(lambda: len(tree.children(recursive=True)) >= 3, 10, "all processes of the tree")
     members = [tree, *tree.children(recursive=True)]
     folder = agent.home / "sessions" / session["id"]
     await agent.kill()
@@ -144,12 +144,12 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
     await agents.start()
 
     async def is_gone() -> bool:
-        # The Hub has a grace period to remove it first.
+        # The Hub has a grace period in which it may remove the session itself.
         await agents.time_passes("m1", seconds=15)
         process.poll()
         return not folder.exists() and not any(_lives(p) for p in members)
 
-    await wait_until_async(is_gone, 60, "strays and folder to go")
+    await wait_until_async(is_gone, 60, "the removal of processes and folder")
     assert await api.world.manager.sessions.records.check_consistency() == []
 
 
@@ -157,7 +157,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    # Work that was offered to the killed agent is offered again.
+    # Work items that the killed agent had received are delivered again.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
     await status_of(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))
@@ -168,7 +168,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
         await agents.time_passes("m1", seconds=15)
         return (await user.get("/sessions/lab1"))["status"] == "PREPARED"
 
-    await wait_until_async(is_prepared, 30, "the work to be offered again")
+    await wait_until_async(is_prepared, 30, "the second delivery of the work")
     assert await again.stop() == 0
     assert (await (await api.client("admin")).get("/agents/m1"))["status"] == "TERMINATED"
 

@@ -1,4 +1,4 @@
-"""The enforcement level that an agent reaches, and what its sessions get."""
+"""Enforcement level of an agent, and the shares of its sessions."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ __all__ = ["driver"]
     "cgroup, process, soft, level",
     [
         pytest.param("", "", "", Level.CGROUP, id="the driver limits containers"),
-        pytest.param("old driver", "", "", Level.PROCESS, id="MPS is there"),
-        pytest.param("old driver", "no MPS", "", Level.SOFT, id="somebody watches"),
-        pytest.param("old driver", "no MPS", "warns only", Level.NONE, id="nobody acts"),
+        pytest.param("old driver", "", "", Level.PROCESS, id="MPS is available"),
+        pytest.param("old driver", "no MPS", "", Level.SOFT, id="the watchdog is enabled"),
+        pytest.param("old driver", "no MPS", "warns only", Level.NONE, id="no enforcement"),
     ],
 )
 def test_highest_available_level_is_chosen(
@@ -57,7 +57,7 @@ def test_allowed_shares_by_enforcement_level() -> None:
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
     assert (found[Level.PROCESS].least, found[Level.PROCESS].most) == (250, 250)
     assert found[Level.PROCESS].clients == 4
-    # One GPU's limit; and what nobody enforces may lie on several.
+    # MPS limits a share to one GPU; shares that are not enforced may use several.
     assert found[Level.CGROUP].most == 1000
     assert found[Level.SOFT].most == found[Level.NONE].most == ANY_SHARE
 
@@ -125,7 +125,7 @@ async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
     mount = {"source": pipe, "target": pipe, "read_only": False, "is_own": False}
     assert mount in injection["mounts"]
-    # Never the log, which names programs of other users.
+    # Not the log, which contains names of other users' programs.
     assert not any("log" in mount["source"] for mount in injection["mounts"])
 
 
@@ -134,25 +134,28 @@ async def shares_in_force(api: Api, *gpus: str) -> list[str | None]:
 
 
 async def served_by_mps(api: Api, gpu: str) -> dict[str, Any]:
-    """Return the facts of a GPU once MPS serves it; skip where this machine cannot have MPS."""
+    """Return the facts of a GPU once MPS is ready; skip if this machine cannot run MPS."""
 
     async def settled() -> dict[str, Any] | None:
         facts = await facts_of(api, gpu)
         return None if facts["shares_withheld"] == "MPS is being started" else facts
 
-    facts = await wait_until_async(settled, 60, "MPS to be started, or not")
+    facts = await wait_until_async(
+        settled, 60, "the start of MPS, or the reason why it is unavailable"
+    )
     if facts["enforcement"] != "process" or facts["shares_withheld"]:
-        pytest.skip(f"this machine cannot have MPS: {facts}")
+        pytest.skip(f"this machine cannot run MPS: {facts}")
     return facts
 
 
 async def half_that_waits(user: Client) -> str:
-    """Request a half while a GPU in use serves quarters; return the pending session."""
+    """Request a half while the GPU in use is limited to quarters; return the pending session."""
     body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
     half = await user.post("/sessions", body)
     waiting = await status_of(user, half["id"], lambda s: bool(s["reasons"]))
     assert any(
-        "the devices with room serve only shares of 0.25 until they are empty" in r["message"]
+        "the devices with enough capacity accept only shares of 0.25 until they are empty"
+        in r["message"]
         for r in waiting["reasons"]
     )
     return str(half["id"])
@@ -175,7 +178,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
         "least": "0.05", "most": "1", "on_one_device": True, "is_paused": False,
         "is_uniform": True, "clients": 20,
     }  # fmt: skip
-    # What a first pass runs is compiled, which may take long.
+    # The first scheduling pass may have to JIT-compile its code, which takes long.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     session = await prepared(user, **{"cuda.shares": "0.25"})
@@ -188,29 +191,29 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
     offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
     assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
-    # An empty GPU would serve a half; this one serves quarters while a quarter is in use.
+    # An empty GPU would accept a half; this one accepts only quarters while a quarter is in use.
     half = await half_that_waits(user)
     before = {process.pid for process in program.processes(run_folder)}
     await agent.kill()
     again = await agents.start(**environ)
     await asyncio.to_thread(
-        wait_until, lambda: again.log.read_text().count("continues") == 2, 60, "MPS to go on"
+        wait_until, lambda: again.log.read_text().count("continues") == 2, 60, "MPS to continue"
     )
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
     assert (held["thousandths"], len(held["kernels"])) == (250, 1)
-    # The session with the whole GPU ends: its GPU is empty and serves the half.
+    # The session with the whole GPU ends: its GPU is empty and accepts the half.
     await user.delete(f"/sessions/{whole['id']}")
     placed = await status_of(user, half, lambda s: bool(s["allocations"]))
     other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")
     assert other != gpu
     assert await shares_in_force(api, gpu, other) == ["0.25", "0.5"]
     limited = f"{other} set_default_active_thread_percentage 50"
-    told = program.folder / "told"
-    await wait_until_async(lambda: limited in told.read_text(), 60, "the limits of the other GPU")
+    commands = program.folder / "commands"
+    await wait_until_async(lambda: limited in commands.read_text(), 60, "the limits of the other GPU")
     assert (run_folder / "mps" / gpu / "percent").read_text() == "25"
     await again.stop()
-    wait_until(lambda: not program.processes(run_folder), 20, "MPS to end with its agent")
+    wait_until(lambda: not program.processes(run_folder), 20, "the exit of MPS with its agent")
 
 
 async def test_shares_below_minimum_enforcement_are_not_offered(

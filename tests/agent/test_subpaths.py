@@ -1,4 +1,4 @@
-"""Mounts of a directory in a folder, from the request to the process inside, on both engines."""
+"""Subpath mounts on both engines, from the request to the process in the session."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
     pytest.mark.usefixtures("refused_sockets"),
 ]
-# As an ordinary user, who may not mount anything.
+# As an unprivileged user, who may not mount.
 ORDINARY = ("setpriv", "--bounding-set", "-sys_admin")
 END = "the-end-of-the-script"
 ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}
@@ -42,7 +42,7 @@ ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL"
 
 @dataclass
 class Machine:
-    """An agent with its engine, and the Hub's engine that starts what was prepared there."""
+    """An agent with its engine, and the Hub's engine, which starts the prepared sessions."""
 
     api: Api
     user: Client
@@ -51,7 +51,7 @@ class Machine:
     home: Path
 
     async def prepared(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
-        """Create a session with mounts; return it prepared, or ended."""
+        """Create a session with mounts; return it when it is PREPARED or has ended."""
         body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
         return await status_of(
@@ -63,7 +63,7 @@ class Machine:
         where = {"user": session["hub_user"], "server": session["hub_server"]}
         data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
         plan = LaunchPlan.from_json(dict(data))
-        # It keeps running, because an engine treats a container that ends at once as failed.
+        # It keeps running, because an engine treats a container that exits at once as failed.
         command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
         running = await self.engine.start(plan, ENVIRON, command)
 
@@ -72,7 +72,7 @@ class Machine:
             return log if END in log else None
 
         try:
-            return str(await wait_until_async(said, 180, "the script to end"))
+            return str(await wait_until_async(said, 180, "the end of the script"))
         finally:
             await self.engine.stop(running, now=True)
             await self.engine.remove(running)
@@ -215,7 +215,7 @@ async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, re
 
 @pytest.fixture(params=["bubblewrap", "none"])
 async def ordinary(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
-    """A machine whose agent may not mount: the engine opens the directories by itself."""
+    """A machine whose agent may not mount, so the engine opens the directories itself."""
     return await _on_processes(api, agents, ORDINARY, request.param)
 
 

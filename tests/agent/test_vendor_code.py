@@ -1,4 +1,4 @@
-"""Vendors with code in addition to their row: AMD's library, Rebellions' groups, TPUs."""
+"""Vendors with code in addition to their table row: AMD's library, Rebellions' groups, TPUs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AmdSmiError(Exception):
 
 
 def amdsmi(**functions: Any) -> Any:
-    """A stand-in for the binding with two GPUs and only these functions."""
+    """A fake of the binding with two GPUs and only these functions."""
     plain = {
         "AmdSmiException": AmdSmiError,
         "amdsmi_init": lambda: None,
@@ -87,8 +87,10 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
     "module, tells",
     [
         pytest.param(amdsmi(amdsmi_init=failing), False, id="no driver"),
-        pytest.param(amdsmi(amdsmi_get_gpu_activity=failing), True, id="a call fails"),
-        pytest.param(amdsmi(amdsmi_get_processor_handles=failing), True, id="it knows no GPU"),
+        pytest.param(amdsmi(amdsmi_get_gpu_activity=failing), True, id="failing call"),
+        pytest.param(
+            amdsmi(amdsmi_get_processor_handles=failing), True, id="GPU unknown to the library"
+        ),
     ],
 )
 def test_metric_missing_from_amd_smi_is_none(
@@ -104,7 +106,7 @@ class Tool:
     """`rbln-stat` with four devices: records its commands and creates nodes for groups."""
 
     def __init__(self, machine: FakeMachine) -> None:
-        self.told = machine.root / "told"
+        self.log = machine.root / "commands"
         self.devices = machine.root / "dev"
         self.refuses = machine.root / "refuses"
         items = [{"npu": n, "name": "RBLN-CA25", "uuid": f"rbln-{n}"} for n in range(4)]
@@ -120,7 +122,7 @@ class Tool:
             f"""#!/bin/sh
 if [ "$1" != group ]; then echo '{listing}'; exit; fi
 test -e {self.refuses} && {{ echo 'device is busy' >&2; exit 1; }}
-echo "$@" >> {self.told}
+echo "$@" >> {self.log}
 test "$2" = -c && touch {self.devices}/rsd$3
 test "$2" = -d && rm {self.devices}/rsd$3
 exit 0
@@ -129,10 +131,10 @@ exit 0
         place.chmod(0o755)
 
     def forget(self) -> None:
-        self.told.unlink(missing_ok=True)
+        self.log.unlink(missing_ok=True)
 
     def lines(self) -> list[str]:
-        return self.told.read_text().splitlines() if self.told.exists() else []
+        return self.log.read_text().splitlines() if self.log.exists() else []
 
     def groups(self) -> list[str]:
         return sorted(path.name for path in self.devices.glob("rsd*"))
@@ -178,8 +180,8 @@ def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> Non
     again.reconcile(held(devices[2:]))
     again.discover()
     tool.forget()
-    # The first session has ended; one of its devices is assigned again, without the second
-    # session's group.
+    # The first session has ended; one of its devices is granted again, without the second session's
+    # group.
     again.inject(granted(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
     again.release(held(devices[2:]))

@@ -1,4 +1,4 @@
-"""Accelerators of the table, with folders and tools that behave as the vendors document them."""
+"""Accelerators of the vendor table, with fake files and tools as the vendors document them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FakeMachine:
             place.write_text(f"{text}\n")
 
     def pci(self, address: str, link: str, texts: Mapping[str, str]) -> None:
-        """Make a PCI device and the ``device`` link that leads to it."""
+        """Create a PCI device and the ``device`` link to it."""
         self.files({f"/sys/devices/{address}/{name}": text for name, text in texts.items()})
         place = self.root / link.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +223,7 @@ def test_vendor_devices_are_discovered_and_injected(
     assert all(d.is_healthy and d.family == family for d in devices)
     assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
     part = kind.inject([GrantedDevice(devices[0], 1000, f"{family}.device")], "docker")
-    # What the session needs of this device, and nothing of any other.
+    # Nodes and mounts of this device only.
     assert list(part.device_nodes) == nodes
 
 
@@ -248,7 +248,7 @@ def test_samples_have_known_metrics_and_none_for_unknown(machine: FakeMachine) -
     (device,) = gaudi3.discover()
     assert device.memory_bytes == 128 * 2**30
     assert gaudi3.sample()[device.id] == {
-        "utilization_percent": None,  # The tool says N/A.
+        "utilization_percent": None,  # The tool prints N/A.
         "memory_used_bytes": 672 * 2**20,
         "temperature_celsius": 30,
         "power_watts": 201,
@@ -301,7 +301,7 @@ def test_failing_vendor_tool_is_reported(
     kind = machine.kind("atom")
     assert len(kind.discover()) == 1
     machine.tool("rbln-stat", prints, code)
-    # Known, because something may run on it; not offered, because its health is unknown.
+    # Registered, because a session may use it; not offered, because its health is unknown.
     assert [d.is_healthy for d in kind.discover()] == [False]
     assert reason in kind.finding().reason
 
@@ -371,11 +371,11 @@ def test_table_file_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
             """,
             "warboy",
             "table.yaml: warboy: nods is unknown; valid are capabilities, divided",
-            id="a row with an unknown key",
+            id="row with an unknown key",
         ),
-        pytest.param("- a", "table", "must map the names of families", id="no table"),
-        pytest.param(b"\xff\xfe\x00", "table", "cannot be read", id="no text"),
-        pytest.param(None, "table", "cannot be read", id="no file"),
+        pytest.param("- a", "table", "must map the names of families", id="not a mapping"),
+        pytest.param(b"\xff\xfe\x00", "table", "cannot be read", id="not UTF-8"),
+        pytest.param(None, "table", "cannot be read", id="missing file"),
     ],
 )
 async def test_invalid_rows_are_reported_and_others_work(

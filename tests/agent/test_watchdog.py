@@ -1,4 +1,4 @@
-"""What a session holds of a device, and what happens when it is more than its share."""
+"""Device usage of sessions, and the actions of the watchdog on sessions above their share."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ SLEEPER = ["sleep", "1000"]
             {"g": 100},
             {"g": [("g", 1, 60), ("g", 2, 42)]},
             [DeviceUsage("g", 102, 100, 2)],
-            id="all processes count together",
+            id="sum of all processes",
         ),
-        pytest.param({"g": 100}, {}, [DeviceUsage("g", 0, 100, 0)], id="nothing is held"),
+        pytest.param({"g": 100}, {}, [DeviceUsage("g", 0, 100, 0)], id="no process"),
         pytest.param(
             {"g": 100},
             {"g": [("g", 1, 60), ("g", 2, None)]},
             [DeviceUsage("g", None, 100, 2)],
-            id="one that nobody knows makes the sum unknown",
+            id="one unknown value makes the sum unknown",
         ),
         pytest.param(
             {},
             {"g": [("g", 1, 1)]},
             [DeviceUsage("g", 1, 0, 1)],
-            id="a device that was not given has the limit 0",
+            id="a device that is not granted has the limit 0",
         ),
     ],
 )
@@ -62,11 +62,11 @@ def test_memory_usage_sums_all_processes(
 @pytest.mark.parametrize(
     ("busy", "percent"),
     [
-        pytest.param([30.0, 12.5], 42.5, id="its programs together"),
-        pytest.param([0.0, 0.0], 0.0, id="idle is known"),
-        pytest.param([30.0, None], None, id="one that nobody knows makes the sum unknown"),
-        pytest.param([], None, id="no program, nothing known"),
-        pytest.param([80.0, 80.0], 100.0, id="never more than a device"),
+        pytest.param([30.0, 12.5], 42.5, id="sum of its processes"),
+        pytest.param([0.0, 0.0], 0.0, id="idle"),
+        pytest.param([30.0, None], None, id="one unknown value makes the sum unknown"),
+        pytest.param([], None, id="no process, unknown"),
+        pytest.param([80.0, 80.0], 100.0, id="at most 100 %"),
     ],
 )
 def test_utilization_sums_all_processes(busy: list[float | None], percent: float | None) -> None:
@@ -99,7 +99,7 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 async def held(
     api: Api, agents: Agents, driver: Path, tmp_path: Path
 ) -> AsyncIterator[Callable[[str, Mapping[int, int]], Any]]:
-    """Start an agent with an action, or say what processes hold of the first GPU."""
+    """Set the memory of processes on the first GPU; with an ``action``, also start an agent."""
     file = tmp_path / "processes"
 
     async def hold(action: str, processes: Mapping[int, int]) -> None:
@@ -167,10 +167,10 @@ async def test_warn_action_keeps_process_running(
     process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
     await held("", {process.pid: 21 * GIB})
 
-    async def is_told() -> bool:
+    async def is_notified() -> bool:
         return "device_notice" in await devices_of(user, session["id"])
 
-    await wait_until_async(is_told, 20, "the notice")
+    await wait_until_async(is_notified, 20, "the notice")
     assert process.poll() is None
 
 
@@ -198,7 +198,7 @@ async def test_each_session_sees_its_own_utilization(
     environ = {"NVML_PROCESSES": str(files["processes"]), "NVML_BUSY": str(files["busy"])}
     environ |= {"NVML_COUNT": "1", "BAI_AGENT_DEVICE_EXCESS": "warn"}
     await agents.start(LD_LIBRARY_PATH=str(driver), **environ)
-    # What a first pass runs is compiled, which may take long.
+    # The first scheduling pass may have to JIT-compile its code, which takes long.
     await asyncio.to_thread(warm_up)
     sessions = [
         await prepared(user, name, **{"cuda.shares": "0.25"}) for name in ("first", "second")
@@ -209,16 +209,16 @@ async def test_each_session_sees_its_own_utilization(
     ]
     written(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # Of the second session nothing is told, though the driver tells of others: it did nothing.
+    # The driver has samples of other processes only, so the second session was idle.
     written(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await seen_busy(user, sessions, [35, 0])
-    # A pid of nobody is MPS's server, whose work may be anybody's.
+    # An unknown pid is the MPS server's, whose utilization may belong to any session.
     written(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
     await seen_busy(user, sessions, [21, None])
-    # No sample at all: nobody did anything.
+    # No samples: all processes were idle.
     written(files["busy"], [])
     await seen_busy(user, sessions, [0, 0])
-    # A driver that does not tell.
+    # A driver that does not report samples.
     files["busy"].unlink()
     await seen_busy(user, sessions, [None, None])
 

@@ -1,4 +1,4 @@
-"""Bind mounts of directories in folders: always the requested one, whatever replaces it."""
+"""Bind mounts of directories in folders: never another directory, even if a link replaces it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SWAPS = 3000
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with ``sub/own`` in it, beside files that do not belong to the session."""
+    """A folder with ``sub/own``, and files that do not belong to the session."""
     (tmp_path / "folder/sub").mkdir(parents=True)
     (tmp_path / "folder/sub/own").write_text("mine")
     (tmp_path / "secret").mkdir()
@@ -70,14 +70,14 @@ def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Pat
 @pytest.mark.parametrize(
     "link, subpath, error",
     [
-        pytest.param("../secret", "link", Forbidden, id="out of the folder"),
-        pytest.param("/", "link/etc", Forbidden, id="from the root"),
-        pytest.param("/proc/self/root", "link", Forbidden, id="magic"),
-        pytest.param("link", "link", Forbidden, id="to itself"),
-        pytest.param("sub", "link/../..", Forbidden, id="dot-dot"),
-        pytest.param("sub/own", "link", NotFound, id="to a file"),
-        pytest.param("nowhere", "link", NotFound, id="to nothing"),
-        pytest.param("sub", "none", NotFound, id="no such directory"),
+        pytest.param("../secret", "link", Forbidden, id="link out of the folder"),
+        pytest.param("/", "link/etc", Forbidden, id="absolute link"),
+        pytest.param("/proc/self/root", "link", Forbidden, id="magic link"),
+        pytest.param("link", "link", Forbidden, id="link to itself"),
+        pytest.param("sub", "link/../..", Forbidden, id="parent directory"),
+        pytest.param("sub/own", "link", NotFound, id="link to a file"),
+        pytest.param("nowhere", "link", NotFound, id="dangling link"),
+        pytest.param("sub", "none", NotFound, id="missing directory"),
     ],
 )
 def test_path_outside_of_the_folder_is_rejected(
@@ -95,7 +95,7 @@ def test_link_inside_the_folder_is_followed(binds: BindMounts, folder: Path) -> 
 
 
 def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, folder: Path) -> None:
-    """A directory and a link are swapped all the time: the directory is bound, or nothing."""
+    """While a directory and a link are swapped continuously, only the directory is ever bound."""
     (folder / "link").symlink_to(folder.parent / "secret")
     is_over = threading.Event()
 
@@ -161,7 +161,7 @@ except Unavailable as error:
 """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, "-c", script]
-    # Not the test's own folder, whose parents other users cannot enter.
+    # Not ``tmp_path``, because other users cannot enter its parents.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o777)
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)

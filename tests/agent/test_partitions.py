@@ -1,4 +1,4 @@
-"""Devices divided in hardware, groups of devices, and idle detection."""
+"""Hardware partitions of devices, groups of devices, and idle detection."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_partitions_of_an_mi300_have_their_own_slot(machine: FakeMachine) -> Non
 @pytest.mark.parametrize(
     "parts, slot, elements",
     [
-        pytest.param(2, "rngd.pe-4", ["pe0-3", "pe4-7"], id="halves"),
-        pytest.param(4, "rngd.pe-2", ["pe0-1", "pe2-3", "pe4-5", "pe6-7"], id="quarters"),
-        pytest.param(8, "rngd.pe-1", [f"pe{n}" for n in range(8)], id="eighths"),
+        pytest.param(2, "rngd.pe-4", ["pe0-3", "pe4-7"], id="two partitions"),
+        pytest.param(4, "rngd.pe-2", ["pe0-1", "pe2-3", "pe4-5", "pe6-7"], id="four partitions"),
+        pytest.param(8, "rngd.pe-1", [f"pe{n}" for n in range(8)], id="eight partitions"),
     ],
 )
 def test_rngd_is_divided_into_equal_parts(
@@ -65,7 +65,7 @@ def test_rngd_is_divided_into_equal_parts(
     furiosa(machine)
     names = [f"pe{n}" for n in range(8)] + ["pe0-1", "pe2-3", "pe4-5", "pe6-7", "pe0-3", "pe4-7"]
     machine.files({f"/dev/rngd/npu0{name}": "" for name in names})
-    # Another card, whose number begins with the same digits.
+    # Another card, whose index begins with the same digit.
     machine.files({"/dev/rngd/npu01mgmt": ""})
     kind = Rngds(replace(built_in()["rngd"], parts=parts), "m1", HostFiles(machine.root))
     devices = kind.discover()
@@ -105,7 +105,7 @@ def test_nccl_defaults_use_links_and_nearest_adapters(tmp_path: Path) -> None:
         "NCCL_IB_GID_INDEX": "1",
     }
     assert nccl_defaults([gpu(0), gpu(1)], host, "process")["NCCL_IB_HCA"] == "mlx5_a,mlx5_b"
-    # A container is given no adapter.
+    # A container gets no InfiniBand adapter.
     assert nccl_defaults([gpu(0), gpu(1)], host, "docker") == {"NCCL_IB_DISABLE": "1"}
     assert nccl_defaults([gpu(0)], host, "process") == {}
     part = replace(gpu(1), amount=500)
@@ -146,11 +146,13 @@ class Cards(DeviceKind):
 @pytest.mark.parametrize(
     "seen, is_active",
     [
-        pytest.param({"memory_used_bytes": 5 * GIB}, True, id="it holds memory"),
-        pytest.param({"memory_used_bytes": GIB // 2}, False, id="no more than it does by itself"),
-        pytest.param({}, False, id="nothing is known"),
+        pytest.param({"memory_used_bytes": 5 * GIB}, True, id="memory in use"),
         pytest.param(
-            {"memory_used_bytes": 5 * GIB, "utilization_percent": 0}, False, id="it says idle"
+            {"memory_used_bytes": GIB // 2}, False, id="only the idle memory of the device"
+        ),
+        pytest.param({}, False, id="memory and utilization are unknown"),
+        pytest.param(
+            {"memory_used_bytes": 5 * GIB, "utilization_percent": 0}, False, id="utilization is 0"
         ),
     ],
 )
@@ -176,7 +178,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
     cards.seen = {"memory_used_bytes": 0}
     await inventory.refresh()
     await watchdog.check()
-    # Idle since then: the time of its last activity stays.
+    # Idle since then: the time of the last activity is unchanged.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
 
