@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 START_SECONDS = 120
 STOP_SECONDS = 90
 
-Part = Literal["hub", "manager", "agent", "proxy", "launcher"]
-# A word of the command line that only this part has.
-WORDS: Mapping[Part, str] = {
+Component = Literal["hub", "manager", "agent", "proxy", "launcher"]
+# A word that only the command line of this component contains.
+WORDS: Mapping[Component, str] = {
     "launcher": "scripts/run",
     "hub": "jupyterhub_config.py",
     "manager": "bai_services.app",
@@ -35,7 +35,7 @@ WORDS: Mapping[Part, str] = {
 
 
 class RunningHub:
-    """The demo in a folder of its own, on free ports, until `stop`.
+    """A demo with its own folder and free ports.
 
     ``password`` is that of every demo account. `start` after a `kill` continues
     with the same folder, as `make run` does.
@@ -57,12 +57,12 @@ class RunningHub:
         self._processes = _Processes(home, self.port)
 
     def start(self) -> RunningHub:
-        """Start everything and wait until the login page and the manager answer.
+        """Start all components and wait until the login page and the manager respond.
 
         Raises
         ------
         RuntimeError
-            With the end of the logs, when it does not come up.
+            If it does not start; the message contains the end of the logs.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -82,7 +82,9 @@ class RunningHub:
                 stderr=output,
                 start_new_session=True,
             )
-        wait_until(lambda: self._has_ended() or self.is_up(), START_SECONDS, "the Hub to answer")
+        wait_until(
+            lambda: self._has_ended() or self.is_up(), START_SECONDS, "a response of the Hub"
+        )
         if self._has_ended():
             raise RuntimeError(f"the demo did not start:\n{self.logs()}")
         return self
@@ -100,12 +102,12 @@ class RunningHub:
             return False
 
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
-        """Wait until the launcher has printed ``text``; it prints when it is up, not before."""
+        """Wait until the launcher has printed ``text``; it prints once all components run."""
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
 
     def logs(self, lines: int = 60) -> str:
-        """Return the ends of the logs of launcher and Hub."""
+        """Return the last lines of the logs of launcher and Hub."""
         texts = []
         for path in (self.output, self.home / "hub.log"):
             if path.exists():
@@ -113,32 +115,34 @@ class RunningHub:
                 texts.append("\n".join([f"--- {path.name}", *end]))
         return "\n".join(texts)
 
-    def process_of(self, part: Part) -> psutil.Process:
-        """Return the process of a part; wait up to 20 s for one that is being restarted."""
-        return wait_until(lambda: self._processes.find(part), 20, f"a process of the {part}")
+    def process_of(self, component: Component) -> psutil.Process:
+        """Return the process of a component; wait up to 20 s if it is being restarted."""
+        return wait_until(
+            lambda: self._processes.find(component), 20, f"a process of the {component}"
+        )
 
-    def kill(self, part: Part) -> None:
-        """Kill a part with SIGKILL and wait until it is gone; the launcher is `make run` itself."""
-        if part == "launcher":
+    def kill(self, component: Component) -> None:
+        """Send SIGKILL to a component and wait for its exit; the launcher is `make run`."""
+        if component == "launcher":
             assert self._launcher is not None
             self._launcher.kill()
             self._launcher.wait(STOP_SECONDS)
             return
-        process = self.process_of(part)
+        process = self.process_of(component)
         process.kill()
-        _gone([process])
-        if part == "hub" and self._launcher is not None:
-            # It ends by itself when its Hub is gone.
+        _wait_for_exit([process])
+        if component == "hub" and self._launcher is not None:
+            # The launcher exits when its Hub has exited.
             self._launcher.wait(STOP_SECONDS)
 
     def interrupt(self) -> int:
-        """Press Ctrl-C and return the exit code of `make run`."""
+        """Send SIGINT (Ctrl-C) and return the exit code of `make run`."""
         assert self._launcher is not None
         self._launcher.send_signal(signal.SIGINT)
         return self._launcher.wait(STOP_SECONDS)
 
     def stop(self) -> None:
-        """End everything that runs for this folder, sessions too, whatever state it is in."""
+        """Stop all processes of this folder, including sessions, in any state."""
         while self._clients:
             self._clients.pop().close()
         if self._launcher is not None and self._launcher.poll() is None:
@@ -147,62 +151,64 @@ class RunningHub:
                 self._launcher.wait(STOP_SECONDS)
             except subprocess.TimeoutExpired:
                 self._launcher.kill()
-        left = self.left_running()
-        for process in left:
+        remaining = self.left_running()
+        for process in remaining:
             process.kill()
-        _gone(left)
+        _wait_for_exit(remaining)
 
     def left_running(self) -> list[psutil.Process]:
-        """Return every process that belongs to this folder, sessions too."""
+        """Return the running processes of this folder, including sessions."""
         return [process for process in self._processes.all() if _is_alive(process)]
 
     def client(self, timeout_seconds: float = 60) -> httpx.Client:
-        """Return an HTTP client that keeps cookies and follows no redirect."""
-        return self._kept(httpx.Client(base_url=self.url, timeout=timeout_seconds))
+        """Return an HTTP client that stores cookies and does not follow redirects."""
+        return self._close_at_stop(httpx.Client(base_url=self.url, timeout=timeout_seconds))
 
-    def _kept(self, client: httpx.Client) -> httpx.Client:
+    def _close_at_stop(self, client: httpx.Client) -> httpx.Client:
         self._clients.append(client)
         return client
 
     def post_form(self, client: httpx.Client, path: str, **fields: str) -> httpx.Response:
-        """Send a form of the Hub with the XSRF token of its page."""
+        """Submit a form of the Hub with the XSRF token of its page."""
         client.get("/hub/login")
         fields["_xsrf"] = client.cookies.get("_xsrf", path="/hub/") or ""
         return client.post(path, data=fields)
 
     @contextmanager
     def sign_in(self, name: str, password: str | None = None) -> Iterator[httpx.Client]:
-        """Sign in on the login page; the client of the block holds the Hub's cookies.
+        """Sign in on the login page; yield a client with the Hub's cookies.
 
         Raises
         ------
         AssertionError
-            With the page, when the sign-in is refused.
+            If the sign-in is rejected; the message contains the page.
         """
         with self.client() as client:
             fields = {"username": name, "password": password or self.password}
-            answer = self.post_form(client, "/hub/login", **fields)
-            assert answer.status_code == 302, answer.text
+            response = self.post_form(client, "/hub/login", **fields)
+            assert response.status_code == 302, response.text
             yield client
 
     def rest(self, name: str) -> httpx.Client:
         """Return a client for the REST API (``/sessions``, …) with a token of that account."""
-        answer = httpx.post(
+        response = httpx.post(
             f"{self.api}/auth/token", json={"name": name, "password": self.password}, timeout=30
         )
-        assert answer.status_code in (200, 201), answer.text
-        token = answer.json()["token"]
+        assert response.status_code in (200, 201), response.text
+        token = response.json()["token"]
         headers = {"Authorization": f"Bearer {token}"}
-        return self._kept(httpx.Client(base_url=self.api, headers=headers, timeout=60))
+        return self._close_at_stop(httpx.Client(base_url=self.api, headers=headers, timeout=60))
 
     def jupyter(self, rest: httpx.Client, url: str) -> httpx.Client:
         """Return a client for the Jupyter server at ``url``, with the token of ``rest``."""
         headers = {"Authorization": rest.headers["Authorization"]}
-        return self._kept(httpx.Client(base_url=self.url + url, headers=headers, timeout=60))
+        return self._close_at_stop(
+            httpx.Client(base_url=self.url + url, headers=headers, timeout=60)
+        )
 
 
 def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]:
-    """Start a session of that account and return it when it runs."""
+    """Start a session of an account and return it when it is RUNNING."""
     with hub.rest(name) as rest:
         spec = {
             "name": f"run-{secrets.token_hex(4)}",
@@ -218,7 +224,7 @@ def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]
 def session_in(
     hub: RunningHub, name: str, key: str, status: str, *, ended: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Wait until a session has a status and return it; one of ``ended`` fails at once."""
+    """Wait until a session has a status, and return it; fail at once in a status of ``ended``."""
     with hub.rest(name) as rest:
 
         def session() -> dict[str, Any] | None:
@@ -232,16 +238,16 @@ def session_in(
 
 
 class _Processes:
-    """Finds the processes of one folder, wherever they are in the process tree."""
+    """Finds the processes of one folder anywhere in the process tree."""
 
     def __init__(self, home: Path, port: int) -> None:
         self._home = home
         self._ports = home / f"ports-{port}.json"
 
-    def find(self, part: Part) -> psutil.Process | None:
+    def find(self, component: Component) -> psutil.Process | None:
         for process in self.all():
             try:
-                if any(WORDS[part] in word for word in process.cmdline()):
+                if any(WORDS[component] in word for word in process.cmdline()):
                     return process
             except psutil.Error:
                 continue
@@ -263,7 +269,7 @@ class _Processes:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         environ = process.environ()
-        # Sessions know neither folder nor public port, but the Hub they report to.
+        # Sessions have the URL of their Hub, but not the folder or the public port.
         return environ.get("BAI_HOME") == str(self._home) or (
             self._hub_api in environ.get("JUPYTERHUB_API_URL", "")
         )
@@ -275,7 +281,7 @@ class _Processes:
         return f":{json.loads(self._ports.read_text())['hub']}/hub/"
 
 
-def _gone(processes: list[psutil.Process]) -> None:
+def _wait_for_exit(processes: list[psutil.Process]) -> None:
     wait_until(lambda: not any(map(_is_alive, processes)), 20, f"the end of {processes}")
 
 

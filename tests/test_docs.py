@@ -107,7 +107,7 @@ def test_every_documented_option_exists() -> None:
     assert missing == []
 
 
-def test_the_examples_are_found() -> None:
+def test_examples_are_found() -> None:
     assert len(list(examples())) > 100
 
 
@@ -150,7 +150,7 @@ def test_every_error_code_is_documented() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(COMMANDS))
-def test_every_command_explains_itself(path: str) -> None:
+def test_every_command_has_a_help_text(path: str) -> None:
     """Every command and option has a help text: the reference is generated from them."""
     command = COMMANDS[path]
     assert command.help
@@ -246,7 +246,7 @@ def anchors(page: Path) -> set[str]:
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     """The site build checks only links inside the site; this includes pages outside of it."""
     broken = []
     for page in PAGES:

@@ -33,7 +33,7 @@ class SlidingCount:
         self._steps[-1][1] += 1
         self._total += 1
 
-    def seconds_until_room(self, now: datetime) -> int:
+    def seconds_until_allowed(self, now: datetime) -> int:
         """Return the seconds until the oldest events leave the window; 0 without events."""
         if not self._steps:
             return 0

@@ -1,4 +1,4 @@
-"""Injections of devices: environment, order, and devices that are missing."""
+"""Device injection: environment, order, and missing devices."""
 
 from __future__ import annotations
 

@@ -210,7 +210,9 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert await shares_in_force(api, gpu, other) == ["0.25", "0.5"]
     limited = f"{other} set_default_active_thread_percentage 50"
     commands = program.folder / "commands"
-    await wait_until_async(lambda: limited in commands.read_text(), 60, "the limits of the other GPU")
+    await wait_until_async(
+        lambda: limited in commands.read_text(), 60, "the limits of the other GPU"
+    )
     assert (run_folder / "mps" / gpu / "percent").read_text() == "25"
     await again.stop()
     wait_until(lambda: not program.processes(run_folder), 20, "the exit of MPS with its agent")

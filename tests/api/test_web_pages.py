@@ -38,7 +38,7 @@ def test_assets_are_found_by_path_without_their_compressed_variants(built: Path)
     ("accept_encoding", "encoding"),
     [("gzip, deflate, br", "gzip"), ("br", ""), ("", ""), ("gzip;q=1.0", "gzip")],
 )
-def test_best_variant_is_one_that_the_client_accepts_and_that_exists(
+def test_best_variant_exists_and_is_accepted_by_the_client(
     built: Path, accept_encoding: str, encoding: str
 ) -> None:
     ui = WebUI.load(built)

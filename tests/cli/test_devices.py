@@ -130,7 +130,9 @@ async def test_session_devices_shows_share_and_usage(bai: Bai, api: Api, agent: 
     assert "has no accelerators" in (await bai("session", "devices", "plain", by="user")).stderr
 
 
-async def test_agent_devices_without_accelerators_says_so(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_devices_without_accelerators_prints_a_message(
+    bai: Bai, agent: FakeAgent
+) -> None:
     await agent.beat(devices=[], facts={})
     done = await bai("agent", "devices", "a1")
     assert (done.code, done.stdout, done.stderr) == (0, "", "no accelerators detected\n")

@@ -72,12 +72,12 @@ def test_app_with_access_to_the_session_cannot_be_shared(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "Tensor", "a/b", "..", "a" * 65])
-def test_invalid_app_name_is_refused(name: str) -> None:
+def test_invalid_app_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest, match="not the name of an app"):
         check_app(name)
 
 
-def test_addresses_are_networks_and_a_public_share_needs_some() -> None:
+def test_public_share_requires_valid_networks() -> None:
     assert check_addresses(Audience.USER, []) is None
     assert check_addresses(Audience.PUBLIC, ["192.0.2.7", "2001:db8::/32"]) == [
         "192.0.2.7/32",

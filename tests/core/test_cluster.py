@@ -25,12 +25,12 @@ def test_canonical_image(name: str, canonical: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("", id="nothing"),
+        pytest.param("", id="empty"),
         pytest.param("Python", id="upper case"),
         pytest.param("a b", id="space"),
         pytest.param("../etc", id="a path"),
         pytest.param("a:b:c", id="two tags"),
-        pytest.param("a//b", id="empty part"),
+        pytest.param("a//b", id="empty component"),
         pytest.param("a:" + "t" * 129, id="tag too long"),
         pytest.param("a" * 250, id="too long with its tag"),
         pytest.param("-rm", id="looks like an option"),
@@ -48,7 +48,7 @@ def test_agent_ids(agent_id: str) -> None:
 
 
 @pytest.mark.parametrize("agent_id", ["", "-a", "a-", "a/b", "a..b", "x" * 65, "é", "a\n"])
-def test_agent_ids_that_are_refused(agent_id: str) -> None:
+def test_invalid_agent_id_is_rejected(agent_id: str) -> None:
     with pytest.raises(InvalidRequest):
         check_agent_id(agent_id)
 

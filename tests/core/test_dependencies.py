@@ -28,7 +28,7 @@ def test_only_success_meets_a_dependency(status: Status, result: Result) -> None
     is_success = status is Status.TERMINATED and result is Result.SUCCESS
     assert found.is_met == is_success
     assert found.is_failed == (status in ENDED and not is_success)
-    # A dependency that is neither met nor failed may still become either.
+    # A dependency that is neither met nor failed is still undecided.
     assert not (found.is_met and found.is_failed)
 
 
@@ -44,10 +44,10 @@ def test_cycles_are_named(case: str) -> None:
     items, circle = CIRCLES[case]
     with pytest.raises(InvalidRequest) as caught:
         check_no_cycles(items)
-    told = caught.value.details["circle"]
-    assert told[0] == told[-1]
-    assert set(told) == set(circle.split(" -> "))
-    assert " -> ".join(told) in str(caught.value)
+    cycle = caught.value.details["circle"]
+    assert cycle[0] == cycle[-1]
+    assert set(cycle) == set(circle.split(" -> "))
+    assert " -> ".join(cycle) in str(caught.value)
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=4), max_size=20))
@@ -62,7 +62,7 @@ def test_dependencies_on_earlier_sessions_have_no_cycle(edges: list[list[int]]) 
             check_no_cycles({**items, "0": [last], last: list(items)})
 
 
-def test_failed_dependency_is_refused_with_its_reason() -> None:
+def test_failed_dependency_is_rejected_with_its_reason() -> None:
     check_none_failed([one(Status.RUNNING), one(Status.TERMINATED, Result.SUCCESS)])
     with pytest.raises(Conflict, match=r"load \(CANCELLED\)"):
         check_none_failed([one(Status.RUNNING), one(Status.CANCELLED)])

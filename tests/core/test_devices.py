@@ -46,10 +46,10 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
     "devices, slot, most",
     [
         pytest.param(gpus(600, 500), "cuda.shares", 500, id="on one device"),
-        pytest.param(gpus(0, 0, 300), "cuda.shares", 2120, id="in equal parts, to one step"),
+        pytest.param(gpus(0, 0, 300), "cuda.shares", 2120, id="in equal parts, rounded to steps"),
         pytest.param(gpus(0, 960), "cuda.shares", 1000, id="no part below the smallest share"),
-        pytest.param(gpus(None, 700), "cuda.shares", 300, id="only healthy ones"),
-        pytest.param(gpus(0, 10, 0, None), "cuda.device", 2, id="whole ones are unused"),
+        pytest.param(gpus(None, 700), "cuda.shares", 300, id="only healthy devices"),
+        pytest.param(gpus(0, 10, 0, None), "cuda.device", 2, id="whole devices must be unused"),
         pytest.param(gpus(0), "rocm.device", 0, id="other family"),
         pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
     ],
@@ -69,18 +69,20 @@ def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
 @pytest.mark.parametrize(
     "devices, slot, most",
     [
-        pytest.param(shared((250, 250)), "cuda.shares", 250, id="one part of a divided device"),
-        pytest.param(shared((250, 250), (500, 500)), "cuda.shares", 500, id="never on two"),
-        pytest.param(shared((250, 250), used=800), "cuda.shares", 0, id="no room for a part"),
+        pytest.param(shared((250, 250)), "cuda.shares", 250, id="the fixed share of a device"),
+        pytest.param(
+            shared((250, 250), (500, 500)), "cuda.shares", 500, id="not divided over two devices"
+        ),
+        pytest.param(shared((250, 250), used=800), "cuda.shares", 0, id="too little free"),
         pytest.param(shared((50, 0)), "cuda.shares", 0, id="shares are not offered"),
-        pytest.param(shared((50, 0)), "cuda.device", 1, id="whole all the same"),
+        pytest.param(shared((50, 0)), "cuda.device", 1, id="whole devices without shares"),
     ],
 )
 def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str, most: int) -> None:
     assert most_of(devices, slot) == most
 
 
-def test_at_best_ignores_usage_and_health() -> None:
+def test_best_case_ignores_usage_and_health() -> None:
     device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
     assert most_of([device], "cuda.shares") == 0
     assert most_of([device.at_best()], "cuda.shares") == 1000

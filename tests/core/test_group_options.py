@@ -1,4 +1,4 @@
-"""Options of a resource group: their meaning, and the messages for invalid ones."""
+"""Options of a resource group: defaults, parsing, and errors for invalid values."""
 
 from __future__ import annotations
 
@@ -58,20 +58,26 @@ def test_durations_are_stored_in_seconds() -> None:
         pytest.param({"placement": "magic"}, "priced, fgd, best-fit", id="unknown placement"),
         pytest.param({"placement": 1}, "priced", id="placement is a number"),
         pytest.param({"backfill": "some"}, "off, aggressive, reserving", id="unknown backfill"),
-        pytest.param({"strategy": "evenly"}, "EVENLY, FILL", id="strategy in small letters"),
+        pytest.param({"strategy": "evenly"}, "EVENLY, FILL", id="strategy in lower case"),
         pytest.param({"colour": "red"}, "'colour'.*placement", id="unknown option"),
         pytest.param(
-            {"allow_fractional_resource_fragmentation": "yes"}, "true or false", id="no flag"
+            {"allow_fractional_resource_fragmentation": "yes"}, "true or false", id="not a boolean"
         ),
-        pytest.param({"pending_timeout": "soon"}, "duration", id="no span of time"),
-        pytest.param({"pending_timeout": -5}, "duration", id="negative time"),
-        pytest.param({"pending_timeout": True}, "duration", id="a flag for a time"),
-        pytest.param({"fair_share": []}, "must be a map", id="no map"),
-        pytest.param({"fair_share": {"half_life_days": 0}}, "from 0.01", id="no half life"),
-        pytest.param({"fair_share": {"lookback_days": 10**9}}, "to 366", id="endless look back"),
-        pytest.param({"fair_share": {"half": 1}}, "half_life_days", id="unknown part"),
+        pytest.param({"pending_timeout": "soon"}, "duration", id="not a duration"),
+        pytest.param({"pending_timeout": -5}, "duration", id="negative duration"),
+        pytest.param({"pending_timeout": True}, "duration", id="boolean instead of a duration"),
+        pytest.param({"fair_share": []}, "must be a map", id="not a mapping"),
+        pytest.param({"fair_share": {"half_life_days": 0}}, "from 0.01", id="half life of 0"),
         pytest.param(
-            {"fair_share": {"weights": {"team": {"a": 1}}}}, "domain, project", id="unknown kind"
+            {"fair_share": {"lookback_days": 10**9}}, "to 366", id="lookback period too long"
+        ),
+        pytest.param(
+            {"fair_share": {"half": 1}}, "half_life_days", id="unknown option of fair_share"
+        ),
+        pytest.param(
+            {"fair_share": {"weights": {"team": {"a": 1}}}},
+            "domain, project",
+            id="unknown kind of scope",
         ),
         pytest.param(
             {"fair_share": {"weights": {"user": {"a": 0}}}},

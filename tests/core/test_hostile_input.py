@@ -211,7 +211,7 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
 }
-# These take text of our own, or values that another function has already parsed.
+# These functions take text from bai-hub itself, or values that are already parsed.
 NOT_FROM_USERS = {
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",
@@ -328,12 +328,12 @@ def check(parser: Parser, text: str) -> None:
     assert took < CPU_SECONDS, f"{took:.1f} s of CPU time for {text[:40]!r} ({len(text)})"
 
 
-def test_every_function_that_takes_text_is_here() -> None:
+def test_every_function_that_takes_text_is_tested() -> None:
     found = set(discovered())
     unknown = found - set(PARSERS) - NOT_FROM_USERS
     assert not unknown, f"add to PARSERS (or, if no user writes it, NOT_FROM_USERS): {unknown}"
     gone = (set(PARSERS) | NOT_FROM_USERS) - found
-    assert not gone, f"no longer there: {gone}"
+    assert not gone, f"no longer exists: {gone}"
 
 
 CASES = [

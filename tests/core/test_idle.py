@@ -22,12 +22,12 @@ def at(seconds: float) -> datetime:
 @pytest.mark.parametrize(
     ("kind", "started", "used", "timeout", "since"),
     [
-        pytest.param(INTERACTIVE, 0, None, 600, 0, id="never used: since its start"),
-        pytest.param(INTERACTIVE, 0, 90, 600, 90, id="since its last use"),
-        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a new start is a use"),
-        pytest.param(INTERACTIVE, 0, 90, 0, None, id="0 seconds are no limit"),
-        pytest.param(SessionType.BATCH, 0, 90, 600, None, id="batch sessions have none"),
-        pytest.param(INTERACTIVE, None, None, 600, None, id="one that never ran is not idle"),
+        pytest.param(INTERACTIVE, 0, None, 600, 0, id="never used: since the start"),
+        pytest.param(INTERACTIVE, 0, 90, 600, 90, id="since the last use"),
+        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a restart counts as use"),
+        pytest.param(INTERACTIVE, 0, 90, 0, None, id="timeout 0: no limit"),
+        pytest.param(SessionType.BATCH, 0, 90, 600, None, id="batch session: no limit"),
+        pytest.param(INTERACTIVE, None, None, 600, None, id="not started: not idle"),
     ],
 )
 def test_start_of_idle_time(
@@ -42,11 +42,11 @@ def test_start_of_idle_time(
 @pytest.mark.parametrize(
     ("reported", "now", "is_over"),
     [
-        pytest.param(600, 600, True, id="it said at its end that nobody has come"),
-        pytest.param(640, 641, True, id="or a little later"),
-        pytest.param(599, 700, False, id="somebody may have come since it last said something"),
-        pytest.param(None, 9000, False, id="it never said anything"),
-        pytest.param(600, 600 + 61, False, id="the manager was away since"),
+        pytest.param(600, 600, True, id="report of no activity at the end of the timeout"),
+        pytest.param(640, 641, True, id="report of no activity after the end of the timeout"),
+        pytest.param(599, 700, False, id="last report is before the end of the timeout"),
+        pytest.param(None, 9000, False, id="no report"),
+        pytest.param(600, 600 + 61, False, id="last report is too old"),
     ],
 )
 def test_only_a_session_with_a_recent_idle_report_is_ended(
@@ -75,11 +75,11 @@ def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
 @pytest.mark.parametrize(
     ("timeout", "used", "now", "expected"),
     [
-        pytest.param(0, 0, 100, 300, id="no limit: seldom"),
-        pytest.param(3600, 0, 100, 60, id="the end is far: each minute"),
-        pytest.param(600, 0, 580, 20, id="at the end"),
-        pytest.param(600, 0, 9000, 1, id="too late: soon"),
-        pytest.param(600, None, 0, 1, id="it does not run yet: soon"),
+        pytest.param(0, 0, 100, 300, id="no limit: rarely"),
+        pytest.param(3600, 0, 100, 60, id="far from the end: every minute"),
+        pytest.param(600, 0, 580, 20, id="close to the end: at the end"),
+        pytest.param(600, 0, 9000, 1, id="after the end: soon"),
+        pytest.param(600, None, 0, 1, id="not running yet: soon"),
     ],
 )
 def test_time_of_the_next_activity_report(
@@ -117,7 +117,7 @@ def test_idle_end_needs_a_recent_report(
     assert idleness.since == at(max(started, used or 0))
     if idleness.is_over(at(now)):
         assert reported is not None and at(now) <= at(reported) + REPORT_TTL
-        # It ran all the time without activity, and reported that itself.
+        # The session ran without activity and reported this.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_near(at(now))
     assert 1 <= next_report_seconds(idleness, timeout, at(now)) <= 300

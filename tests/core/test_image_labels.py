@@ -1,4 +1,4 @@
-"""Labels of images: their meaning, and which are refused."""
+"""Image labels: parsing, and rejection of invalid ones."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_pty_service_ports_are_ignored() -> None:
 @pytest.mark.parametrize(
     "text, part",
     [
-        pytest.param("lab", "NAME:", id="no protocol and port"),
+        pytest.param("lab", "NAME:", id="missing protocol and port"),
         pytest.param("lab:ftp:8090", "NAME:", id="unknown protocol"),
-        pytest.param("la b:http:8090", "NAME:", id="odd name"),
+        pytest.param("la b:http:8090", "NAME:", id="invalid name"),
         pytest.param("lab:http:80", "1025 to 65534", id="privileged port"),
         pytest.param("lab:http:65535", "1025 to 65534", id="port too high"),
-        pytest.param("lab:http:x", "1025 to 65534", id="no number"),
+        pytest.param("lab:http:x", "1025 to 65534", id="port is not a number"),
         pytest.param("lab:http:٣٠٠٠", "1025 to 65534", id="digits of another script"),
-        pytest.param("lab:http:", "1025 to 65534", id="no port"),
-        pytest.param("lab:http:[]", "1025 to 65534", id="empty list of ports"),
-        pytest.param("lab:http:7681", "reserved", id="port of the platform"),
-        pytest.param("a:http:8090,a:http:8091", "duplicate app", id="a name twice"),
-        pytest.param("a:http:8090,b:tcp:[9000,8090]", "duplicate port", id="a port twice"),
+        pytest.param("lab:http:", "1025 to 65534", id="missing port"),
+        pytest.param("lab:http:[]", "1025 to 65534", id="empty port list"),
+        pytest.param("lab:http:7681", "reserved", id="reserved port"),
+        pytest.param("a:http:8090,a:http:8091", "duplicate app", id="duplicate name"),
+        pytest.param("a:http:8090,b:tcp:[9000,8090]", "duplicate port", id="duplicate port"),
     ],
 )
 def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
@@ -93,17 +93,21 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
     "given, part",
     [
         pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
-        pytest.param(labels(nonsense="1"), "unknown label", id="unknown label of ours"),
+        pytest.param(
+            labels(nonsense="1"), "unknown label", id="unknown label with the prefix of bai-hub"
+        ),
         pytest.param(labels(features="batch fly"), "'fly': valid are batch", id="unknown feature"),
         pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="invalid version"),
         pytest.param(labels(role="BOSS"), "COMPUTE", id="unknown role"),
         pytest.param(
-            labels(resource__min__mem="2g", resource__max__mem="1g"), "above", id="min over max"
+            labels(resource__min__mem="2g", resource__max__mem="1g"),
+            "above",
+            id="minimum above maximum",
         ),
         pytest.param(
             labels(resource__min__mem="2g", resource__preferred__mem="1g"),
             "outside",
-            id="preferred below min",
+            id="preferred below minimum",
         ),
         pytest.param(labels(resource__min__gold="1"), "resource slot", id="unknown slot"),
         pytest.param(labels(resource__min__mem="much"), "memory", id="invalid amount"),

@@ -1,4 +1,4 @@
-"""Launch plans and injections: what is sent is what is read."""
+"""Launch plans and injections: JSON round trip and validation."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ def test_the_rest_model_has_exactly_the_fields_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize("path", ["data", "/home/../etc", "/a\0b"])
-def test_a_path_that_is_not_absolute_is_refused(path: str) -> None:
+def test_relative_path_is_rejected(path: str) -> None:
     data = {**plan().to_json(), "mounts": [{"source": path, "target": "/x"}]}
     with pytest.raises(InvalidRequest, match="not an absolute path"):
         LaunchPlan.from_json(data)
 
 
-def test_an_id_that_is_not_a_uuid_is_refused() -> None:
+def test_id_that_is_not_a_uuid_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="cannot be parsed"):
         LaunchPlan.from_json({**plan().to_json(), "kernel_id": "../x"})

@@ -22,14 +22,14 @@ from bai_services.core.folders.mounts import (
 @pytest.mark.parametrize(
     "asked, path",
     [
-        pytest.param("", "/home/work/data", id="nothing asked is the folder's name"),
-        pytest.param("in/put", "/home/work/in/put", id="relative is below home"),
-        pytest.param("/home/work/data", "/home/work/data", id="absolute below home"),
-        pytest.param("/home//work/./a/", "/home/work/a", id="spelled in another way"),
-        pytest.param("_x", "/home/work/_x", id="underscore in front"),
-        pytest.param("/data/sets", "/data/sets", id="absolute elsewhere is as given"),
-        pytest.param("/home/worker/a", "/home/worker/a", id="another home"),
-        pytest.param("etc", "/home/work/etc", id="like a system directory, but below home"),
+        pytest.param("", "/home/work/data", id="default: the folder's name below home"),
+        pytest.param("in/put", "/home/work/in/put", id="relative path is below home"),
+        pytest.param("/home/work/data", "/home/work/data", id="absolute path below home"),
+        pytest.param("/home//work/./a/", "/home/work/a", id="not normalized"),
+        pytest.param("_x", "/home/work/_x", id="leading underscore"),
+        pytest.param("/data/sets", "/data/sets", id="absolute path outside of home"),
+        pytest.param("/home/worker/a", "/home/worker/a", id="another user's home"),
+        pytest.param("etc", "/home/work/etc", id="name of a system directory, below home"),
     ],
 )
 def test_valid_path_is_normalized(asked: str, path: str) -> None:
@@ -39,28 +39,28 @@ def test_valid_path_is_normalized(asked: str, path: str) -> None:
 @pytest.mark.parametrize(
     "asked, reason",
     [
-        pytest.param("/", "system directories", id="the root"),
+        pytest.param("/", "system directories", id="root directory"),
         pytest.param("/etc", "system directories", id="a system directory"),
         pytest.param("/usr/local/lib", "system directories", id="below a system directory"),
-        pytest.param("//etc", "system directories", id="a system directory in another spelling"),
-        pytest.param("/home", "the session's home", id="above home"),
-        pytest.param("/home/x", "the session's home", id="a whole home"),
-        pytest.param("/home/work", "the session's home", id="home itself"),
-        pytest.param("/home/work/", "the session's home", id="home itself with a slash"),
-        pytest.param(".", "the session's home", id="a dot"),
-        pytest.param("../x", "'..'", id="up"),
-        pytest.param("a/../../x", "'..'", id="up inside"),
-        pytest.param("/home/work/../x", "'..'", id="up from home"),
+        pytest.param("//etc", "system directories", id="system directory, not normalized"),
+        pytest.param("/home", "the session's home", id="parent of home"),
+        pytest.param("/home/x", "the session's home", id="home of all users"),
+        pytest.param("/home/work", "the session's home", id="home"),
+        pytest.param("/home/work/", "the session's home", id="home with a trailing slash"),
+        pytest.param(".", "the session's home", id="dot"),
+        pytest.param("../x", "'..'", id="parent directory"),
+        pytest.param("a/../../x", "'..'", id="parent directory inside the path"),
+        pytest.param("/home/work/../x", "'..'", id="parent directory of home"),
         pytest.param(".ssh", "the session itself creates", id="reserved"),
         pytest.param("/home/work/.jupyter/lab", "the session itself creates", id="below reserved"),
         pytest.param(".zshrc", "the session itself creates", id="reserved pattern"),
-        pytest.param("a:b", "letters of", id="a colon would split the engine's words"),
-        pytest.param("a,b", "letters of", id="a comma too"),
+        pytest.param("a:b", "letters of", id="colon, which separates engine arguments"),
+        pytest.param("a,b", "letters of", id="comma, which separates engine arguments"),
         pytest.param("a b", "letters of", id="space"),
         pytest.param("a\0b", "letters of", id="NUL"),
         pytest.param("-a", "letters of", id="looks like an option"),
-        pytest.param("x" * 65, "1 to 64", id="one part too long"),
-        pytest.param("/".join(["x" * 60] * 5), "255", id="too long in all"),
+        pytest.param("x" * 65, "1 to 64", id="component too long"),
+        pytest.param("/".join(["x" * 60] * 5), "255", id="path too long"),
     ],
 )
 def test_invalid_path_is_rejected_with_the_reason(asked: str, reason: str) -> None:
@@ -90,9 +90,9 @@ def test_linuxbrew_has_a_fixed_path() -> None:
 @pytest.mark.parametrize(
     "paths, text",
     [
-        pytest.param(["a", "a"], "would both be mounted at /home/work/a", id="one path twice"),
-        pytest.param(["a", "a/b"], "would be inside folder f0", id="the second in the first"),
-        pytest.param(["a/b/c", "a"], "would be inside folder f1", id="the first in the second"),
+        pytest.param(["a", "a"], "would both be mounted at /home/work/a", id="same path"),
+        pytest.param(["a", "a/b"], "would be inside folder f0", id="second inside the first"),
+        pytest.param(["a/b/c", "a"], "would be inside folder f1", id="first inside the second"),
     ],
 )
 def test_overlapping_mounts_are_rejected(paths: list[str], text: str) -> None:
@@ -108,11 +108,11 @@ def test_adjacent_mounts_are_accepted() -> None:
     "asked, kept",
     [
         pytest.param("", "", id="the whole folder"),
-        pytest.param(".", "", id="the whole folder by a dot"),
-        pytest.param("raw/2024", "raw/2024", id="below it"),
-        pytest.param("raw//./2024/", "raw/2024", id="spelled in another way"),
-        pytest.param("사진 1/ü", "사진 1/ü", id="any letters"),
-        pytest.param("..x/...", "..x/...", id="dots that lead nowhere"),
+        pytest.param(".", "", id="the whole folder as a dot"),
+        pytest.param("raw/2024", "raw/2024", id="subdirectory"),
+        pytest.param("raw//./2024/", "raw/2024", id="not normalized"),
+        pytest.param("사진 1/ü", "사진 1/ü", id="non-ASCII letters"),
+        pytest.param("..x/...", "..x/...", id="dots inside a name"),
     ],
 )
 def test_valid_subpath_is_normalized(asked: str, kept: str) -> None:
@@ -122,15 +122,15 @@ def test_valid_subpath_is_normalized(asked: str, kept: str) -> None:
 @pytest.mark.parametrize(
     "asked, reason",
     [
-        pytest.param("/etc", "relative to the folder", id="absolute"),
-        pytest.param("..", "'..'", id="up"),
-        pytest.param("a/../..", "'..'", id="up inside"),
+        pytest.param("/etc", "relative to the folder", id="absolute path"),
+        pytest.param("..", "'..'", id="parent directory"),
+        pytest.param("a/../..", "'..'", id="parent directory inside the path"),
         pytest.param("a\0b", "control characters", id="NUL"),
-        pytest.param("a\nb", "control characters", id="new line"),
-        pytest.param("x" * 256, "a name of more than 255", id="one part too long"),
-        pytest.param("x/" * MAX_SUBPATH, "1000 characters", id="too long in all"),
+        pytest.param("a\nb", "control characters", id="line break"),
+        pytest.param("x" * 256, "a name of more than 255", id="component too long"),
+        pytest.param("x/" * MAX_SUBPATH, "1000 characters", id="path too long"),
     ],
 )
-def test_invalid_subpath_is_refused(asked: str, reason: str) -> None:
+def test_invalid_subpath_is_rejected(asked: str, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(reason)):
         check_subpath(asked)

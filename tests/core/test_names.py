@@ -19,9 +19,9 @@ from bai_services.core.names import (
     "name",
     [
         pytest.param("default", id="plain"),
-        pytest.param("team-1_a.b", id="each separator, single"),
+        pytest.param("team-1_a.b", id="all separators"),
         pytest.param("7", id="one digit"),
-        pytest.param("a" * 64, id="as long as may be"),
+        pytest.param("a" * 64, id="maximum length"),
     ],
 )
 def test_valid_slug_is_unchanged(name: str) -> None:
@@ -34,19 +34,19 @@ def test_valid_slug_is_unchanged(name: str) -> None:
         pytest.param("", id="empty"),
         pytest.param("a" * 65, id="too long"),
         pytest.param("Team", id="upper case"),
-        pytest.param("a b", id="blank"),
+        pytest.param("a b", id="space"),
         pytest.param("../etc", id="a path"),
         pytest.param("a..b", id="two dots"),
         pytest.param("a--b", id="two hyphens"),
         pytest.param("-a", id="hyphen first"),
         pytest.param("a-", id="hyphen last"),
         pytest.param("a/b", id="slash"),
-        pytest.param("a\n", id="line end"),
-        pytest.param("ｆｏｏ", id="wide letters"),
+        pytest.param("a\n", id="line break at the end"),
+        pytest.param("ｆｏｏ", id="full-width letters"),
         pytest.param("a!group=b", id="a scope filter"),
     ],
 )
-def test_invalid_slug_is_refused(name: str) -> None:
+def test_invalid_slug_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest, match="cannot be the name of a project"):
         check_slug("project", name)
 
@@ -78,13 +78,17 @@ def test_e_mail_addresses() -> None:
 @pytest.mark.parametrize(
     "address, networks, inside",
     [
-        pytest.param("10.1.2.3", None, True, id="no list allows all"),
-        pytest.param("10.1.2.3", [], False, id="an empty list allows none"),
-        pytest.param("10.1.2.3", ["10.0.0.0/8"], True, id="in the network"),
-        pytest.param("11.1.2.3", ["10.0.0.0/8", "11.1.2.3/32"], True, id="in the second"),
-        pytest.param("11.1.2.4", ["10.0.0.0/8", "11.1.2.3/32"], False, id="in neither"),
-        pytest.param("::ffff:10.1.2.3", ["10.0.0.0/8"], True, id="IPv4 written as IPv6"),
-        pytest.param("2001:db8::1", ["10.0.0.0/8"], False, id="other version"),
+        pytest.param("10.1.2.3", None, True, id="no list: all addresses"),
+        pytest.param("10.1.2.3", [], False, id="empty list: no address"),
+        pytest.param("10.1.2.3", ["10.0.0.0/8"], True, id="inside the network"),
+        pytest.param(
+            "11.1.2.3", ["10.0.0.0/8", "11.1.2.3/32"], True, id="inside the second network"
+        ),
+        pytest.param(
+            "11.1.2.4", ["10.0.0.0/8", "11.1.2.3/32"], False, id="outside of both networks"
+        ),
+        pytest.param("::ffff:10.1.2.3", ["10.0.0.0/8"], True, id="IPv4-mapped IPv6"),
+        pytest.param("2001:db8::1", ["10.0.0.0/8"], False, id="other IP version"),
         pytest.param("", ["0.0.0.0/0"], False, id="unknown address"),
     ],
 )
@@ -92,7 +96,7 @@ def test_is_inside(address: str, networks: list[str] | None, inside: bool) -> No
     assert is_inside(address, networks) is inside
 
 
-def test_networks_are_written_one_way() -> None:
+def test_networks_are_normalized() -> None:
     assert check_networks(["10.1.2.3/8", " 192.168.0.1 "]) == ["10.0.0.0/8", "192.168.0.1/32"]
     with pytest.raises(InvalidRequest, match="is not a network"):
         check_networks(["10.0.0.0/33"])

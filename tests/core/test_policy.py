@@ -33,9 +33,12 @@ def caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
     [
         pytest.param(caps(), {}, [], id="no cap"),
         pytest.param(
-            caps(is_closed=True), {}, ["cpu", "cuda.shares", "mem"], id="closed: absent is 0"
+            caps(is_closed=True),
+            {},
+            ["cpu", "cuda.shares", "mem"],
+            id="closed: an unlisted slot has the limit 0",
         ),
-        pytest.param(caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="0 forbids"),
+        pytest.param(caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="limit 0"),
         pytest.param(
             caps(slots=Caps.parse({"cpu": "unlimited", "mem": -1}), is_closed=True),
             {"cpu": 10**9},
@@ -43,9 +46,11 @@ def caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
             id="closed: unlimited and -1 lift the limit of a slot",
         ),
         pytest.param(caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
-        pytest.param(caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore too many"),
+        pytest.param(
+            caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore above the cap"
+        ),
         pytest.param(caps(max_sessions=1), {"sessions": 1}, ["sessions"], id="session count"),
-        pytest.param(caps(max_sessions=0), {}, ["sessions"], id="no session at all"),
+        pytest.param(caps(max_sessions=0), {}, ["sessions"], id="session cap of 0"),
     ],
 )
 def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -> None:
@@ -75,7 +80,7 @@ def test_unlimited_is_read_and_written() -> None:
         ResourceSlots.parse({"cpu": "unlimited"})
 
 
-def test_an_unlimited_pending_slot_is_not_counted() -> None:
+def test_unlimited_pending_slot_is_not_counted() -> None:
     bound = ScopeCaps(KEYPAIR, "AK", max_pending_slots=Caps.parse({"cpu": "unlimited"}))
     assert pending_violations([bound], ONE, {KEYPAIR: {"cpu": 10**9}}) == []
 
@@ -102,12 +107,12 @@ def test_lowest_cap_of_all_scopes_applies() -> None:
     "limit, kernels, expected",
     [
         pytest.param(None, 9, [], id="no limit"),
-        pytest.param(3, 3, [], id="as many as allowed"),
+        pytest.param(3, 3, [], id="exactly the cap"),
         pytest.param(
             2,
             3,
             ["3 containers requested, but a session of keypair AK may have at most 2"],
-            id="one too many",
+            id="one above the cap",
         ),
     ],
 )

@@ -22,6 +22,6 @@ def test_events_expire_in_order() -> None:
 def test_seconds_until_room() -> None:
     count = SlidingCount()
     count.add(START)
-    wait = count.seconds_until_room(START + timedelta(minutes=10))
+    wait = count.seconds_until_allowed(START + timedelta(minutes=10))
     assert count.total(START + timedelta(minutes=10, seconds=wait - 11)) == 1
     assert count.total(START + timedelta(minutes=10, seconds=wait)) == 0

@@ -1,4 +1,4 @@
-"""Quantities: text in, integers inside, the same text out."""
+"""Parsing and formatting of quantities, which are integers internally."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from bai_services.core.resources import (
 @pytest.mark.parametrize(
     "slot, text, amount",
     [
-        pytest.param("cpu", "1", 1000, id="a core is a thousand millicores"),
-        pytest.param("cpu", 0.5, 500, id="numbers are read like their text"),
-        pytest.param("mem", "1g", 2**30, id="g is binary"),
-        pytest.param("mem", "1.5G", 3 * 2**29, id="fractions and capitals"),
-        pytest.param("mem", "512MiB", 2**29, id="the long form of a unit"),
+        pytest.param("cpu", "1", 1000, id="one core is 1000 millicores"),
+        pytest.param("cpu", 0.5, 500, id="JSON number"),
+        pytest.param("mem", "1g", 2**30, id="g means GiB"),
+        pytest.param("mem", "1.5G", 3 * 2**29, id="fraction and upper case unit"),
+        pytest.param("mem", "512MiB", 2**29, id="long unit"),
         pytest.param("mem", "4096", 4096, id="plain bytes"),
-        pytest.param("mem", "4 GiB", 2**32, id="a space before the unit"),
-        pytest.param("mem", "4 g", 2**32, id="a space before the short unit"),
-        pytest.param("mem", "8kB", 2**13, id="every unit is binary"),
-        pytest.param("mem", "7 B", 7, id="bytes with their unit"),
-        pytest.param("mem", 1.5e9, 1_500_000_000, id="a number of JSON with an exponent"),
+        pytest.param("mem", "4 GiB", 2**32, id="space before the unit"),
+        pytest.param("mem", "4 g", 2**32, id="space before a short unit"),
+        pytest.param("mem", "8kB", 2**13, id="all units are binary"),
+        pytest.param("mem", "7 B", 7, id="bytes with a unit"),
+        pytest.param("mem", 1.5e9, 1_500_000_000, id="JSON number with an exponent"),
         pytest.param("cpu", ".5", 500, id="no digit before the point"),
         pytest.param("cpu", "1e2", 100_000, id="a small exponent"),
-        pytest.param("cuda.shares", "0.25", 250, id="a quarter of a device"),
-        pytest.param("cuda.shares", "1", 1000, id="a whole device as a share"),
+        pytest.param("cuda.shares", "0.25", 250, id="quarter of a device"),
+        pytest.param("cuda.shares", "1", 1000, id="share of a whole device"),
         pytest.param("cuda.device", "2", 2, id="whole devices"),
-        pytest.param("cuda.device:1g.5gb-mig", "1", 1, id="a MIG profile is a slot of its own"),
-        pytest.param("cuda.shares", "0", 0, id="zero means none"),
+        pytest.param("cuda.device:1g.5gb-mig", "1", 1, id="MIG profile"),
+        pytest.param("cuda.shares", "0", 0, id="zero"),
     ],
 )
 def test_parse(slot: str, text: str | float, amount: int) -> None:
@@ -46,15 +46,17 @@ def test_parse(slot: str, text: str | float, amount: int) -> None:
 @pytest.mark.parametrize(
     "slot, text, part",
     [
-        pytest.param("cuda.shares", "0.255", "not a multiple of 0.01", id="between two steps"),
+        pytest.param(
+            "cuda.shares", "0.255", "not a multiple of 0.01", id="not a multiple of the step"
+        ),
         pytest.param("cuda.shares", "0.04", "smallest amount 0.05", id="below the smallest share"),
         pytest.param("cuda.shares", "-1", "not an amount", id="negative"),
-        pytest.param("cuda.device", "0.5", "too precise", id="half a device is no device"),
+        pytest.param("cuda.device", "0.5", "too precise", id="half of a whole device"),
         pytest.param("cpu", "0.0001", "too precise", id="finer than a millicore"),
         pytest.param("cpu", "nan", "not an amount", id="not a number"),
         pytest.param("cpu", "inf", "not an amount", id="infinite"),
         pytest.param("cpu", "1e30", "too large", id="absurdly large"),
-        pytest.param("cpu", "1e400000", "not an amount", id="an exponent that takes seconds"),
+        pytest.param("cpu", "1e400000", "not an amount", id="exponent that would take seconds"),
         pytest.param("cpu", "1e999999999", "not an amount", id="an exponent that overflows"),
         pytest.param("cpu", "1" * 41, "at most 40 ASCII", id="more than 40 characters"),
         pytest.param("cpu", 10**5000, "at most 40 ASCII", id="an integer of 5000 digits"),
@@ -62,17 +64,21 @@ def test_parse(slot: str, text: str | float, amount: int) -> None:
         pytest.param("cpu", "1_000", "not an amount", id="an underscore"),
         pytest.param("cpu", "+1", "not an amount", id="a sign"),
         pytest.param("cpu", float("inf"), "not an amount", id="an infinite number of JSON"),
-        pytest.param("cpu", True, "not an amount", id="true is no number"),
-        pytest.param("mem", "1.5", "whole number of bytes", id="half a byte"),
-        pytest.param("mem", "0.0001k", "whole number of bytes", id="a tenth of a byte"),
-        pytest.param("mem", "0.1g", "such as mem=102m", id="says what is near"),
-        pytest.param("mem", "5ib", "not an amount of memory", id="a unit without its letter"),
+        pytest.param("cpu", True, "not an amount", id="boolean"),
+        pytest.param("mem", "1.5", "whole number of bytes", id="fraction of a byte"),
+        pytest.param(
+            "mem", "0.0001k", "whole number of bytes", id="fraction of a byte after conversion"
+        ),
+        pytest.param(
+            "mem", "0.1g", "such as mem=102m", id="error contains the nearest valid quantity"
+        ),
+        pytest.param("mem", "5ib", "not an amount of memory", id="invalid unit"),
         pytest.param("mem", "4  g", "not an amount of memory", id="two spaces"),
         pytest.param("cpu", "1 000", "not an amount", id="a space between digits"),
         pytest.param("a." + "b" * 63, "1", "not a resource slot", id="a name of 65 characters"),
         pytest.param("mem", "1x", "not an amount of memory", id="unknown unit"),
         pytest.param("gpu", "1", "not a resource slot", id="unknown slot"),
-        pytest.param("CUDA.shares", "1", "not a resource slot", id="slots are lower case"),
+        pytest.param("CUDA.shares", "1", "not a resource slot", id="upper case slot"),
     ],
 )
 def test_invalid_amount_is_rejected(slot: str, text: str, part: str) -> None:
@@ -88,12 +94,12 @@ shares = st.integers(min_value=SHARE_MINIMUM // SHARE_STEP, max_value=10_000).ma
 
 
 @given(slots, amounts)
-def test_text_and_back(slot: str, amount: int) -> None:
+def test_quantity_round_trip(slot: str, amount: int) -> None:
     assert parse_amount(slot, format_amount(slot, amount)) == amount
 
 
 @given(shares)
-def test_share_text_and_back(amount: int) -> None:
+def test_share_round_trip(amount: int) -> None:
     assert parse_amount("cuda.shares", format_amount("cuda.shares", amount)) == amount
 
 
@@ -115,7 +121,7 @@ def test_cached_sums_stay_exact(a: ResourceSlots, b: ResourceSlots) -> None:
     assert a.fits_in(a + b)
 
 
-def test_zero_is_the_same_as_absent() -> None:
+def test_zero_equals_a_missing_slot() -> None:
     assert ResourceSlots({"cpu": 0, "mem": 5}) == ResourceSlots({"mem": 5})
     assert ResourceSlots({"cpu": 0}).fits_in({})
     assert not ResourceSlots({"cuda.device": 1}).fits_in({"cpu": 5})

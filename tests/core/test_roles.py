@@ -34,26 +34,36 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
 @pytest.mark.parametrize(
     "caller, action, target, allowed",
     [
-        pytest.param(USER, "session.write", MINE, True, id="one's own session"),
-        pytest.param(USER, "session.write", NEIGHBOUR, False, id="a neighbour's session"),
-        pytest.param(USER, "project.read", MINE, True, id="a project one is in"),
-        pytest.param(USER, "project.read", NEIGHBOUR, False, id="a project one is not in"),
-        pytest.param(ADMIN, "session.write", NEIGHBOUR, True, id="admin in their domain"),
-        pytest.param(ADMIN, "session.write", FOREIGN, False, id="admin outside of it"),
-        pytest.param(ADMIN, "session.create", NEIGHBOUR, False, id="admins start for themselves"),
-        pytest.param(SUPERADMIN, "session.write", FOREIGN, True, id="superadmin anywhere"),
-        pytest.param(MONITOR, "session.read", FOREIGN, True, id="monitor reads all"),
+        pytest.param(USER, "session.write", MINE, True, id="own session"),
+        pytest.param(USER, "session.write", NEIGHBOUR, False, id="session of another user"),
+        pytest.param(USER, "project.read", MINE, True, id="project of the user"),
+        pytest.param(USER, "project.read", NEIGHBOUR, False, id="project of others"),
+        pytest.param(ADMIN, "session.write", NEIGHBOUR, True, id="domain admin in the own domain"),
+        pytest.param(ADMIN, "session.write", FOREIGN, False, id="domain admin in another domain"),
+        pytest.param(
+            ADMIN,
+            "session.create",
+            NEIGHBOUR,
+            False,
+            id="domain admin creates a session for another user",
+        ),
+        pytest.param(SUPERADMIN, "session.write", FOREIGN, True, id="superadmin in any domain"),
+        pytest.param(MONITOR, "session.read", FOREIGN, True, id="monitor reads any session"),
         pytest.param(MONITOR, "session.write", NEIGHBOUR, False, id="monitor changes nothing"),
-        pytest.param(HUB, "session.launch", FOREIGN, True, id="the Hub launches"),
-        pytest.param(HUB, "domain.write", FOREIGN, False, id="the Hub administers nothing"),
-        pytest.param(AGENT, "agent.report", Target(), True, id="an agent reports"),
-        pytest.param(AGENT, "session.read", MINE, False, id="an agent reads no sessions"),
+        pytest.param(HUB, "session.launch", FOREIGN, True, id="Hub launches any session"),
+        pytest.param(HUB, "domain.write", FOREIGN, False, id="Hub cannot change domains"),
+        pytest.param(AGENT, "agent.report", Target(), True, id="agent reports"),
+        pytest.param(AGENT, "session.read", MINE, False, id="agent cannot read sessions"),
         pytest.param(SESSION, "session.write", MINE, True, id="session token: own session"),
         pytest.param(SESSION, "session.read", NEIGHBOUR, False, id="session token: another user"),
         pytest.param(SESSION, "session.create", MINE, False, id="session token cannot create"),
-        pytest.param(SESSION, "vfolder.write", MINE, False, id="a session changes no folder"),
-        pytest.param(SESSION, "quota.read", MINE, True, id="a session reads its owner's quotas"),
-        pytest.param(SESSION, "quota.write", MINE, False, id="a session changes no quota"),
+        pytest.param(
+            SESSION, "vfolder.write", MINE, False, id="session token cannot change folders"
+        ),
+        pytest.param(
+            SESSION, "quota.read", MINE, True, id="session token reads the owner's quotas"
+        ),
+        pytest.param(SESSION, "quota.write", MINE, False, id="session token cannot change quotas"),
         pytest.param(USER, "user.read", Target(), False, id="user, target without owner"),
     ],
 )
@@ -71,21 +81,41 @@ OF_A_PROJECT = Target(domain="d", project_id="p1")
 @pytest.mark.parametrize(
     "caller, action, target, allowed",
     [
-        pytest.param(ADMIN, "session.read", SUPERADMINS, False, id="sees no superadmin's session"),
-        pytest.param(MEMBER, "session.write", SUPERADMINS, False, id="superadmin, shared project"),
-        pytest.param(ADMIN, "vfolder.write", SUPERADMINS, False, id="superadmin's folder"),
-        pytest.param(ADMIN, "template.write", SUPERADMINS, False, id="superadmin's template"),
-        pytest.param(ADMIN, "user.write", SUPERADMINS, False, id="changes no superadmin"),
-        pytest.param(ADMIN, "user.read", SUPERADMINS, True, id="knows who is superadmin"),
-        pytest.param(ADMIN, "session.write", ADMINS, True, id="equal roles act on each other"),
-        pytest.param(ADMIN, "session.write", MONITORS, True, id="admin changes monitor's session"),
-        pytest.param(ADMIN, "user.write", MONITORS, False, id="monitor's account reads everything"),
-        pytest.param(ADMIN, "keypair.write", MONITORS, False, id="monitor's keypair"),
-        pytest.param(MONITOR, "session.read", SUPERADMINS, True, id="a monitor sees sessions"),
-        pytest.param(MONITOR, "session.read-private", MINE, False, id="not their environment"),
-        pytest.param(SUPERADMIN, "session.write", SUPERADMINS, True, id="one's own"),
-        pytest.param(ADMIN, "vfolder.write", OF_A_PROJECT, True, id="projects have no owner"),
-        pytest.param(HUB, "session.write", SUPERADMINS, True, id="the Hub stops every session"),
+        pytest.param(
+            ADMIN, "session.read", SUPERADMINS, False, id="domain admin, superadmin's session"
+        ),
+        pytest.param(
+            MEMBER, "session.write", SUPERADMINS, False, id="project member, superadmin's session"
+        ),
+        pytest.param(
+            ADMIN, "vfolder.write", SUPERADMINS, False, id="domain admin, superadmin's folder"
+        ),
+        pytest.param(
+            ADMIN, "template.write", SUPERADMINS, False, id="domain admin, superadmin's template"
+        ),
+        pytest.param(
+            ADMIN, "user.write", SUPERADMINS, False, id="domain admin changes a superadmin"
+        ),
+        pytest.param(
+            ADMIN, "user.read", SUPERADMINS, True, id="domain admin reads a superadmin's account"
+        ),
+        pytest.param(ADMIN, "session.write", ADMINS, True, id="equal roles"),
+        pytest.param(ADMIN, "session.write", MONITORS, True, id="domain admin, monitor's session"),
+        pytest.param(ADMIN, "user.write", MONITORS, False, id="domain admin, monitor's account"),
+        pytest.param(ADMIN, "keypair.write", MONITORS, False, id="domain admin, monitor's keypair"),
+        pytest.param(
+            MONITOR, "session.read", SUPERADMINS, True, id="monitor, superadmin's session"
+        ),
+        pytest.param(
+            MONITOR, "session.read-private", MINE, False, id="monitor, private data of a session"
+        ),
+        pytest.param(
+            SUPERADMIN, "session.write", SUPERADMINS, True, id="superadmin, superadmin's session"
+        ),
+        pytest.param(
+            ADMIN, "vfolder.write", OF_A_PROJECT, True, id="folder of a project, without owner"
+        ),
+        pytest.param(HUB, "session.write", SUPERADMINS, True, id="Hub stops any session"),
     ],
 )
 def test_reaches_respects_the_rank_of_the_owner(
@@ -135,13 +165,13 @@ def test_visibility_of_lists() -> None:
         visibility(USER, "audit.read")
 
 
-def test_an_unknown_action_is_a_bug() -> None:
+def test_unknown_action_is_an_internal_error() -> None:
     with pytest.raises(KeyError):
         reach(Role.USER, "session.fly")
 
 
 def test_superadmin_has_every_user_action_except_entering_foreign_sessions() -> None:
-    # Nobody may work in another user's session.
+    # No role may enter another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():
         expected = Reach.ALL if Role.USER in row else Reach.NONE

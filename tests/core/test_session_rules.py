@@ -67,16 +67,20 @@ def test_hub_server_name_is_valid_for_the_hub(name: str) -> None:
 @pytest.mark.parametrize(
     "environ, part",
     [
-        pytest.param({"1A": "x"}, "cannot be the name", id="a digit first"),
-        pytest.param({"A-B": "x"}, "cannot be the name", id="a hyphen"),
+        pytest.param({"1A": "x"}, "cannot be the name", id="leading digit"),
+        pytest.param({"A-B": "x"}, "cannot be the name", id="leading hyphen"),
         pytest.param({"A" * 129: "x"}, "cannot be the name", id="too long"),
-        pytest.param({"BAI_SESSION_ID": "x"}, "reserved", id="ours"),
-        pytest.param({"JUPYTERHUB_API_TOKEN": "x"}, "reserved", id="the Hub's"),
-        pytest.param({"NVIDIA_VISIBLE_DEVICES": "all"}, "reserved", id="all devices"),
+        pytest.param({"BAI_SESSION_ID": "x"}, "reserved", id="reserved by bai-hub"),
+        pytest.param({"JUPYTERHUB_API_TOKEN": "x"}, "reserved", id="reserved by the Hub"),
+        pytest.param({"NVIDIA_VISIBLE_DEVICES": "all"}, "reserved", id="device variables"),
         pytest.param({"A": "\0"}, "NUL", id="NUL"),
-        pytest.param({"A": "x" * 40_000}, "more than 32768", id="a huge value"),
-        pytest.param({f"A{i}": "" for i in range(101)}, "at most 100", id="too many"),
-        pytest.param({f"A{i}": "x" * 30_000 for i in range(5)}, "at most 131072", id="too much"),
+        pytest.param({"A": "x" * 40_000}, "more than 32768", id="value too long"),
+        pytest.param({f"A{i}": "" for i in range(101)}, "at most 100", id="too many variables"),
+        pytest.param(
+            {f"A{i}": "x" * 30_000 for i in range(5)},
+            "at most 131072",
+            id="variables too large in total",
+        ),
     ],
 )
 def test_invalid_environment_is_rejected(environ: dict[str, str], part: str) -> None:
@@ -89,7 +93,7 @@ def slots(**texts: str) -> ResourceSlots:
 
 
 @pytest.mark.parametrize(
-    "asked, preset, minimum, filled",
+    "requested, preset, minimum, expected",
     [
         pytest.param({}, {}, {}, {"cpu": "1", "mem": "1g"}, id="defaults"),
         pytest.param({}, {}, {"mem": "2g"}, {"cpu": "1", "mem": "2g"}, id="the image's minimum"),
@@ -110,21 +114,28 @@ def slots(**texts: str) -> ResourceSlots:
     ],
 )
 def test_missing_resources_get_defaults(
-    asked: dict[str, str], preset: dict[str, str], minimum: dict[str, str], filled: dict[str, str]
+    requested: dict[str, str],
+    preset: dict[str, str],
+    minimum: dict[str, str],
+    expected: dict[str, str],
 ) -> None:
-    found = fill_slots(slots(**asked), slots(**preset), slots(**minimum))
-    assert found == slots(**{k.replace(".", "_"): v for k, v in filled.items()})
+    found = fill_slots(slots(**requested), slots(**preset), slots(**minimum))
+    assert found == slots(**{k.replace(".", "_"): v for k, v in expected.items()})
 
 
 @pytest.mark.parametrize(
     "given_slots, shared, part",
     [
-        pytest.param({"cpu": "1", "mem": "1g"}, 2**26, "needs at least 2g", id="below the image"),
-        pytest.param({"cpu": "9", "mem": "4g"}, 2**26, "at most 8", id="above the image"),
-        pytest.param({"cpu": "1", "mem": "2g"}, 2**31, "must be less than", id="shared memory"),
+        pytest.param(
+            {"cpu": "1", "mem": "1g"}, 2**26, "needs at least 2g", id="below the image's minimum"
+        ),
+        pytest.param({"cpu": "9", "mem": "4g"}, 2**26, "at most 8", id="above the image's maximum"),
+        pytest.param(
+            {"cpu": "1", "mem": "2g"}, 2**31, "must be less than", id="shared memory above memory"
+        ),
     ],
 )
-def test_resources_outside_image_bounds_are_refused(
+def test_resources_outside_image_bounds_are_rejected(
     given_slots: dict[str, str], shared: int, part: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=part):

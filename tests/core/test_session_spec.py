@@ -1,4 +1,4 @@
-"""The fields of a request for a session: their traits, their digest, their REST model."""
+"""Fields of a session request: traits, digest and REST model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_rest_model_has_exactly_the_fields_of_the_spec_with_its_defaults() -
     assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
 
 
-def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
+def test_every_field_of_a_body_reaches_the_spec() -> None:
     body = SessionRequest.model_validate(
         {
             "name": "lab1",
@@ -70,7 +70,7 @@ def test_a_body_keeps_every_value_on_the_way_to_the_spec() -> None:
 
 
 def test_digests_of_stored_requests_do_not_change() -> None:
-    """They are stored: another digest would turn a repeated request into a conflict."""
+    """Digests are stored: a changed one would turn a repeated request into a conflict."""
     full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
     assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
     assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
@@ -86,9 +86,9 @@ def test_every_identity_field_changes_the_digest() -> None:
     [
         pytest.param({"name": "lab1"}, id="name"),
         pytest.param({"reuse": True}, id="reuse"),
-        pytest.param({"owner": "user", "hub_server": "lab"}, id="the Hub's fields"),
-        pytest.param({"agent_selection": "preferred"}, id="a selection without agents"),
-        pytest.param({"cluster_mode": "multi-node"}, id="the mode of one kernel"),
+        pytest.param({"owner": "user", "hub_server": "lab"}, id="fields set by the Hub"),
+        pytest.param({"agent_selection": "preferred"}, id="agent selection without agents"),
+        pytest.param({"cluster_mode": "multi-node"}, id="cluster mode of a single kernel"),
         pytest.param({"dependencies": [], "preopen_ports": []}, id="empty lists"),
     ],
 )
@@ -110,7 +110,7 @@ def test_secrets_of_the_owner_are_private_and_no_privileged_field_is_a_hub_optio
 
 @dataclass(frozen=True, slots=True)
 class Extended(SessionSpec):
-    """A spec with a field that no other code knows."""
+    """A spec with an additional field."""
 
     flavour: str | None = None
 

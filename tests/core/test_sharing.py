@@ -14,10 +14,10 @@ from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
     "sharing",
     [
         pytest.param(Sharing(), id="any share, counted only"),
-        pytest.param(Sharing(Level.PROCESS, 250, 250), id="equal parts"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250), id="fixed share"),
         pytest.param(Sharing(Level.CGROUP, 50, 1000), id="any share of one device"),
-        pytest.param(Sharing(Level.PROCESS, 250, 250, True), id="none at this moment"),
-        pytest.param(Sharing(Level.PROCESS, 50, 1000, is_uniform=True), id="all alike"),
+        pytest.param(Sharing(Level.PROCESS, 250, 250, True), id="paused"),
+        pytest.param(Sharing(Level.PROCESS, 50, 1000, is_uniform=True), id="uniform shares"),
     ],
 )
 def test_sharing_survives_conversion_to_facts(sharing: Sharing) -> None:
@@ -33,13 +33,13 @@ def test_facts_of_a_device_without_shares() -> None:
 @pytest.mark.parametrize(
     "facts, sharing",
     [
-        pytest.param({}, Sharing(), id="an older agent says nothing"),
-        pytest.param({"enforcement": "iron"}, Sharing(), id="an unknown level is none"),
-        pytest.param({"shares": "some"}, Sharing(most=0), id="no map gives nothing out"),
+        pytest.param({}, Sharing(), id="no facts of an older agent"),
+        pytest.param({"enforcement": "iron"}, Sharing(), id="unknown level: none"),
+        pytest.param({"shares": "some"}, Sharing(most=0), id="not a mapping: no shares"),
         pytest.param(
             {"shares": {"least": "0.333", "most": "1", "on_one_device": True}},
             Sharing(most=0),
-            id="a share between two steps gives nothing out",
+            id="share is not a multiple of the step: no shares",
         ),
     ],
 )
@@ -60,19 +60,21 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 
 
 @pytest.mark.parametrize(
-    "sharing, shares, share, is_borne",
+    "sharing, shares, share, is_allowed",
     [
-        pytest.param(UNIFORM, [], 500, True, id="an empty device takes any share"),
-        pytest.param(UNIFORM, [250, 250], 250, True, id="then only those like the first"),
-        pytest.param(UNIFORM, [250], 500, False, id="not larger ones"),
-        pytest.param(UNIFORM, [250], 50, False, id="not smaller ones, though there is room"),
-        pytest.param(UNIFORM, [], 40, False, id="none below the least"),
-        pytest.param(Sharing(), [250], 500, True, id="where shares may differ, they do"),
-        pytest.param(Sharing(Level.PROCESS, 250, 250), [250], 500, False, id="only quarters"),
-        pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="none at the moment"),
+        pytest.param(UNIFORM, [], 500, True, id="an empty device accepts any share"),
+        pytest.param(UNIFORM, [250, 250], 250, True, id="a share equal to the first"),
+        pytest.param(UNIFORM, [250], 500, False, id="a larger share"),
+        pytest.param(UNIFORM, [250], 50, False, id="a smaller share, with enough capacity"),
+        pytest.param(UNIFORM, [], 40, False, id="below the minimum"),
+        pytest.param(Sharing(), [250], 500, True, id="different shares without uniform sharing"),
+        pytest.param(
+            Sharing(Level.PROCESS, 250, 250), [250], 500, False, id="larger than the fixed share"
+        ),
+        pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="paused"),
     ],
 )
 def test_uniform_sharing_allows_only_equal_shares(
-    sharing: Sharing, shares: list[int], share: int, is_borne: bool
+    sharing: Sharing, shares: list[int], share: int, is_allowed: bool
 ) -> None:
-    assert sharing.allows(share, sharing.in_force(shares)) is is_borne
+    assert sharing.allows(share, sharing.in_force(shares)) is is_allowed

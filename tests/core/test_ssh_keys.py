@@ -45,7 +45,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
-def test_invalid_key_is_refused(text: str) -> None:
+def test_invalid_key_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_public_key(text)
 
@@ -65,7 +65,7 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a/b", "x" * 65, "ü"])
-def test_invalid_user_name_is_refused(name: str) -> None:
+def test_invalid_user_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_key_name(name)
 

@@ -25,12 +25,12 @@ from bai_services.core.folders.vfolders import (
     "name",
     [
         pytest.param("a", id="one letter"),
-        pytest.param("Data_2-x.tar", id="every kind of character"),
+        pytest.param("Data_2-x.tar", id="all valid characters"),
         pytest.param("9", id="a digit in front"),
         pytest.param(".local", id="a dot in front"),
-        pytest.param("x" * 64, id="as long as it may be"),
-        pytest.param(".basHrc", id="like a reserved one, but not it"),
-        pytest.param("a..b", id="dots inside lead nowhere"),
+        pytest.param("x" * 64, id="maximum length"),
+        pytest.param(".basHrc", id="similar to a reserved name"),
+        pytest.param("a..b", id="dots inside the name"),
     ],
 )
 def test_valid_folder_name_is_unchanged(name: str) -> None:
@@ -41,7 +41,7 @@ def test_valid_folder_name_is_unchanged(name: str) -> None:
     "name, reason",
     [
         pytest.param("", "1 to 64", id="empty"),
-        pytest.param("x" * 65, "1 to 64", id="one too long"),
+        pytest.param("x" * 65, "1 to 64", id="one character too long"),
         pytest.param("_a", "begin with", id="underscore in front"),
         pytest.param("-a", "begin with", id="dash in front"),
         pytest.param("a b", "letters of", id="space"),
@@ -76,7 +76,7 @@ def test_valid_name_is_safe_as_a_path_component(name: str) -> None:
 
 
 @given(st.sampled_from(Permission), st.sampled_from(Permission))
-def test_effective_is_the_lower_one(granted: Permission, asked: Permission) -> None:
+def test_effective_permission_is_the_lower_one(granted: Permission, asked: Permission) -> None:
     result = effective_permission(granted, asked)
     assert result in (granted, asked)
     assert granted.allows(result) and asked.allows(result)
@@ -89,7 +89,7 @@ def test_permissions_are_ordered() -> None:
     assert not Permission.RO.allows(Permission.RW)
 
 
-def test_every_folder_can_come_to_its_end_and_stays_there() -> None:
+def test_every_folder_can_be_deleted_for_good() -> None:
     def reachable(start: VfolderStatus) -> set[VfolderStatus]:
         found, waiting = {start}, [start]
         while waiting:
@@ -103,11 +103,11 @@ def test_every_folder_can_come_to_its_end_and_stays_there() -> None:
     end = VfolderStatus.DELETE_COMPLETE
     assert reachable(end) == {end}
     assert all(end in reachable(status) for status in VfolderStatus)
-    # Once deletion of the bytes has begun, nothing makes the folder usable again.
+    # Once the deletion of the files has begun, the folder cannot become usable again.
     assert VfolderStatus.READY not in reachable(VfolderStatus.DELETE_ONGOING)
 
 
-def test_an_illegal_move_says_what_to_do() -> None:
+def test_invalid_transition_error_contains_a_remedy() -> None:
     with pytest.raises(InvalidTransition, match="in the trash; restore it first"):
         next_status(VfolderStatus.DELETE_PENDING, VfolderEvent.TRASHED)
     assert valid_statuses(VfolderEvent.PURGED) == {

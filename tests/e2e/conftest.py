@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.e2e.engines import remove_made_since
+from tests.e2e.engines import remove_created_since
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _clean_up(since: datetime) -> list[tuple[str, str]]:
     for running in SHARED:
         try:
             with running.rest("admin") as rest:
-                remove_made_since(rest, since)
+                remove_created_since(rest, since)
         except (AssertionError, httpx.HTTPError) as error:
             # An exception in a hook would abort the whole test run.
             problems.append(("clean-up after a failed test", str(error)))

@@ -53,7 +53,7 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
     return wait_for(rest, session_id, "TERMINATED", "CANCELLED")
 
 
-def remove_made_since(rest: httpx.Client, since: datetime) -> None:
+def remove_created_since(rest: httpx.Client, since: datetime) -> None:
     """Stop all sessions and move all folders to the trash that were created since a time."""
     for session in checked(rest.get("/sessions"), 200)["items"]:
         if session["status"] not in ENDED and _made(session) >= since:

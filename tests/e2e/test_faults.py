@@ -28,7 +28,7 @@ from bai_services.core.sessions.lifecycle import ENDED
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.tables.sessions import allocations
-from tests.hub import ROOT, Part, RunningHub, running_session, session_in
+from tests.hub import ROOT, Component, RunningHub, running_session, session_in
 from tests.testbed.wait import wait_until
 
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
@@ -37,7 +37,7 @@ WORKERS = 6
 # After each kill the test waits until all components are up again.
 CYCLES_PER_KILL = 15
 TIMEOUT_SECONDS = 240
-COMPONENTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
+COMPONENTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 USERS = ("user", "user2", "acme-user")
 SLOTS = (
     {},
@@ -150,7 +150,7 @@ def cycle(client: RetryingClient, steps: Steps, number: int, chance: random.Rand
     return str(client.end_of(key)["status"])
 
 
-def kill(hub: RunningHub, component: Part) -> None:
+def kill(hub: RunningHub, component: Component) -> None:
     """Kill a component and wait until all components are up again."""
     old = hub.process_of(component)
     hub.kill(component)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Shell:
-    """A person's shell with ``bai`` in it and a configuration folder of its own."""
+    """A user's shell with ``bai`` and a separate configuration folder."""
 
     def __init__(self, folder: Path) -> None:
         self._environment = {
@@ -41,7 +41,7 @@ class Shell:
         return json.loads(self(*words, "--json"))
 
 
-def test_the_documented_way(any_hub: RunningHub, tmp_path: Path) -> None:
+def test_documented_commands_work(any_hub: RunningHub, tmp_path: Path) -> None:
     bai = Shell(tmp_path / "config")
     bai("session", "ls", code=5)
     bai("login", any_hub.url, "--user", "user", "--password-stdin", stdin="wrong\n", code=5)

@@ -97,12 +97,12 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
 
     async def token() -> dict[str, Any]:
         async with Client(hub.api.removesuffix("/api/v1"), mine) as client:
-            told: dict[str, Any] = await client.post(f"/sessions/{found['id']}/token")
-            return told
+            response: dict[str, Any] = await client.post(f"/sessions/{found['id']}/token")
+            return response
 
-    told = asyncio.run(token())
-    assert 0 < told["expires_in_seconds"] <= 3600
-    headers = {"Authorization": f"token {told['token']}"}
+    response = asyncio.run(token())
+    assert 0 < response["expires_in_seconds"] <= 3600
+    headers = {"Authorization": f"token {response['token']}"}
 
     def status(path: str) -> int:
         return httpx.get(hub.url + path, headers=headers, timeout=60).status_code
@@ -169,8 +169,8 @@ def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
     assert followed.returncode == 0, followed.stderr
     for number in (1, 2, 3):
         assert followed.stdout.count(b"line %d\n" % number) == 1, followed.stdout
-    told, _ = events.communicate(timeout=TIMEOUT_SECONDS)
-    assert json.loads(told.splitlines()[-1])["status"] == "TERMINATED"
+    response, _ = events.communicate(timeout=TIMEOUT_SECONDS)
+    assert json.loads(response.splitlines()[-1])["status"] == "TERMINATED"
     # A client that connects after the end gets the last event too.
     late = bai("session", "events", name, "--until-end", "--json")
     assert json.loads(late.stdout)["status"] == "TERMINATED"

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.hub import ROOT, Part, RunningHub, running_session, session_in
+from tests.hub import ROOT, Component, RunningHub, running_session, session_in
 from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
@@ -98,12 +98,12 @@ def test_the_supervisor_restarts_killed_services_before_the_hub_notices(
     own_hub: Callable[..., RunningHub],
 ) -> None:
     hub = own_hub().start()
-    parts: tuple[Part, ...] = ("manager", "agent")
-    for part in parts:
-        before = hub.process_of(part)
-        hub.kill(part)
-        assert hub.process_of(part) != before
-        wait_until(hub.is_up, 60, f"all components to respond with a new {part}")
+    components: tuple[Component, ...] = ("manager", "agent")
+    for component in components:
+        before = hub.process_of(component)
+        hub.kill(component)
+        assert hub.process_of(component) != before
+        wait_until(hub.is_up, 60, f"all components to respond with a new {component}")
     assert "exited with status" not in (hub.home / "hub.log").read_text()
     assert hub.interrupt() == 0
     assert hub.left_running() == []

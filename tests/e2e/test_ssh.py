@@ -33,7 +33,7 @@ NEEDS_RSYNC = pytest.mark.skipif(shutil.which("rsync") is None, reason="no rsync
 GATE = """
 import os, subprocess, sys, threading, time
 
-real, half, told, go = %r, %r, %r, %r
+real, half, half_file, go = %r, %r, %r, %r
 process = subprocess.Popen([*real, *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
@@ -44,8 +44,8 @@ def copy(source, target):
         while content:
             content = content[os.write(target, content):]
         left -= size
-        if left <= 0 and not os.path.exists(told):
-            open(told, "x").close()
+        if left <= 0 and not os.path.exists(half_file):
+            open(half_file, "x").close()
             while not os.path.exists(go):
                 time.sleep(0.05)
     os.close(target)
@@ -139,7 +139,7 @@ class Gate:
     def pass_when_the_proxy_is_killed(
         self, hub: RunningHub, copying: subprocess.Popen[str]
     ) -> None:
-        """Kill the Hub's proxy in the middle of the transfer, and let the rest pass meanwhile."""
+        """Kill the Hub's proxy in the middle of the transfer, while the rest passes."""
         self.wait(copying)
         proxy = hub.process_of("proxy")
         self._go.touch()
@@ -148,7 +148,7 @@ class Gate:
 
 @pytest.fixture(scope="module")
 def session(docker_hub: RunningHub, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    running = Session(docker_hub, tmp_path_factory.mktemp("person"))
+    running = Session(docker_hub, tmp_path_factory.mktemp("user"))
     yield running
     stop(running.rest, running.row["id"])
 
@@ -163,8 +163,8 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def ended(copying: subprocess.Popen[str]) -> None:
-    """Wait for the end of a transfer, which must be a good one."""
+def finish(copying: subprocess.Popen[str]) -> None:
+    """Wait for the end of a transfer and assert that it succeeded."""
     _, errors = copying.communicate(timeout=TIMEOUT_SECONDS)
     assert copying.returncode == 0, errors
 
@@ -174,7 +174,7 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def test_a_command_runs_with_the_sessions_environment_and_its_own_exit_code(
+def test_command_has_the_environment_of_the_session_and_returns_its_exit_code(
     session: Session,
 ) -> None:
     text = session.done("ssh", session.name, "id -un; echo $BAI_SESSION_ID; command -v python")
@@ -185,7 +185,7 @@ def test_a_command_runs_with_the_sessions_environment_and_its_own_exit_code(
     assert session.done("ssh", session.name, "cat", input="typed here") == "typed here"
 
 
-def test_the_server_listens_nowhere_and_needs_no_capability(session: Session) -> None:
+def test_ssh_server_listens_on_no_port_and_has_no_capabilities(session: Session) -> None:
     text = session.done(
         "ssh", session.name, "grep CapEff /proc/self/status; cat /proc/net/tcp /proc/net/tcp6"
     )
@@ -195,37 +195,37 @@ def test_the_server_listens_nowhere_and_needs_no_capability(session: Session) ->
     assert "0016" not in listening
 
 
-def test_scp_there_and_back_with_the_hubs_proxy_killed_on_each_way(
+def test_scp_survives_a_killed_proxy_in_both_directions(
     session: Session, big: Path, tmp_path: Path
 ) -> None:
-    there, back = f"{session.name}:copy.bin", tmp_path / "back.bin"
-    for number, (source, target) in enumerate(((str(big), there), (there, str(back)))):
+    remote, back = f"{session.name}:copy.bin", tmp_path / "back.bin"
+    for number, (source, target) in enumerate(((str(big), remote), (remote, str(back)))):
         gate = Gate(tmp_path / f"gate-{number}", ["ssh"])
         copying = session.started("bai", "scp", "-S", str(gate.program), source, target)
         gate.pass_when_the_proxy_is_killed(session.hub, copying)
-        ended(copying)
+        finish(copying)
     assert session.digest("copy.bin") == digest(big)
     assert digest(back) == digest(big)
 
 
 @NEEDS_RSYNC
-def test_rsync_outlives_the_hubs_proxy_and_goes_on_where_it_was_cut_off(
+def test_rsync_survives_a_killed_proxy_and_resumes_an_interrupted_transfer(
     session: Session, big: Path, tmp_path: Path
 ) -> None:
     gate = Gate(tmp_path / "gate", ["bai", "ssh"])
     words = ["rsync", "--whole-file", "-e", str(gate.program), str(big)]
     copying = session.started(*words, f"{session.name}:synced.bin")
     gate.pass_when_the_proxy_is_killed(session.hub, copying)
-    ended(copying)
+    finish(copying)
     assert session.digest("synced.bin") == digest(big)
 
-    gate = Gate(tmp_path / "gate-of-the-cut", ["bai", "ssh"])
+    gate = Gate(tmp_path / "gate-of-the-interruption", ["bai", "ssh"])
     words = ["rsync", "--partial", "-e", str(gate.program), str(big), f"{session.name}:cut.bin"]
     copying = session.started(*words, start_new_session=True)
     gate.wait(copying)
     os.killpg(copying.pid, signal.SIGINT)
     copying.communicate(timeout=TIMEOUT_SECONDS)
-    kept = wait_until(lambda: session.size("cut.bin"), TIMEOUT_SECONDS, "what has arrived")
+    kept = wait_until(lambda: session.size("cut.bin"), TIMEOUT_SECONDS, "the partial file")
     assert kept < BIG_BYTES
     words = ["rsync", "--append-verify", "--stats", "--no-human-readable", "-e", "bai ssh"]
     done = session.program(*words, str(big), f"{session.name}:cut.bin")
@@ -234,9 +234,7 @@ def test_rsync_outlives_the_hubs_proxy_and_goes_on_where_it_was_cut_off(
     assert session.digest("cut.bin") == digest(big)
 
 
-def test_plain_ssh_and_sftp_work_with_what_ssh_config_prints(
-    session: Session, tmp_path: Path
-) -> None:
+def test_ssh_and_sftp_work_with_the_output_of_ssh_config(session: Session, tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text(session.done("ssh-config"))
     host = f"{session.name}.bai"
@@ -251,12 +249,12 @@ def test_plain_ssh_and_sftp_work_with_what_ssh_config_prints(
     assert items[0]["Host"] == host and items[0]["User"] == "work"
 
 
-def test_nothing_waits_for_a_command_that_ssh_has_told_to_end(session: Session) -> None:
+def test_proxy_command_exits_on_sighup_and_ends_its_ssh_server(session: Session) -> None:
     def servers() -> int:
         text = session.done("ssh", session.name, "cat /proc/[0-9]*/comm")
         return text.split().count("sshd")
 
-    alone = servers()
+    before = servers()
     proxy = subprocess.Popen(
         **command(session.hub, session.rest, "ssh-proxy", session.name, environ=session.environ),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -264,12 +262,12 @@ def test_nothing_waits_for_a_command_that_ssh_has_told_to_end(session: Session) 
     with proxy:
         assert proxy.stdout is not None
         assert proxy.stdout.readline().startswith(b"SSH-2.0")
-        assert servers() > alone
-        # As ssh does at its end.
+        assert servers() > before
+        # ssh sends SIGHUP to its proxy command when it exits.
         proxy.send_signal(signal.SIGHUP)
         proxy.stdout.read()
     assert proxy.returncode == 0
-    wait_until(lambda: servers() == alone, 60, "the server's end")
+    wait_until(lambda: servers() == before, 60, "the exit of the SSH server")
 
 
 def test_the_pinned_host_key_cannot_be_overridden(session: Session) -> None:

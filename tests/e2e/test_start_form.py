@@ -129,15 +129,17 @@ async def test_the_form_shows_the_enforcement_level_of_shares(
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
         # Shares of the demo's simulated GPUs are not enforced.
-        said = await description_of_the_share(page)
-        assert translator(language)("spawn.held-none") in said
+        texts = await description_of_the_share(page)
+        assert translator(language)("spawn.held-none") in texts
     await page.route("**/hub/spawn", respond_with_mps_enforcement)
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
-        say = translator(language)
-        said = await description_of_the_share(page)
-        assert f"{say('spawn.held-process')} {say('spawn.alike', amounts='0.25')}" in said
+        translate = translator(language)
+        texts = await description_of_the_share(page)
+        assert (
+            f"{translate('spawn.held-process')} {translate('spawn.alike', amounts='0.25')}" in texts
+        )
     for theme in ("light", "dark"):
         assert await page.locator("html").get_attribute("data-bs-theme") == theme
         contrasts = await page.evaluate(CONTRASTS.replace("main *", ".bai-held *"))
@@ -264,7 +266,7 @@ def of_server(rest: httpx.Client, server: str) -> dict[str, Any] | None:
     return next((s for s in live if s["hub_server"] == server), None)
 
 
-def test_who_is_not_signed_in_is_sent_to_the_hub(hub: RunningHub) -> None:
+def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(hub: RunningHub) -> None:
     with hub.client() as client:
         answer = client.get("/services/bai/sessions/00000000-0000-0000-0000-000000000000")
         assert answer.status_code == HTTPStatus.FOUND
@@ -272,10 +274,10 @@ def test_who_is_not_signed_in_is_sent_to_the_hub(hub: RunningHub) -> None:
         assert "code_challenge" in answer.headers["Location"]
 
 
-def test_a_wait_longer_than_the_grace_becomes_a_queued_session(
+def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
-    """The link leads to the session, which starts by itself when there is room."""
+    """The page links to the session, which starts when capacity is released."""
     now = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
     filler = checked(
         rest.post("/sessions", json={"name": "filler", "resources": {"cuda.shares": now}}), 201
@@ -285,9 +287,15 @@ def test_a_wait_longer_than_the_grace_becomes_a_queued_session(
 
     assert answer.status_code == HTTPStatus.FOUND
     session = wait_until(lambda: of_server(rest, "queued"), 30, "the session")
-    wait_until(lambda: read(rest, session["id"])["started_by"] == "manager", 60, "the grace")
+    wait_until(
+        lambda: read(rest, session["id"])["started_by"] == "manager",
+        60,
+        "the end of the grace period",
+    )
     pending = wait_until(
-        lambda: "data-bai-queued" in client.get("/hub/spawn-pending/user/queued").text, 10, "a page"
+        lambda: "data-bai-queued" in client.get("/hub/spawn-pending/user/queued").text,
+        10,
+        "the page of a pending session",
     )
     assert pending
     page = client.get("/hub/spawn-pending/user/queued")
@@ -304,7 +312,7 @@ def test_a_wait_longer_than_the_grace_becomes_a_queued_session(
 
 
 @pytest.mark.browser
-async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
+async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     hub: RunningHub, rest: httpx.Client, browser: Browser, tmp_path: Path
 ) -> None:
     folder_id = create_folder(rest, "soon-gone")
@@ -320,7 +328,7 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     await page.fill("input[name=environ_name]", "TOKEN")
     await page.fill("input[name=environ_value]", "s3cret-value")
     await page.check(".bai-secret input[type=checkbox]")
-    # Refused by the manager, and shown again: the folder was deleted in the meantime.
+    # The manager rejects the form, because the folder was deleted meanwhile; it is shown again.
     delete_folder(rest, folder_id)
     await page.click("#spawn_form button[type=submit]")
     await page.locator(".spawn-error-msg").wait_for()
@@ -334,14 +342,14 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     for language in ("en", "ko"):
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
-        say = translator(language)
-        await page.get_by_text(say("spawn.folder-gone", name="soon-gone")).wait_for()
+        translate = translator(language)
+        await page.get_by_text(translate("spawn.folder-gone", name="soon-gone")).wait_for()
         described = await select.get_attribute("aria-describedby")
         assert await page.locator(f"#{described}").is_visible()
         assert await page.input_value("input[name=environ_name]") == "TOKEN"
         assert await page.input_value("input[name=environ_value]") == ""
         await page.screenshot(path=tmp_path / f"form-{language}.png")
-    # It cannot be sent like that; the focus goes to what is wrong.
+    # The form cannot be submitted; the invalid field gets the focus.
     await page.fill("input[name=environ_value]", "again")
     await page.click("#spawn_form button[type=submit]")
     await page.locator("select[name=mount_vfolder]:focus").wait_for()
@@ -349,19 +357,19 @@ async def test_a_folder_that_is_gone_and_a_secret_in_a_form_that_was_refused(
     await page.locator("#bai-reset").wait_for(state="hidden")
     assert await select.count() == 0
     assert await page.locator("input[name=environ_name]").count() == 0
-    # The Hub has forgotten them, too: they are not back at the next visit.
+    # The Hub has deleted the values too: the next form does not contain them.
     await page.goto(f"{hub.url}/hub/spawn")
     assert await page.locator("select[name=mount_vfolder], input[name=environ_name]").count() == 0
     assert await page.locator("#bai-reset").is_hidden()
-    await check_that_each_field_says_what_is_wrong(page, tmp_path)
-    # The next form is not the one that was refused.
+    await check_the_error_of_each_field(page, tmp_path)
+    # The next form does not show the rejected values.
     await page.goto(f"{hub.url}/hub/spawn")
     assert await page.locator("#bai-refused, .bai-start [id$=-refused]").count() == 0
     await page.close()
     delete_folder(rest, kept_id)
 
 
-async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -> None:
+async def check_the_error_of_each_field(page: Page, tmp_path: Path) -> None:
     if not await page.locator("#bai-name").is_visible():
         await page.click("#bai-more summary")
     await page.click("#bai-add-mount")
@@ -373,7 +381,7 @@ async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -
     await page.click("#bai-add-variable")
     await page.fill("input[name=environ_name]", "BAI_X")
     await page.fill("input[name=environ_value]", "1")
-    # The manager checks everything: what the browser would hold back is sent all the same.
+    # Disable the validation in the browser, so that the manager validates the fields.
     await page.evaluate("document.getElementById('spawn_form').noValidate = true")
     await page.click("#spawn_form button[type=submit]")
     await page.locator("#bai-refused").wait_for()
@@ -390,8 +398,8 @@ async def check_that_each_field_says_what_is_wrong(page: Page, tmp_path: Path) -
         field = page.locator(selector)
         assert await field.get_attribute("aria-invalid") == "true"
         names = (await field.get_attribute("aria-describedby") or "").split()
-        said = [await page.locator(f"#{name}").inner_text() for name in names]
-        assert any(why in text for text in said), (selector, said)
+        texts = [await page.locator(f"#{name}").inner_text() for name in names]
+        assert any(why in text for text in texts), (selector, texts)
         assert await field.is_visible()
     assert await page.locator("#bai-amount-cpu:focus").count() == 1
     assert await page.input_value("#bai-amount-cpu") == "-1"

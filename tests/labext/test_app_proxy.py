@@ -255,7 +255,7 @@ async def opened(port: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWr
 
 
 @pytest.mark.usefixtures("many_files")
-async def test_a_tunnel_has_a_thousand_streams_and_refuses_one_more(
+async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
     server: JupyterServer,
 ) -> None:
     said: list[str] = []

@@ -39,18 +39,18 @@ Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
 RSERVER = """#!/bin/sh
 exec {python} -c '
 import http.server, json, socketserver, sys
-told = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
+arguments = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:])
 class Server(socketserver.UnixStreamServer):
     def get_request(self):
         return super().get_request()[0], ("local", 0)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        body = json.dumps(told).encode()
+        body = json.dumps(arguments).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-Server(told["www-socket"], Handler).serve_forever()
+Server(arguments["www-socket"], Handler).serve_forever()
 ' "$@"
 """
 NNI_PORT = free_port()
@@ -326,8 +326,8 @@ def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> Non
     """With a fake program, because no image here contains RStudio."""
     assert post(server, "rstudio").status_code == 202
     wait_until(lambda: app(server, "rstudio")["state"] == "running", 60, "RStudio")
-    told = server.get("rstudio/").json()
-    assert told.pop("www-socket") and told == {
+    arguments = server.get("rstudio/").json()
+    assert arguments.pop("www-socket") and arguments == {
         "server-daemonize": "0",
         "auth-none": "1",
         "www-frame-origin": "same",

@@ -162,7 +162,7 @@ async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServ
         ("", "has no target ''"),
     ],
 )
-async def test_reserved_and_invalid_ports_are_refused(
+async def test_reserved_and_invalid_ports_are_rejected(
     server: JupyterServer, target: str, reason: str
 ) -> None:
     said: list[str] = []
@@ -173,7 +173,7 @@ async def test_reserved_and_invalid_ports_are_refused(
     assert reason in said[0]
 
 
-async def test_a_port_without_a_listener_is_refused_with_the_reason(server: JupyterServer) -> None:
+async def test_a_port_without_a_listener_is_rejected_with_the_reason(server: JupyterServer) -> None:
     said: list[str] = []
     port = free_port()
     async with tunnelled(server, f"tcp:{port}", said.append) as local:

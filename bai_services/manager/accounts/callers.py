@@ -155,7 +155,7 @@ class Callers:
     def _count(self, keypair: KeypairAccount, now: datetime) -> None:
         count = self._counts.setdefault(keypair.access_key, SlidingCount())
         if count.total(now) >= keypair.rate_limit:
-            wait_seconds = count.seconds_until_room(now)
+            wait_seconds = count.seconds_until_allowed(now)
             raise RateLimited(
                 f"keypair {keypair.access_key} has used up its {keypair.rate_limit} requests in 15 "
                 f"minutes; try again in {wait_seconds} s",

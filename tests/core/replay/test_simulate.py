@@ -38,15 +38,23 @@ WIDE_FIRST = [
 
 
 @pytest.mark.parametrize(
-    ("sentence", "backfill", "expected"),
+    ("case", "backfill", "expected"),
     [
-        ("nobody passes", Backfill.OFF, {"wide": 100, "short": 110, "late": 110}),
-        ("all pass, wide waits", Backfill.AGGRESSIVE, {"short": 2, "late": 52, "wide": 552}),
-        ("only what is over passes", Backfill.RESERVING, {"short": 2, "wide": 100, "late": 110}),
+        ("no backfill", Backfill.OFF, {"wide": 100, "short": 110, "late": 110}),
+        (
+            "every session that fits overtakes",
+            Backfill.AGGRESSIVE,
+            {"short": 2, "late": 52, "wide": 552},
+        ),
+        (
+            "only sessions that end before the reservation overtake",
+            Backfill.RESERVING,
+            {"short": 2, "wide": 100, "late": 110},
+        ),
     ],
 )
-def test_start_times_under_backfill(sentence, backfill, expected) -> None:
-    assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, sentence
+def test_start_times_under_backfill(case, backfill, expected) -> None:
+    assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, case
 
 
 def test_cluster_session_starts_with_all_kernels() -> None:
@@ -129,7 +137,7 @@ def test_policy_has_the_form_of_a_resource_group() -> None:
         ({"scheduler_opts": {"color": 1}}, "'color'"),
     ],
 )
-def test_invalid_policy_is_refused(document, message) -> None:
+def test_invalid_policy_is_rejected(document, message) -> None:
     if message is None:
         assert ReplayPolicy.of(document, "p").options.backfill is Backfill.RESERVING
         return

@@ -1,4 +1,4 @@
-"""Signed-in pages of the shared demo; errors of scripts fail the test."""
+"""Signed-in pages of the shared demo; a script error fails the test."""
 
 from __future__ import annotations
 

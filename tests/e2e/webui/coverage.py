@@ -1,7 +1,7 @@
-"""Which items of the UI's checklist are built, and which tests show them.
+"""Compare the UI checklist with the tests: which items are implemented and tested.
 
 ``checklist/PREFIX.toml`` gives the state of each item: ``built``, ``missing``, or
-``later: reason``. A test names the items that it shows: ``@pytest.mark.checklist("SES-01")``.
+``later: reason``. A test names the items that it covers: ``@pytest.mark.checklist("SES-01")``.
 
     python -m tests.e2e.webui.coverage
 
@@ -28,7 +28,7 @@ def states() -> dict[str, str]:
     return found
 
 
-def shown_by() -> dict[str, list[str]]:
+def names_by_item() -> dict[str, list[str]]:
     """Return the names of the tests of each item."""
     found: dict[str, list[str]] = {}
     for path in sorted(HERE.glob("test_*.py")):
@@ -48,36 +48,36 @@ def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def errors(states: dict[str, str], tests: dict[str, list[str]]) -> list[str]:
-    """Return what is wrong: built without a test, tested without being built, unknown states."""
-    wrong = [
+    """Return the errors: untested built items, tested items that are not built, unknown states."""
+    found = [
         f"{item} has the state {state!r}; use built, missing, or later: reason"
         for item, state in states.items()
         if state not in ("built", "missing") and not state.startswith("later: ")
     ]
-    wrong += [
+    found += [
         f"{item} is built, and no test has @pytest.mark.checklist({item!r})"
         for item, state in states.items()
         if state == "built" and item not in tests
     ]
-    wrong += [
-        f"{', '.join(names)} shows {item}, whose state is {states.get(item, 'unknown')!r}"
+    found += [
+        f"{', '.join(names)} covers {item}, whose state is {states.get(item, 'unknown')!r}"
         for item, names in tests.items()
         if states.get(item) != "built"
     ]
-    return wrong
+    return found
 
 
 def main() -> int:
-    known, tests = states(), shown_by()
+    known, tests = states(), names_by_item()
     for prefix in dict.fromkeys(item.partition("-")[0] for item in known):
         items = {item: state for item, state in known.items() if item.startswith(prefix + "-")}
         built = [item for item, state in items.items() if state == "built"]
         print(f"{prefix}: {len(built)} of {len(items)} built")
         for item, state in items.items():
             print(f"  {item}  {', '.join(tests.get(item, [])) or state}")
-    wrong = errors(known, tests)
-    print(*wrong, sep="\n", file=sys.stderr)
-    return 1 if wrong else 0
+    found = errors(known, tests)
+    print(*found, sep="\n", file=sys.stderr)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .coverage import errors, shown_by, states
+from .coverage import errors, names_by_item, states
 
 
 def test_every_built_item_has_a_test() -> None:
-    assert errors(states(), shown_by()) == []
+    assert errors(states(), names_by_item()) == []
 
 
-def test_disagreements_are_found() -> None:
+def test_differences_are_reported() -> None:
     found = errors({"SES-01": "built", "SES-02": "missing"}, {"SES-02": ["a::b"]})
     assert len(found) == 2
     assert "SES-01 is built" in found[0]
