@@ -191,7 +191,7 @@ async def render(spawner: SessionServer) -> str:
         offers = await gather_offers(spawner, values)
     except errors.BaiError as error:
         is_unavailable = isinstance(error, errors.Unavailable)
-        message = translate("spawn.manager-away") if is_unavailable else error.message
+        message = translate("spawn.manager-unavailable") if is_unavailable else error.message
         return _templates.get_template("start_form_message.html").render(
             translate=translate, message=message
         )

@@ -72,7 +72,7 @@ def of_manager(error: errors.BaiError, translate: Translator, page: str = "") ->
     text = error.message
     if isinstance(error, errors.Unavailable):
         # The manager may have received the request, so do not claim that nothing was started.
-        text = translate("spawn.manager-no-answer")
+        text = translate("spawn.manager-no-response")
     html = escape(text)
     if page:
         html += Markup(" ") + _link(page, translate("spawn.session-link"))

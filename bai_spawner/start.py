@@ -265,7 +265,7 @@ class Start:
         except TimeoutError:
             lines = await self._last_lines(engine, running)
             raise EngineError(
-                self._translate("spawn.no-answer", seconds=f"{spawner.start_timeout:g}") + lines,
+                self._translate("spawn.no-response", seconds=f"{spawner.start_timeout:g}") + lines,
                 reason=refusals.NO_ANSWER,
             ) from None
         if ended is not None:

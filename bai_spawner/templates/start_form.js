@@ -175,11 +175,11 @@
   // Shows the enforcement level of shares, and which shares the devices in use still offer.
   function showEnforcement(line, limit, number) {
     const isEnforced = !["none", "soft"].includes(limit.enforcement);
-    const offered = limit.in_force ? [translate("alike", { amounts: limit.in_force.join(", ") })] : [];
+    const offered = limit.in_force ? [translate("uniform-shares", { amounts: limit.in_force.join(", ") })] : [];
     line.id = number.id + "-held";
     line.hidden = false;
     line.querySelector("i").classList.add(isEnforced ? "fa-lock" : "fa-unlock");
-    line.querySelector("span").textContent = [translate("held-" + limit.enforcement)].concat(offered).join(" ");
+    line.querySelector("span").textContent = [translate("enforcement-" + limit.enforcement)].concat(offered).join(" ");
     number.setAttribute("aria-describedby", number.getAttribute("aria-describedby") + " " + line.id);
   }
   function amounts() {
@@ -195,7 +195,7 @@
     document.querySelectorAll("#bai-amounts .bai-amount").forEach((row) => {
       waits = waits || Number(row.querySelector("input[type=number]").value) > Number(row.dataset.now) + 1e-9;
     });
-    byId("bai-wait").textContent = waits ? translate("will-wait") : "";
+    byId("bai-wait").textContent = waits ? translate("will-be-queued") : "";
     byId("bai-wait-sign").hidden = !waits;
   }
 

@@ -130,16 +130,16 @@ async def test_the_form_shows_the_enforcement_level_of_shares(
         await page.goto(f"{hub.url}/hub/spawn")
         # Shares of the demo's simulated GPUs are not enforced.
         texts = await description_of_the_share(page)
-        assert translator(language)("spawn.held-none") in texts
+        assert translator(language)("spawn.enforcement-none") in texts
     await page.route("**/hub/spawn", respond_with_mps_enforcement)
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
         await page.goto(f"{hub.url}/hub/spawn")
         translate = translator(language)
         texts = await description_of_the_share(page)
-        assert (
-            f"{translate('spawn.held-process')} {translate('spawn.alike', amounts='0.25')}" in texts
-        )
+        level = translate("spawn.enforcement-process")
+        sizes = translate("spawn.uniform-shares", amounts="0.25")
+        assert f"{level} {sizes}" in texts
     for theme in ("light", "dark"):
         assert await page.locator("html").get_attribute("data-bs-theme") == theme
         contrasts = await page.evaluate(CONTRASTS.replace("main *", ".bai-held *"))

@@ -16,15 +16,15 @@ SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
 COMPOSED = {
     *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
     *(f"enforcement-{level}" for level in (*Level, "unknown")),
-    *(f"trouble-{kind}" for kind in ("manager", "unreachable", "ended", "signed-out", "other")),
+    *(f"problem-{kind}" for kind in ("manager", "unreachable", "ended", "signed-out", "other")),
     *(str(status) for status in Status),
 }
 TEXTS = translator("en").area("lab")
 
 
 def test_every_used_key_has_a_text() -> None:
-    asked = set(re.findall(r"\bt\(\s*'([^']+)'", SOURCE))
-    assert asked | COMPOSED <= TEXTS.keys()
+    used = set(re.findall(r"\bt\(\s*'([^']+)'", SOURCE))
+    assert used | COMPOSED <= TEXTS.keys()
 
 
 def test_every_text_is_used() -> None:

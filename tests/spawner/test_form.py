@@ -127,8 +127,8 @@ def test_default_group_is_the_last_used_or_the_default(wanted: str | None, chose
 
 
 def test_every_enforcement_level_has_a_text() -> None:
-    keys = {key for key in translator("en").texts if key.startswith("spawn.held-")}
-    assert keys == {f"spawn.held-{level.value}" for level in Level}
+    keys = {key for key in translator("en").texts if key.startswith("spawn.enforcement-")}
+    assert keys == {f"spawn.enforcement-{level.value}" for level in Level}
 
 
 def test_secret_values_are_not_in_the_stored_options() -> None:

@@ -16,7 +16,7 @@ import { askArguments } from './appstart';
 import { duration } from './format';
 import { logWidget, sourcesOf } from './log';
 import type { Model } from './model';
-import { Person } from './person';
+import { UserClient } from './userclient';
 import { showReceived } from './received';
 import { showSharing } from './share';
 import { startSession } from './startform';
@@ -34,7 +34,7 @@ const OWN_COMMANDS: Record<string, string> = {
 /** Actions of the panel's buttons and commands; errors are shown in a dialog. */
 export class Actions {
   readonly uploads: Uploads;
-  private readonly person: Person;
+  private readonly client: UserClient;
   private logs: MainAreaWidget | null = null;
 
   constructor(
@@ -43,8 +43,8 @@ export class Actions {
     private readonly app: JupyterFrontEnd
   ) {
     // The session's page is below the path of the manager.
-    this.person = new Person(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
-    this.uploads = new Uploads(this.person);
+    this.client = new UserClient(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
+    this.uploads = new Uploads(this.client);
     this.uploads.finished.connect(() => model.refresh());
   }
 
@@ -83,8 +83,8 @@ export class Actions {
   shareApp(app: App): void {
     void this.showErrors(async () => {
       const { session } = this.model;
-      if (session && (await this.isAllowed())) {
-        await showAppSharing(app, session, this.person, this.t);
+      if (session && (await this.ensureConsent())) {
+        await showAppSharing(app, session, this.client, this.t);
       }
     });
   }
@@ -154,13 +154,15 @@ export class Actions {
 
   startSession(): void {
     void this.showErrors(async () => {
-      if (!(await this.isAllowed())) {
+      if (!(await this.ensureConsent())) {
         return;
       }
       const form = `${PageConfig.getOption('hubPrefix') || '/hub/'}spawn`;
-      const created = await startSession(this.model.session, this.person, form, this.t);
+      const created = await startSession(this.model.session, this.client, form, this.t);
       if (created) {
-        Notification.success(this.t('filed', { name: created.name }), { autoClose: 5000 });
+        Notification.success(this.t('session-created', { name: created.name }), {
+          autoClose: 5000
+        });
         this.model.refresh();
       }
     });
@@ -176,7 +178,7 @@ export class Actions {
     });
   }
 
-  /** Report a use, which resets the idle time. */
+  /** Report activity, which resets the idle time. */
   stayHere(): void {
     void this.showErrors(async () => {
       await this.model.api.reportActivity();
@@ -207,8 +209,8 @@ export class Actions {
 
   showReceived(): void {
     void this.showErrors(async () => {
-      if (await this.isAllowed()) {
-        await showReceived(this.person, this.t);
+      if (await this.ensureConsent()) {
+        await showReceived(this.client, this.t);
         this.model.refresh();
       }
     });
@@ -216,8 +218,8 @@ export class Actions {
 
   share(folder: Folder): void {
     void this.showErrors(async () => {
-      if (await this.isAllowed()) {
-        await showSharing(folder, this.person, this.t);
+      if (await this.ensureConsent()) {
+        await showSharing(folder, this.client, this.t);
       }
     });
   }
@@ -225,7 +227,7 @@ export class Actions {
   upload(folder: Folder, files: Promise<FileToUpload[]>): void {
     void this.showErrors(async () => {
       const chosen = await files;
-      if (chosen.length > 0 && (await this.isAllowed())) {
+      if (chosen.length > 0 && (await this.ensureConsent())) {
         this.uploads.add(folder.id, chosen);
       }
     });
@@ -233,7 +235,7 @@ export class Actions {
 
   uploadAgain(upload: Upload): void {
     void this.showErrors(async () => {
-      if (await this.isAllowed()) {
+      if (await this.ensureConsent()) {
         this.uploads.resume(upload);
       }
     });
@@ -243,12 +245,12 @@ export class Actions {
     return this.model.session?.name ?? '';
   }
 
-  /** Whether the panel may act as the user; asks the user if that is not known yet. */
-  private async isAllowed(): Promise<boolean> {
-    if (this.person.isAllowed) {
+  /** Whether the panel may act as the user; asks for consent if it has no token. */
+  private async ensureConsent(): Promise<boolean> {
+    if (this.client.hasToken) {
       return true;
     }
-    if (!this.person.canAsk) {
+    if (!this.client.canRequestConsent) {
       throw new Error(this.t('allow-needs-tls'));
     }
     // Browsers open a window only in response to a click, here on the dialog's button.
@@ -257,10 +259,10 @@ export class Actions {
       body: this.t('allow-why'),
       buttons: [
         Dialog.cancelButton({ label: this.t('cancel') }),
-        Dialog.okButton({ label: this.t('allow-go-on') })
+        Dialog.okButton({ label: this.t('open-window') })
       ]
     });
-    return result.button.accept && (await this.person.allow());
+    return result.button.accept && (await this.client.requestConsent());
   }
 
   private showLogs(key: string): void {

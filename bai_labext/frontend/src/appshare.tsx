@@ -4,7 +4,7 @@ import * as React from 'react';
 import { Button } from './button';
 import { useOwnEnter } from './enter';
 import { Form } from './form';
-import type { Person } from './person';
+import type { UserClient } from './userclient';
 import type { Translate } from './texts';
 import type { App, AppShare, Items, Session } from './types';
 
@@ -15,13 +15,13 @@ const DAYS = [1, 7, 30];
 export async function showAppSharing(
   app: App,
   session: Session,
-  person: Person,
+  client: UserClient,
   t: Translate
 ): Promise<void> {
   const title = t('share-app-title', { name: app.title });
   await showDialog({
     title,
-    body: new AppSharing(title, app, session, person, t),
+    body: new AppSharing(title, app, session, client, t),
     buttons: [Dialog.okButton({ label: t('close') })]
   });
 }
@@ -31,25 +31,25 @@ class AppSharing extends Form {
     title: string,
     private readonly app: App,
     private readonly session: Session,
-    private readonly person: Person,
+    private readonly client: UserClient,
     private readonly t: Translate
   ) {
     super(title);
   }
 
   protected override render(): React.ReactElement {
-    return <Shares app={this.app} session={this.session} person={this.person} t={this.t} />;
+    return <Shares app={this.app} session={this.session} client={this.client} t={this.t} />;
   }
 }
 
 interface Props {
   app: App;
   session: Session;
-  person: Person;
+  client: UserClient;
   t: Translate;
 }
 
-function Shares({ app, session, person, t }: Props): React.ReactElement {
+function Shares({ app, session, client, t }: Props): React.ReactElement {
   const base = `/sessions/${session.id}/app-shares`;
   const [shares, setShares] = React.useState<AppShare[] | null>(null);
   const [problem, setProblem] = React.useState('');
@@ -58,7 +58,7 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
     const turn = (latest.current += 1);
     setProblem('');
     action()
-      .then(() => person.get<Items<AppShare>>(`${base}?limit=200`))
+      .then(() => client.get<Items<AppShare>>(`${base}?limit=200`))
       .then(({ items }) => items.filter(share => share.app === app.name))
       // Ignore the response to an older, slower request.
       .then(loaded => turn === latest.current && setShares(loaded))
@@ -72,19 +72,19 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
       <NewShare
         session={session}
         t={t}
-        onShare={share => runAndReload(() => person.post(base, { app: app.name, ...share }))}
+        onShare={share => runAndReload(() => client.post(base, { app: app.name, ...share }))}
       />
       {problem && (
         <p className="bai-Problem" role="alert">
           {problem}
         </p>
       )}
-      {shares?.length === 0 && <p className="bai-Hint">{t('app-shared-with-nobody')}</p>}
+      {shares?.length === 0 && <p className="bai-Hint">{t('app-not-shared')}</p>}
       <ul className="bai-List" aria-live="polite">
         {(shares ?? []).map(share => (
           <li key={share.id}>
             <span className="bai-List-main">
-              {share.user ?? share.project ?? t('everybody')}
+              {share.user ?? share.project ?? t('everyone')}
               <span className="bai-Hint">
                 {t('until', { time: new Date(share.expires_at).toLocaleString() })}
                 {(share.allowed_addresses ?? []).length > 0 &&
@@ -94,15 +94,15 @@ function Shares({ app, session, person, t }: Props): React.ReactElement {
             <span className="bai-Buttons">
               <Button
                 label={t('copy-address')}
-                target={share.user ?? share.project ?? t('everybody')}
+                target={share.user ?? share.project ?? t('everyone')}
                 onClick={() =>
                   Clipboard.copyToSystem(new URL(share.url, window.location.href).href)
                 }
               />
               <Button
                 label={t('stop-sharing')}
-                target={share.user ?? share.project ?? t('everybody')}
-                onClick={() => runAndReload(() => person.delete(`${base}/${share.id}`))}
+                target={share.user ?? share.project ?? t('everyone')}
+                onClick={() => runAndReload(() => client.delete(`${base}/${share.id}`))}
               />
             </span>
           </li>
@@ -140,9 +140,9 @@ function NewShare(props: {
         value={audience}
         onChange={event => setAudience(event.target.value)}
       >
-        <option value="user">{t('one-person')}</option>
+        <option value="user">{t('one-user')}</option>
         <option value="project">{t('project-members', { name: session.project })}</option>
-        <option value="public">{t('everybody')}</option>
+        <option value="public">{t('everyone')}</option>
       </select>
       {audience === 'user' && (
         <input

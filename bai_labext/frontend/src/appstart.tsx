@@ -49,7 +49,7 @@ class ArgumentForm extends Form {
         )}
         {this.app.arguments.some(each => each.is_temporary) && (
           <p className="bai-Hint" id="bai-Form-temporary">
-            {this.t('temporary-place')}
+            {this.t('temporary-path')}
           </p>
         )}
         {this.app.arguments.map(each => (

@@ -17,7 +17,7 @@ export function Facts(props: {
     ['image', session.image],
     ['resource-group', session.resource_group],
     ['agent', session.agent],
-    ['amounts', <Amounts key="amounts" session={session} />],
+    ['resources', <Resources key="resources" session={session} />],
     ['shared-memory', amount('mem', session.shared_memory)],
     ['cluster', session.cluster_size > 1 ? session.cluster_size : null],
     ...(hasEnded ? [] : times(session))
@@ -59,7 +59,7 @@ function times(session: Session): [string, React.ReactNode][] {
   ];
 }
 
-function Amounts({ session }: { session: Session }): React.ReactElement {
+function Resources({ session }: { session: Session }): React.ReactElement {
   return (
     <>
       {Object.entries(session.requested).map(([slot, text]) => (

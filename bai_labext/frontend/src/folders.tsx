@@ -167,13 +167,13 @@ function UploadList(props: { folder: Folder; actions: Actions; t: Translate }): 
               />
             ) : (
               <Button
-                label={t('go-on')}
+                label={t('resume')}
                 target={upload.path}
                 onClick={() => actions.uploadAgain(upload)}
               />
             )}
             <Button
-              label={t('leave-out')}
+              label={t('skip')}
               target={upload.path}
               onClick={() => actions.uploads.stop(upload)}
             />

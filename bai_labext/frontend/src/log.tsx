@@ -257,7 +257,7 @@ function View({ model, t }: { model: LogModel; t: Translate }): React.ReactEleme
       </div>
       {model.problem && (
         <p className="bai-Notice" role="status">
-          {t('log-trouble', { message: model.problem })}
+          {t('log-error', { message: model.problem })}
         </p>
       )}
       <pre ref={output} className="bai-Log" tabIndex={0} aria-label={model.source.title}>

@@ -120,7 +120,7 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   return (
     <div className="bai-Notice" role="status">
       {/* Details for administrators are only shown as a tooltip. */}
-      <p title={message}>{t(`trouble-${kind}`, { message })}</p>
+      <p title={message}>{t(`problem-${kind}`, { message })}</p>
       <div className="bai-Buttons">
         {kind === 'signed-out' && (
           <Button label={t('sign-in-again')} onClick={() => actions.signInAgain()} />

@@ -3,7 +3,7 @@ import * as React from 'react';
 
 import { Button } from './button';
 import { Form } from './form';
-import type { Person } from './person';
+import type { UserClient } from './userclient';
 import type { Translate } from './texts';
 import type { Items } from './types';
 
@@ -16,11 +16,11 @@ interface Invitation {
 }
 
 /** Show a dialog to accept or decline invitations to folders of other users. */
-export async function showReceived(person: Person, t: Translate): Promise<void> {
+export async function showReceived(client: UserClient, t: Translate): Promise<void> {
   const title = t('received-title');
   await showDialog({
     title,
-    body: new Received(title, person, t),
+    body: new Received(title, client, t),
     buttons: [Dialog.okButton({ label: t('close') })]
   });
 }
@@ -28,27 +28,27 @@ export async function showReceived(person: Person, t: Translate): Promise<void> 
 class Received extends Form {
   constructor(
     title: string,
-    private readonly person: Person,
+    private readonly client: UserClient,
     private readonly t: Translate
   ) {
     super(title);
   }
 
   protected override render(): React.ReactElement {
-    return <Invitations person={this.person} t={this.t} />;
+    return <Invitations client={this.client} t={this.t} />;
   }
 }
 
-function Invitations(props: { person: Person; t: Translate }): React.ReactElement {
-  const { person, t } = props;
+function Invitations(props: { client: UserClient; t: Translate }): React.ReactElement {
+  const { client, t } = props;
   const [pending, setPending] = React.useState<Invitation[] | null>(null);
   const [problem, setProblem] = React.useState('');
 
   const load = async (): Promise<Invitation[]> => {
-    const me = await person.get<{ username: string }>('/me');
+    const me = await client.get<{ username: string }>('/me');
     const invitee = encodeURIComponent(me.username);
     const path = `/vfolder-invitations?limit=100&status=pending&invitee=${invitee}`;
-    return (await person.get<Items<Invitation>>(path)).items;
+    return (await client.get<Items<Invitation>>(path)).items;
   };
   const runAndReload = (action: () => Promise<unknown>): void => {
     setProblem('');
@@ -69,7 +69,7 @@ function Invitations(props: { person: Person; t: Translate }): React.ReactElemen
         </p>
       )}
       <p className="bai-Hint" role="status">
-        {pending?.length === 0 ? t('received-nothing') : ''}
+        {pending?.length === 0 ? t('no-invitations') : ''}
       </p>
       <ul className="bai-List">
         {(pending ?? []).map(({ id, vfolder, inviter, permission }) => (
@@ -84,14 +84,14 @@ function Invitations(props: { person: Person; t: Translate }): React.ReactElemen
               label={t('accept')}
               target={vfolder}
               onClick={() =>
-                runAndReload(() => person.post(`/vfolder-invitations/${id}/accept`, {}))
+                runAndReload(() => client.post(`/vfolder-invitations/${id}/accept`, {}))
               }
             />
             <Button
               label={t('decline')}
               target={vfolder}
               onClick={() =>
-                runAndReload(() => person.post(`/vfolder-invitations/${id}/decline`, {}))
+                runAndReload(() => client.post(`/vfolder-invitations/${id}/decline`, {}))
               }
             />
           </li>

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { Button } from './button';
 import { useOwnEnter } from './enter';
 import { Form } from './form';
-import type { Person } from './person';
+import type { UserClient } from './userclient';
 import type { Translate } from './texts';
 import type { Folder, Items } from './types';
 
@@ -29,11 +29,11 @@ interface SharingState {
 const INITIAL_STATE: SharingState = { grants: [], invitations: [], message: '' };
 
 /** Show a dialog to share a folder with other users. */
-export async function showSharing(folder: Folder, person: Person, t: Translate): Promise<void> {
+export async function showSharing(folder: Folder, client: UserClient, t: Translate): Promise<void> {
   const title = t('share-title', { name: folder.name });
   await showDialog({
     title,
-    body: new Sharing(title, folder, person, t),
+    body: new Sharing(title, folder, client, t),
     buttons: [Dialog.okButton({ label: t('close') })]
   });
 }
@@ -42,19 +42,19 @@ class Sharing extends Form {
   constructor(
     title: string,
     private readonly folder: Folder,
-    private readonly person: Person,
+    private readonly client: UserClient,
     private readonly t: Translate
   ) {
     super(title);
   }
 
   protected override render(): React.ReactElement {
-    return <Shares folder={this.folder} person={this.person} t={this.t} />;
+    return <Shares folder={this.folder} client={this.client} t={this.t} />;
   }
 }
 
-function Shares(props: { folder: Folder; person: Person; t: Translate }): React.ReactElement {
-  const { folder, person, t } = props;
+function Shares(props: { folder: Folder; client: UserClient; t: Translate }): React.ReactElement {
+  const { folder, client, t } = props;
   const base = `/vfolders/${folder.id}`;
   const [{ grants, invitations, message }, setState] = React.useState(INITIAL_STATE);
   const [problem, setProblem] = React.useState('');
@@ -62,11 +62,11 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
 
   const load = async (done: string): Promise<SharingState> => {
     const [grants, invitations] = await Promise.all([
-      person.get<Items<Grant>>(`${base}/grants?limit=100`),
-      person.get<Items<Invitation>>(`${base}/invitations?limit=100&status=pending`)
+      client.get<Items<Grant>>(`${base}/grants?limit=100`),
+      client.get<Items<Invitation>>(`${base}/invitations?limit=100&status=pending`)
     ]);
     const isShared = grants.items.length + invitations.items.length > 0;
-    const message = done || (isShared ? '' : t('shared-with-nobody'));
+    const message = done || (isShared ? '' : t('not-shared'));
     return { grants: grants.items, invitations: invitations.items, message };
   };
   const runAndReload = (action: () => Promise<unknown>, done = ''): void => {
@@ -84,7 +84,7 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
 
   const invite = (user: string, permission: string): void =>
     runAndReload(
-      () => person.post(`${base}/invitations`, { user, permission }),
+      () => client.post(`${base}/invitations`, { user, permission }),
       t('invited', { name: user })
     );
   return (
@@ -108,7 +108,7 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
               t={t}
               onChange={changed =>
                 runAndReload(() =>
-                  person.put(`${base}/grants/${encodeURIComponent(user)}`, { permission: changed })
+                  client.put(`${base}/grants/${encodeURIComponent(user)}`, { permission: changed })
                 )
               }
             />
@@ -116,7 +116,7 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
               label={t('stop-sharing')}
               target={user}
               onClick={() =>
-                runAndReload(() => person.delete(`${base}/grants/${encodeURIComponent(user)}`))
+                runAndReload(() => client.delete(`${base}/grants/${encodeURIComponent(user)}`))
               }
             />
           </li>
@@ -126,13 +126,13 @@ function Shares(props: { folder: Folder; person: Person; t: Translate }): React.
             <span className="bai-List-main">
               {invitee}
               <span className="bai-Hint">
-                {t('invitation-waits')} · {t(permission === 'ro' ? 'ro' : 'rw')}
+                {t('invitation-pending')} · {t(permission === 'ro' ? 'ro' : 'rw')}
               </span>
             </span>
             <Button
               label={t('withdraw')}
               target={invitee}
-              onClick={() => runAndReload(() => person.delete(`/vfolder-invitations/${id}`))}
+              onClick={() => runAndReload(() => client.delete(`/vfolder-invitations/${id}`))}
             />
           </li>
         ))}

@@ -4,7 +4,7 @@ import * as React from 'react';
 import { ApiError } from './api';
 import { Form } from './form';
 import { amount } from './format';
-import type { Person } from './person';
+import type { UserClient } from './userclient';
 import { problemsOf, type Problems } from './problems';
 import { portsProblem, words, type PortLimits } from './ports';
 import type { Translate } from './texts';
@@ -45,11 +45,11 @@ interface Values {
 /** Show the form of a new session and create the session; null if the user cancels. */
 export async function startSession(
   like: Session | null,
-  person: Person,
+  client: UserClient,
   formUrl: string,
   t: Translate
 ): Promise<OtherSession | null> {
-  const body = new StartForm(like, person, formUrl, t);
+  const body = new StartForm(like, client, formUrl, t);
   await body.load();
   for (;;) {
     const result = await showDialog({
@@ -89,7 +89,7 @@ class StartForm extends Form {
 
   constructor(
     like: Session | null,
-    private readonly person: Person,
+    private readonly client: UserClient,
     private readonly formUrl: string,
     private readonly t: Translate
   ) {
@@ -109,7 +109,7 @@ class StartForm extends Form {
     const query = new URLSearchParams(
       Object.entries({ project, resource_group }).filter(([, value]) => value)
     );
-    const options = await this.person.get<Options>(`/sessions/options?${query.toString()}`);
+    const options = await this.client.get<Options>(`/sessions/options?${query.toString()}`);
     this.options = options;
     const valueOrFirst = (value: string, choices: { name: string }[]): string =>
       choices.some(({ name }) => name === value) ? value : (choices[0]?.name ?? '');
@@ -139,7 +139,7 @@ class StartForm extends Form {
       return null;
     }
     const filledIn = Object.fromEntries(Object.entries(rest).filter(([, value]) => value));
-    return this.person.post<OtherSession>('/sessions', {
+    return this.client.post<OtherSession>('/sessions', {
       ...filledIn,
       preopen_ports: ports.map(Number),
       name: name || `lab-${Date.now().toString(36)}`
@@ -169,7 +169,7 @@ class StartForm extends Form {
             className="jp-mod-styled"
             {...this.attributes('name')}
             value={values.name}
-            placeholder={t('name-by-itself')}
+            placeholder={t('chosen-automatically')}
             onChange={event => set({ name: event.target.value })}
           />
         </label>
@@ -300,7 +300,7 @@ class StartForm extends Form {
     const amounts = Object.entries(preset.resources)
       .map(([slot, text]) => `${slot} ${amount(slot, text)}`)
       .join(', ');
-    const now = preset.allocatable ? '' : ` — ${this.t('would-wait')}`;
+    const now = preset.allocatable ? '' : ` — ${this.t('would-be-queued')}`;
     return `${preset.name} (${amounts})${now}`;
   }
 }

@@ -1,7 +1,7 @@
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError } from './api';
-import type { Person } from './person';
+import type { UserClient } from './userclient';
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
 const MAX_CONCURRENT_UPLOADS = 3;
@@ -35,7 +35,7 @@ export class Uploads {
   private running = 0;
   private readonly sending = new Map<Upload, XMLHttpRequest>();
 
-  constructor(private readonly person: Person) {}
+  constructor(private readonly client: UserClient) {}
 
   get changed(): ISignal<this, void> {
     return this._changed;
@@ -76,7 +76,7 @@ export class Uploads {
     upload.state = 'stopped';
     this.sending.get(upload)?.abort();
     if (upload.url) {
-      this.person.request(upload.url, { method: 'DELETE', headers: TUS }).catch(() => undefined);
+      this.client.request(upload.url, { method: 'DELETE', headers: TUS }).catch(() => undefined);
     }
     this.remove([upload]);
   }
@@ -153,7 +153,7 @@ export class Uploads {
 
   private async sendAll(upload: Upload): Promise<void> {
     if (upload.url) {
-      const response = await this.person.request(upload.url, { method: 'HEAD', headers: TUS });
+      const response = await this.client.request(upload.url, { method: 'HEAD', headers: TUS });
       upload.sent = Number(response.headers.get('Upload-Offset') ?? '0');
     } else {
       await this.create(upload);
@@ -173,7 +173,7 @@ export class Uploads {
       values['if-none-match'] = '*';
     }
     const metadata = Object.entries(values).map(([name, value]) => `${name} ${base64(value)}`);
-    const response = await this.person.request(`/vfolders/${upload.folder}/uploads`, {
+    const response = await this.client.request(`/vfolders/${upload.folder}/uploads`, {
       method: 'POST',
       headers: {
         ...TUS,
@@ -201,10 +201,10 @@ export class Uploads {
           resolve();
         }
       };
-      request.open('PATCH', this.person.url(upload.url));
+      request.open('PATCH', this.client.url(upload.url));
       const headers = {
         ...TUS,
-        ...this.person.headers,
+        ...this.client.headers,
         'Content-Type': 'application/offset+octet-stream',
         'Upload-Offset': String(start)
       };
@@ -222,7 +222,7 @@ export class Uploads {
         } else {
           upload.sent = start;
           if (request.status === 401) {
-            this.person.discardToken();
+            this.client.discardToken();
           }
           end(errorOf(request));
         }

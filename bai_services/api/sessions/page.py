@@ -36,7 +36,7 @@ _templates = Environment(
 def _enforcement_texts(translate: Translator) -> dict[str, str]:
     """Return the descriptions of the enforcement levels of shares."""
     texts = translate.area("spawn")
-    return {key: text for key, text in texts.items() if key.startswith("held-")}
+    return {key: text for key, text in texts.items() if key.startswith("enforcement-")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@
       const cell = [allocation.device || ""];
       if (allocation.is_simulated) { cell.push(" ", element("span", translate("simulated"), "badge text-bg-warning")); }
       const device = (session.devices || []).find((one) => one.id === allocation.device && one.enforcement);
-      if (device && allocation.slot.endsWith(".shares")) { cell.push(element("div", translate("held-" + device.enforcement), "form-text mt-0")); }
+      if (device && allocation.slot.endsWith(".shares")) { cell.push(element("div", translate("enforcement-" + device.enforcement), "form-text mt-0")); }
       return [allocation.slot, allocation.amount, cell, allocation.agent];
     }));
     showRows("bai-folders", (session.mounts || []).map((mount) => [[mount.vfolder, mount.subpath].filter(Boolean).join("/"), mount.path, translate(mount.permission)]));

@@ -1,4 +1,4 @@
-/** What the manager tells the page about the installation, in <meta name="bai-config">. */
+/** Configuration of the installation, which the manager writes to <meta name="bai-config">. */
 export interface Config {
   /** Path of the UI, without a slash at the end. */
   base: string;

@@ -7,10 +7,10 @@ export type PagePath = '/start' | '/sessions' | '/data';
 
 interface Page {
   path: PagePath;
-  /** Key of its name. */
+  /** Translation key of the title. */
   title: string;
   icon: ReactNode;
-  /** Roles that see it; everybody without. Such pages are in the group *Administration*. */
+  /** Roles that may open the page; all roles if omitted. Such pages are in *Administration*. */
   roles?: readonly Role[];
 }
 
@@ -21,6 +21,6 @@ export const PAGES: readonly Page[] = [
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> }
 ];
 
-/** The pages that a role may open; those for everybody while the role is unknown. */
+/** The pages that a role may open; without a known role, those for all roles. */
 export const pagesFor = (role: string | undefined) =>
   PAGES.filter(page => !page.roles || page.roles.some(allowed => allowed === role));

@@ -1,7 +1,7 @@
 type Listener = () => void;
 const listeners = new Set<Listener>();
 
-/** Open the command palette, from wherever. */
+/** Open the command palette from any component. */
 export function openPalette(): void {
   listeners.forEach(listener => listener());
 }

@@ -2,5 +2,5 @@ import { createRootRoute } from '@tanstack/react-router';
 import { MissingPage } from '../pages/missing/MissingPage';
 import { Shell } from './Shell';
 
-/** The route above all pages. */
+/** The parent route of all pages. */
 export const root = createRootRoute({ component: Shell, notFoundComponent: MissingPage });

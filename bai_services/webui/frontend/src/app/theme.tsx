@@ -7,7 +7,7 @@ export type ThemeMode = 'light' | 'dark' | 'system';
 const STORAGE_KEY = 'bai-theme';
 const SYSTEM_DARK = window.matchMedia('(prefers-color-scheme: dark)');
 
-// Parts of AntD have texts of their own, such as the pager.
+// Some AntD components, such as the pager, contain texts.
 const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
   en: () => import('antd/es/locale/en_US'),
   ko: () => import('antd/es/locale/ko_KR'),
@@ -58,7 +58,7 @@ function storedMode(): ThemeMode {
   return stored === 'light' || stored === 'dark' ? stored : 'system';
 }
 
-/** Colours and the language of AntD's own texts, for everything below it. */
+/** Provides the colours, and the language of AntD's own texts, to its children. */
 export function Themed({ children }: { children: ReactNode }) {
   const [mode, setMode] = useState(storedMode);
   const [systemIsDark, setSystemIsDark] = useState(SYSTEM_DARK.matches);

@@ -2,7 +2,7 @@ import { Alert, Button } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ApiError } from '../data/client';
 
-/** What went wrong, in the API's words, with a button to try again. */
+/** The error message of the API, with a button to retry. */
 export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => void }) {
   const { t } = useTranslation();
   const isUnreachable = error instanceof ApiError && error.status === 0;

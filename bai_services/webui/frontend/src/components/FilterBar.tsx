@@ -7,7 +7,7 @@ export interface FilterProperty {
   /** The API's filter: a field, or `field__operator`. */
   key: string;
   title: string;
-  /** The only values there are; without them any text can be entered. */
+  /** The possible values; if omitted, any text can be entered. */
   choices?: readonly { value: string; label: string }[];
 }
 
@@ -17,7 +17,7 @@ interface FilterBarProps {
   onChange: (filters: Record<string, string>) => void;
 }
 
-/** Choose a property and a value; each filter in use is a tag that can be removed. */
+/** Choose a property and a value; each active filter is a removable tag. */
 export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
   const { t } = useTranslation();
   const [key, setKey] = useState(properties[0]?.key ?? '');

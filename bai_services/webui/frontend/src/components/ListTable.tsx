@@ -15,12 +15,12 @@ import { DEFAULT_PAGE_SIZE, PAGE_SIZES, type ListSearch } from './listSearch';
 export interface ListColumn<T> extends TableColumnType<T> {
   key: string;
   title: string;
-  /** Not shown until the user chooses it. */
+  /** Hidden by default. */
   isOptional?: boolean;
 }
 
 interface ListTableProps<T> {
-  /** Names the table: the columns that the user chose are stored under it. */
+  /** Key under which the user's choice of columns is stored. */
   name: string;
   columns: ListColumn<T>[];
   page: { items: readonly T[]; total: number } | undefined;
@@ -36,7 +36,7 @@ interface ListTableProps<T> {
   toolbar?: ReactNode;
 }
 
-/** A table whose sorting and paging the server does; the user chooses its columns. */
+/** A table that is sorted and paged by the server; the user can choose its columns. */
 export function ListTable<T extends object>(props: ListTableProps<T>) {
   const { t } = useTranslation();
   const [hidden, setHidden] = useHiddenColumns(props.name, props.columns);

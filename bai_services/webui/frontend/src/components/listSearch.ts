@@ -1,4 +1,4 @@
-/** State of a server-side list in the URL; what is at its default is left out. */
+/** State of a server-side list in the URL, without default values. */
 export interface ListSearch {
   sort?: string;
   page?: number;
@@ -45,7 +45,7 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
   });
 }
 
-/** What the API is asked for. */
+/** The query parameters of the API. */
 export interface ListQuery {
   limit: number;
   offset: number;

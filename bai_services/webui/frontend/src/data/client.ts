@@ -16,7 +16,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The typed REST client; its requests carry the browser's sign-in. */
+/** The typed REST client, authenticated by the browser's cookies. */
 export const api = createClient<paths>({
   baseUrl: config.api,
   headers: { 'X-XSRFToken': config.xsrfToken }

@@ -3,7 +3,7 @@ import { queries } from './queries';
 
 const MAX_RETRY_MILLIS = 30_000;
 const FIRST_RETRY_MILLIS = 1_000;
-// Changes within this time cause one request.
+// Debounce interval: changes within this time cause one request.
 const DEBOUNCE_MILLIS = 150;
 
 interface Change {
@@ -15,13 +15,13 @@ interface Change {
 type Listener = (change: Change) => void;
 const listeners = new Set<Listener>();
 
-/** Call `listener` for every change of a session; returns the function that stops it. */
+/** Call `listener` for every change of a session; returns a function that unsubscribes. */
 export function onChange(listener: Listener): () => void {
   listeners.add(listener);
   return () => void listeners.delete(listener);
 }
 
-/** Follow changes of sessions as long as the page is open, and invalidate what they concern. */
+/** Subscribe to changes of sessions, and invalidate the affected queries. */
 export function followChanges(): void {
   let retryMillis = FIRST_RETRY_MILLIS;
   let timer: number | undefined;

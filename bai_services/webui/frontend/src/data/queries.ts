@@ -9,7 +9,7 @@ export const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: STALE_MILLIS,
-      // A client error stays the same when it is repeated.
+      // A retry of a client error would fail again.
       retry: (failures, error) =>
         failures < MAX_RETRIES &&
         !(error instanceof ApiError && error.status >= 400 && error.status < 500)

@@ -2,7 +2,7 @@ import i18next, { type ResourceKey } from 'i18next';
 import { initReactI18next } from 'react-i18next';
 import { config } from '../config';
 
-/** Names of the languages in themselves. */
+/** Native names of the languages. */
 export const LANGUAGES = { en: 'English', ko: '한국어', ja: '日本語', th: 'ไทย' } as const;
 export type Language = keyof typeof LANGUAGES;
 

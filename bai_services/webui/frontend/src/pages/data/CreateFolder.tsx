@@ -2,7 +2,7 @@ import { App, Form, Input, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useCreateFolder } from '../../data/folders';
 
-/** A dialog that creates a personal folder; an error stays beside the field. */
+/** A dialog that creates a personal folder; an error is shown at its field. */
 export function CreateFolder({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

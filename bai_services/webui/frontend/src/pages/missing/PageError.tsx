@@ -3,7 +3,7 @@ import type { ErrorComponentProps } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 
-/** Shown in place of a page that failed; header and sidebar stay usable. */
+/** Replaces a page that failed to render; header and sidebar remain usable. */
 export function PageError({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();
   return (

@@ -20,7 +20,7 @@ interface SessionTableProps {
   onChange: (changes: SessionsSearch) => void;
 }
 
-/** Sessions of one page; sorting and paging change the URL, and the server does them. */
+/** Table of sessions; sorting and paging are stored in the URL and done by the server. */
 export function SessionTable(props: SessionTableProps) {
   const { t } = useTranslation();
   const orderOf = (field: string) =>

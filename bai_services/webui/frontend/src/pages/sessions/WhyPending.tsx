@@ -5,7 +5,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
 import { whyQuery, type Session } from '../../data/sessions';
 
-/** Why a session is pending, when it starts, and what would start it sooner. */
+/** Reasons of a pending session, its estimated start, and suggestions to start sooner. */
 export function WhyPending({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data: why, error, refetch } = useQuery(whyQuery(session.id));

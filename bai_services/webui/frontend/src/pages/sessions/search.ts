@@ -4,7 +4,7 @@ export type Tab = StatusGroup | 'all';
 export const TABS: readonly Tab[] = ['all', 'running', 'pending', 'ended'];
 const SORTABLE = ['name', 'created_at', 'status', 'type'];
 
-/** State of the sessions page in the URL; what is at its default is left out. */
+/** State of the sessions page in the URL, without default values. */
 export interface SessionsSearch {
   tab?: Tab;
   name?: string;

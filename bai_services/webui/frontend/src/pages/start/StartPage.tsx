@@ -13,7 +13,7 @@ import { Invitations } from '../data/Invitations';
 
 const RECENT = 5;
 
-/** Where users land: start something, continue something, see what needs attention. */
+/** Landing page: start a session, open recent ones, and see what needs attention. */
 export function StartPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
@@ -88,7 +88,7 @@ function FirstSteps({ hasFolder }: { hasFolder: boolean }) {
   );
 }
 
-/** What the user has of each limited resource, as the API formats it. */
+/** Usage and limit of each limited resource, as formatted by the API. */
 function Limits(props: { limits: Record<string, string>; usage: Record<string, string> }) {
   const { t } = useTranslation();
   const slots = Object.entries(props.limits);

@@ -17,7 +17,7 @@ interface ErrorBody {
   details?: Record<string, unknown>;
 }
 
-/** The message of the consent window. */
+/** The message that the consent window posts. */
 interface ConsentMessage {
   bai: string;
   code: string;
@@ -25,31 +25,31 @@ interface ConsentMessage {
 }
 
 /**
- * Client of the manager that acts as the user at the browser, for what the session itself may not
- * do.
+ * Client of the manager with the permissions of the user, for operations that the session's own
+ * token does not permit.
  *
- * The user consents once per page, in a window of the manager. The token is only stored in this
- * object and is revoked when the page is closed.
+ * The user consents once per page load, in a window that the manager serves. The token is stored
+ * only in this object and revoked when the page is closed.
  */
-export class Person {
+export class UserClient {
   private token = '';
 
-  /** `base` is the path of the manager at the Hub: `/services/bai`. */
+  /** `base` returns the path of the manager at the Hub, such as `/services/bai`. */
   constructor(private readonly base: () => string) {
     window.addEventListener('pagehide', () => this.revoke());
   }
 
-  get isAllowed(): boolean {
+  get hasToken(): boolean {
     return this.token !== '';
   }
 
-  /** Whether this page can ask for consent; the browser computes digests only on HTTPS pages. */
-  get canAsk(): boolean {
+  /** Whether consent can be requested; browsers compute digests only on HTTPS pages. */
+  get canRequestConsent(): boolean {
     return window.isSecureContext && this.base() !== '';
   }
 
-  /** Ask the user for consent. Call this while handling a click; else the browser blocks the window. */
-  async allow(): Promise<boolean> {
+  /** Request consent. Call this in a click handler; otherwise the browser blocks the window. */
+  async requestConsent(): Promise<boolean> {
     const verifier = random(48);
     const state = random(18);
     const opened = window.open('', '_blank', WINDOW);
