@@ -63,7 +63,7 @@ docs: $(STAMP)-dev
 # The scheduler's numeric code, compiled once and cached beside its sources. `make run` leaves that
 # to the manager; tests start many managers at once, which would all wait for it.
 $(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
-	$(BIN)/python -c 'from bai_services.core.scheduling.queue.warm import warm_up; warm_up()'
+	$(BIN)/python -c 'from bai_services.core.scheduling.queue.jit_warmup import warm_up; warm_up()'
 	@touch $@
 
 image: $(STAMP)-demo $(LABEXT)

@@ -59,7 +59,7 @@ def killed_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]
             tenant.go()
         killed.process.kill()
         seconds = seconds_until_tenant_ready(args, environ)
-        return {"new_tenant_seconds": seconds, "neighbour_goes_on": _continues(neighbour)}
+        return {"new_tenant_seconds": seconds, "neighbour_continues": _continues(neighbour)}
 
 
 def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, 
             return {"why_not": str(error)}
         seconds = seconds_until_tenant_ready(args, environ)
         found = {"error_code": code, "new_tenant_seconds": seconds}
-        return {**found, "neighbour_goes_on": _continues(neighbour)}
+        return {**found, "neighbour_continues": _continues(neighbour)}
 
 
 def seconds_until_tenant_ready(args: Sequence[object], environ: Environ) -> float | None:

@@ -68,7 +68,7 @@ def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory
     assert 24 < found["max_memory_percent_at_quarter"] <= 25
     assert found["memory_percent_past_mps"] == 100
     assert found["watchdog_seconds"] > 0
-    assert found["recovery"]["neighbour_goes_on"]
+    assert found["recovery"]["neighbour_continues"]
     assert found["fault"]["error_code"] == 700
     assert found["fault"]["new_tenant_seconds"] is not None
     pairs = ["large+large", "small+small", "large+copy"]

@@ -1,4 +1,4 @@
-"""Structure of the session lifecycle; the table itself is its own specification."""
+"""Structural properties of the table of session transitions."""
 
 from __future__ import annotations
 

@@ -67,4 +67,4 @@ def test_a_new_tenant_can_compute_after_a_fault(figures: Any) -> None:
 
 
 def test_a_killed_tenant_does_not_stop_its_neighbour(figures: Any) -> None:
-    assert mps_figure(figures, "recovery")["neighbour_goes_on"]
+    assert mps_figure(figures, "recovery")["neighbour_continues"]

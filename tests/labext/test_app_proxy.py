@@ -31,7 +31,7 @@ class App:
         self.connections = 0
         self.open = 0
         self.port = 0
-        self.goes_on = asyncio.Event()
+        self.may_continue = asyncio.Event()
         self.readers: list[asyncio.StreamReader] = []
         self.writers: list[asyncio.StreamWriter] = []
         self._answer, self._rest, self._requests = answer, rest, requests
@@ -49,7 +49,7 @@ class App:
                 writer.write(self._answer)
                 await writer.drain()
                 if self._rest:
-                    await self.goes_on.wait()
+                    await self.may_continue.wait()
                     writer.write(self._rest)
                     await writer.drain()
         self.open -= 1
@@ -164,7 +164,7 @@ async def test_responses_are_streamed(server: JupyterServer) -> None:
     ):
         pieces = answer.aiter_raw()
         assert await anext(pieces) == b"data: 1\n\n"
-        app.goes_on.set()
+        app.may_continue.set()
         assert await anext(pieces) == b"data: 2\n\n"
 
 
@@ -173,7 +173,7 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
     async with running(app), asking(server, app) as client:
         async with client.stream("GET", "") as answer:
             assert await anext(answer.aiter_raw()) == b"first"
-        app.goes_on.set()
+        app.may_continue.set()
         await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
 
 

@@ -193,12 +193,12 @@ async def test_a_slow_response_is_awaited(server: JupyterServer) -> None:
     async with running(app), calling(server, app) as caller:
         caller.say("", signed(server))
         await wait_until_async(lambda: app.asked, 60, "the first request")
-        app.goes_on.set()
+        app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
-        app.goes_on.clear()
+        app.may_continue.clear()
         caller.say("slow", signed(server))
         await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
-        app.goes_on.set()
+        app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
     assert len(app.asked) == 2
 
@@ -216,14 +216,14 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 0\r\n\r\n")
     async with running(app):
         async with calling(server, app) as caller:
-            app.goes_on.set()
+            app.may_continue.set()
             await caller.ask("", signed(server))
-            app.goes_on.clear()
+            app.may_continue.clear()
             caller.say("", signed(server))
             await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
         # Before the app sends the rest.
         await wait_until_async(app.readers[0].at_eof, 60, "its connection to be closed")
-        app.goes_on.set()
+        app.may_continue.set()
     assert app.connections == 1
 
 
@@ -243,7 +243,7 @@ async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
                 cache.add(stream.head, head, b"/app/", address, lambda _: None)
                 pool.release(address, await pool.open(address))
                 return
-            app.goes_on.set()
+            app.may_continue.set()
             response = await response_over(pending, "GET", b"")
             async for chunk in response.chunks():
                 self.write(chunk)

@@ -8,14 +8,14 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable
 
-from bai_services.core.scheduling.queue import warm
+from bai_services.core.scheduling.queue.jit_warmup import warm_up as compile_pass
 
 from .idle_scheduling import freeze_objects
 
 log = logging.getLogger(__name__)
 
 # exit_with_parent ends the process when the manager is killed.
-_COMMAND = ("-m", "bai_services.exit_with_parent", "bai_services.core.scheduling.queue.warm")
+_COMMAND = ("-m", "bai_services.exit_with_parent", "bai_services.core.scheduling.queue.jit_warmup")
 
 # GIL switch interval. With Python's default of 5 ms, a response that needs several database queries
 # takes up to 0.1 s while a pass runs.
@@ -76,6 +76,6 @@ async def warm_up() -> None:
         raise
     if process.returncode:
         log.warning("the scheduler's code could not be compiled ahead of time: %s", errors.decode())
-    await asyncio.to_thread(warm.warm_up)
+    await asyncio.to_thread(compile_pass)
     freeze_objects()
     _is_warm = True

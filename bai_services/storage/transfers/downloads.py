@@ -60,7 +60,7 @@ class Descriptor:
             finally:
                 self._step.release()
             return
-        # Without a free worker it is closed later, or when the process ends.
+        # If all workers hang, it is closed when one returns, or at the exit of the process.
         with contextlib.suppress(Unavailable):
             await self._workers.run(self._close_after_step)
 
@@ -148,7 +148,7 @@ class ArchiveStream:
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # Without a free worker it is closed later, or when the process ends.
+            # If all workers hang, it is closed when one returns, or at the exit of the process.
             with contextlib.suppress(Unavailable):
                 await self._workers.run(self._end, root)
 

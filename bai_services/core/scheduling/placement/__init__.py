@@ -1,5 +1,6 @@
 """Placement: choose the agent and its devices for a session in one decision."""
 
+from .jit_warmup import warm_up
 from .model import (
     ALIVE,
     AgentState,
@@ -15,7 +16,6 @@ from .place import place
 from .placer import Placer
 from .tables import Tables
 from .variants import build_tables
-from .warm import warm_up
 
 __all__ = [
     "ALIVE",
