@@ -18,12 +18,14 @@ from .world import make_world
     ("facts", "expected"),
     [
         pytest.param([], True, id="no agents"),
-        pytest.param([{"binds_subpaths": False}], False, id="no agent can"),
-        pytest.param([{"binds_subpaths": False}, {"binds_subpaths": True}], True, id="one can"),
-        pytest.param([{"binds_subpaths": False}, {}], True, id="one does not report it"),
+        pytest.param([{"binds_subpaths": False}], False, id="no agent supports it"),
+        pytest.param(
+            [{"binds_subpaths": False}, {"binds_subpaths": True}], True, id="one agent supports it"
+        ),
+        pytest.param([{"binds_subpaths": False}, {}], True, id="one agent does not report it"),
     ],
 )
-async def test_binds_subpaths_does_not_read_all_facts_of_agents(
+async def test_support_of_subpath_mounts_is_read_without_all_facts(
     database_url: str, facts: list[dict[str, bool]], expected: bool
 ) -> None:
     world = await make_world(database_url)

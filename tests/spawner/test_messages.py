@@ -66,7 +66,7 @@ def test_state_is_restored_from_json_and_ignores_unknown_fields() -> None:
     assert Running.from_state({**state, "of_a_later_version": 1}) == running
 
 
-def test_exit_as_poll_value() -> None:
+def test_exit_is_converted_to_a_poll_value() -> None:
     assert Exit(0).as_poll == 0
     assert Exit(9).as_poll == 9
     assert Exit(None).as_poll == 1
@@ -135,7 +135,7 @@ def test_unreachable_engine_is_reported_as_unavailable() -> None:
             45,
             "pulling (50 %)",
         ),
-        # The bar stops at the end of the span; the text shows the agent's number.
+        # The bar is limited to the range of the step; the text shows the agent's percentage.
         ({"status": "PREPARING", "progress": {"percent": 900}}, 65, "(900 %)"),
         ({"status": "PREPARED"}, 70, "Starting"),
         ({"status": "RUNNING"}, 95, "responds"),

@@ -93,7 +93,7 @@ def replay(
 ) -> Replay:
     """Replay a workload on empty agents under the options of a resource group; deterministic.
 
-    Jobs arrive, start when a pass decides so, run as long as recorded, and end. A pass runs in each
+    Jobs arrive, are started by a pass, and end after their recorded run time. A pass runs in each
     second with an event. Run times and shares are learned during the replay, as in production.
     Policies that need a mix of requests use the mix of the workload.
     """

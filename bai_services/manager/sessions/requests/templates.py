@@ -187,7 +187,7 @@ def _to_json(caller: Caller, row: Row) -> dict[str, Any]:
 
 
 def _may_read_private(caller: Caller, row: Row) -> bool:
-    """Return whether the caller may read private fields; monitors only of usable templates."""
+    """Return whether the caller may read private fields; monitors only if they may use it."""
     if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
         return True
     if row["project_id"]:
