@@ -75,7 +75,7 @@ class WebPageHandler(PageHandler):
         super().set_default_headers()
         self.set_header("Content-Security-Policy", POLICY)
 
-    async def get(self, path: str = "") -> None:
+    async def get(self, path: str | None) -> None:
         try:
             if await self.caller() is None:
                 return
@@ -96,11 +96,18 @@ class WebPageHandler(PageHandler):
             f'<base href="{escape(base)}/" />\n'
             f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
         )
-        if path.partition("/")[0] not in NAMES:
+        if (path or "").partition("/")[0] not in NAMES:
             # The same page shows its own message.
             self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page)
+
+
+class BareAddressHandler(RequestHandler):
+    """The address of the UI without a slash at the end."""
+
+    def get(self) -> None:
+        self.redirect(manager_of(self).settings.base_url.rstrip("/") + "/")
 
 
 def _built(handler: RequestHandler) -> WebUI:
@@ -111,5 +118,6 @@ def _built(handler: RequestHandler) -> WebUI:
 # Below the manager's base URL; only if the application has the setting ``web_ui``.
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/(assets/[^/]+)", AssetHandler),
+    ("", BareAddressHandler),
     (r"/([a-z][a-z-]*(?:/[^/]+)?)?", WebPageHandler),
 ]

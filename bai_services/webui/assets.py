@@ -6,6 +6,7 @@ The build names each file after its content and writes a gzip and a brotli varia
 from __future__ import annotations
 
 import mimetypes
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,14 @@ class Asset:
 
     def best(self, accept_encoding: str) -> tuple[str, bytes]:
         """Return the encoding and the content for a client's ``Accept-Encoding`` header."""
-        accepted = {part.partition(";")[0].strip() for part in accept_encoding.split(",")}
+        parts = [part.partition(";") for part in accept_encoding.replace(" ", "").split(",")]
+        accepted = {name for name, _, weight in parts if not _ZERO.fullmatch(weight)}
         name = next((n for n in ENCODINGS if n in accepted and n in self.variants), "")
         return name, self.variants[name]
+
+
+# The weight of an encoding that the client does not accept.
+_ZERO = re.compile(r"q=0(\.0*)?")
 
 
 @dataclass(frozen=True, slots=True)

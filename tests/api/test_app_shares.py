@@ -19,6 +19,9 @@ from tests.testbed.manager import Api
 CLIENT_IP = "192.0.2.7"
 SMALL = {"cpu": "1", "mem": "1g"}
 
+TOKEN = "hub-token-of-the-visitor"
+ENDED_TOKENS: set[str] = set()
+
 EnterApp = Callable[..., Awaitable[dict[str, Any]]]
 
 
@@ -50,7 +53,7 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
         shares = api.world.manager.app_shares
         caller = None if name is None else await api.world.caller(name)
         address = await shares.create_entry_url(
-            share["id"], caller, others.get("client_ip", CLIENT_IP)
+            share["id"], caller, others.get("client_ip", CLIENT_IP), TOKEN
         )
         assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
         entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
@@ -59,13 +62,18 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
     return open_link
 
 
+async def is_signed_in(token: str) -> bool:
+    """Return whether the Hub would accept the token."""
+    return token == TOKEN and token not in ENDED_TOKENS
+
+
 async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict[str, Any]:
     """Authorize a visitor as the session's server does."""
     manager = api.world.manager
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
     facts = {"session_id": session["id"], "app": app, "client_ip": CLIENT_IP, **shown}
-    return dict(await manager.app_shares.authorize_visit(caller, facts))
+    return dict(await manager.app_shares.authorize_visit(caller, facts, is_signed_in))
 
 
 def shares_of(session: dict[str, Any]) -> str:
@@ -135,7 +143,7 @@ async def test_entry_token_is_single_use_and_bound_to_app_and_session(
     guest = await api.world.caller("user2")
 
     async def entry() -> str:
-        address = await shares.create_entry_url(made["id"], guest, CLIENT_IP)
+        address = await shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
         return parse_qs(urlsplit(address).query)["bai_entry"][0]
 
     for wrong in (
@@ -163,7 +171,7 @@ async def test_used_entry_token_is_rejected_by_every_manager(
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})
     manager = api.world.manager
     guest = await api.world.caller("user2")
-    address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP)
+    address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
     assert await ask(api, session, "tensorboard", entry=entry)
     # A manager after a restart, or a standby, has the database in common and no memory.
@@ -176,7 +184,7 @@ async def test_used_entry_token_is_rejected_by_every_manager(
         "entry": entry,
     }
     with pytest.raises(errors.Forbidden):
-        await restarted.app_shares.authorize_visit(caller, facts)
+        await restarted.app_shares.authorize_visit(caller, facts, is_signed_in)
 
 
 async def test_visit_ends_with_share_policy_account_or_membership(

@@ -36,7 +36,13 @@ def test_assets_are_found_by_path_without_their_compressed_variants(built: Path)
 
 @pytest.mark.parametrize(
     ("accept_encoding", "encoding"),
-    [("gzip, deflate, br", "gzip"), ("br", ""), ("", ""), ("gzip;q=1.0", "gzip")],
+    [
+        ("gzip, deflate, br", "gzip"),
+        ("br", ""),
+        ("", ""),
+        ("gzip;q=1.0", "gzip"),
+        ("br, gzip; q=0", ""),
+    ],
 )
 def test_best_variant_exists_and_is_accepted_by_the_client(
     built: Path, accept_encoding: str, encoding: str

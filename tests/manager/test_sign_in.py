@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -22,8 +23,18 @@ from bai_services.core.errors import (
 from bai_services.core.listing import ListQuery
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
-from tests.testbed.manager import HUB, PASSWORD, SUPERADMIN, MovableClock, World
+from tests.testbed.fake_hub import serve_fake_hub
+from tests.testbed.manager import (
+    HUB,
+    PASSWORD,
+    SUPERADMIN,
+    MovableClock,
+    World,
+    known_world,
+    manager_on,
+)
 
+TOKEN = "hub-token-of-the-browser"
 IP = "10.1.2.3"
 NEW = "another horse 2?"
 
@@ -298,10 +309,10 @@ async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     sign_ins, caller = user_world.manager.accounts.sign_ins, await user_world.caller("user")
-    late = sign_ins.create_code(caller, challenge)["code"]
+    late = sign_ins.create_code(caller, challenge, TOKEN)["code"]
     clock.advance(minutes=2, seconds=1)
-    stolen = sign_ins.create_code(caller, challenge)["code"]
-    good = sign_ins.create_code(caller, challenge)["code"]
+    stolen = sign_ins.create_code(caller, challenge, TOKEN)["code"]
+    good = sign_ins.create_code(caller, challenge, TOKEN)["code"]
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
             await sign_ins.redeem_code(code, proof, IP)
@@ -312,10 +323,33 @@ async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
         await sign_ins.redeem_code(good, verifier, IP)
 
 
+async def test_code_ends_with_the_sign_in_of_the_browser(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
+    challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+    async with (
+        serve_fake_hub() as hub,
+        manager_on(
+            demo_database_url,
+            tmp_path,
+            clock,
+            is_migrated=True,
+            hub_api_url=hub.url,
+            hub_api_token="t",
+        ) as manager,
+    ):
+        caller = await (await known_world(manager, clock)).caller("user")
+        code = manager.accounts.sign_ins.create_code(caller, challenge, TOKEN)["code"]
+        # The Hub does not know the token: the user has signed out.
+        with pytest.raises(SignInRefused, match="run bai login again"):
+            await manager.accounts.sign_ins.redeem_code(code, verifier, IP)
+
+
 async def test_deactivated_user_cannot_redeem_a_code(user_world: World) -> None:
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     code = user_world.manager.accounts.sign_ins.create_code(
-        await user_world.caller("user"), challenge
+        await user_world.caller("user"), challenge, TOKEN
     )["code"]
     await user_world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(SignInRefused, match="not active"):

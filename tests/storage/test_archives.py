@@ -228,6 +228,14 @@ def long_header(kind: bytes, size: int = 64 * 2**20) -> bytes:
     return info.tobuf() + content.ljust(min(size, 2**20), b"x")
 
 
+def record_and(rest: bytes) -> bytes:
+    """Return a pax header with one valid record, followed by ``rest``."""
+    content = b"11 a=bbbbb\n" + rest
+    info = tarfile.TarInfo("header")
+    info.type, info.size = tarfile.XHDTYPE, len(content)
+    return info.tobuf() + content.ljust(512, b"\0")
+
+
 def gnu_name(name: bytes = b"n") -> bytes:
     return long_header(tarfile.GNUTYPE_LONGNAME, len(name)) + bytes(511)
 
@@ -279,6 +287,8 @@ HOSTILE = [
     pytest.param(long_header(tarfile.GNUTYPE_LONGLINK), "header of 67108864", id="huge long link"),
     pytest.param(gnu_name() * 2000, "more than 8 headers", id="nested extension headers"),
     pytest.param(long_header(tarfile.XHDTYPE, 2**17), "malformed", id="malformed pax records"),
+    pytest.param(record_and(bytes(20)), "malformed", id="pax record without a length"),
+    pytest.param(record_and(b"0 a=b\n"), "malformed", id="pax record of length 0"),
     pytest.param(records(b"1" * 2**17), "too long", id="digits that take quadratic time"),
     pytest.param(negative_size(), "not a tar archive", id="negative size"),
     pytest.param(sparse_map(b"1\n200\n5\n"), "sparse", id="sparse segment beyond the end"),

@@ -159,8 +159,10 @@ class CodeHandler(APIHandler):
     )
     async def post(self, body: Challenge) -> Any:
         # Tokens are not accepted: a token could create a new token that outlives it.
-        caller = await self.settings["sign_in"].browser_caller(self)
-        return self.manager.accounts.sign_ins.create_code(caller, body.challenge)
+        sign_in = self.settings["sign_in"]
+        caller = await sign_in.browser_caller(self)
+        token = sign_in.browser_token(self)
+        return self.manager.accounts.sign_ins.create_code(caller, body.challenge, token)
 
 
 class RedeemHandler(APIHandler):

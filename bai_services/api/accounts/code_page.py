@@ -29,20 +29,24 @@ class CodePageHandler(PageHandler):
     async def get(self) -> None:
         caller: Caller | None = None
         try:
-            self.check_parameters()
+            # First the caller: an error page, too, is only for navigations of signed-in users.
             caller = await self.caller()
+            if caller is None:
+                return
+            self.check_parameters()
         except errors.BaiError as error:
             self.render_error(error, caller)
             return
-        if caller is not None:
-            self.render_question(caller)
+        self.render_question(caller)
 
     async def post(self) -> None:
         caller: Caller | None = None
         try:
             self.check_parameters()
             caller = await self.settings["sign_in"].browser_caller(self)
-            code = manager_of(self).accounts.sign_ins.create_code(caller, self.challenge)["code"]
+            code = manager_of(self).accounts.sign_ins.create_code(
+                caller, self.challenge, self.settings["sign_in"].browser_token(self)
+            )["code"]
         except errors.BaiError as error:
             self.render_error(error, caller)
             return

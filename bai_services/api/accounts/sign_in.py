@@ -140,6 +140,15 @@ class SignIn:
         has_credential = handler.request.headers.get("Authorization", "") != ""
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
+    async def is_valid_token(self, token: str) -> bool:
+        """Return whether a Hub token of a user is valid; a revoked one is for up to 3 s."""
+        return bool(token) and await self._owner_of_token(token) is not None
+
+    def browser_token(self, handler: RequestHandler) -> str:
+        """Return the Hub token that identifies the user of a page; empty if there is none."""
+        assert self._hub_oauth is not None
+        return str(self._hub_oauth.get_token(handler) or "")
+
     def client_ip(self, request: HTTPServerRequest) -> str:
         """Return the client address; trust ``X-Forwarded-For`` only from trusted proxies."""
         return self._proxies.client_address(

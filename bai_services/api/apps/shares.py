@@ -124,7 +124,9 @@ class AppVisitsHandler(APIHandler):
     )
     async def post(self, body: VisitCredentials) -> Any:
         return await self.manager.app_shares.authorize_visit(
-            self.caller, {name: str(value) for name, value in body.given_fields().items()}
+            self.caller,
+            {name: str(value) for name, value in body.given_fields().items()},
+            self.settings["sign_in"].is_valid_token,
         )
 
 
@@ -142,8 +144,11 @@ class SharedAppPageHandler(PageHandler):
                 caller = await self.caller()
                 if caller is None:
                     return
-            client_ip = self.settings["sign_in"].client_ip(self.request)
-            address = await shares.create_entry_url(share_id, caller, client_ip)
+            sign_in = self.settings["sign_in"]
+            token = "" if caller is None else sign_in.browser_token(self)
+            address = await shares.create_entry_url(
+                share_id, caller, sign_in.client_ip(self.request), token
+            )
         except errors.BaiError as error:
             self.render_error(error, caller)
         else:

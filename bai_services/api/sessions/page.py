@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
 from jupyterhub._data import DATA_FILES_PATH
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
-from tornado.web import RequestHandler
+from tornado.web import HTTPError, RequestHandler
 
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
@@ -62,6 +62,13 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.set_header("Content-Security-Policy", "frame-ancestors 'none'")
         self.set_header("Referrer-Policy", "same-origin")
         self.clear_header("Server")
+
+    def prepare(self) -> None:
+        """Refuse scripts: a page contains the XSRF token, which the script of an app on the Hub's
+        origin must not read.
+        """
+        if self.request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate":
+            raise HTTPError(403, "pages can be opened, but not read by scripts")
 
     async def caller(self) -> Caller | None:
         """Return the caller, or None after a redirect to the Hub's sign-in.

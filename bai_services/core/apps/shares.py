@@ -58,6 +58,9 @@ class Pass:
     user_id: str
     expires_at: datetime
     nonce: str
+    # The visitor's Hub token, encrypted by the manager; empty for an anonymous visitor. Text
+    # without a dot.
+    sign_in: str = ""
 
 
 def check_app(name: str) -> str:
@@ -156,7 +159,9 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
 def seal(key: bytes, visitor: Pass) -> str:
     """Return a pass as a text with a message authentication code; ``unseal`` is the inverse."""
     expires = str(int(visitor.expires_at.timestamp()))
-    body = ".".join([visitor.kind, visitor.share_id, visitor.user_id, expires, visitor.nonce])
+    body = ".".join(
+        [visitor.kind, visitor.share_id, visitor.user_id, expires, visitor.nonce, visitor.sign_in]
+    )
     return f"{body}.{_mac(key, body)}"
 
 
@@ -165,11 +170,14 @@ def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
-    text_kind, share_id, user_id, expires, nonce = body.split(".")
+    parts = body.split(".")
+    if len(parts) != 6:
+        return None  # a pass of an earlier version
+    text_kind, share_id, user_id, expires, nonce, sign_in = parts
     expires_at = datetime.fromtimestamp(int(expires), now.tzinfo)
     if text_kind != kind or expires_at <= now:
         return None
-    return Pass(kind, share_id, user_id, expires_at, nonce)
+    return Pass(kind, share_id, user_id, expires_at, nonce, sign_in)
 
 
 def _mac(key: bytes, body: str) -> str:

@@ -36,6 +36,7 @@ from .sign_outs import TokenRevocations
 CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
 MAX_NAME_CHARACTERS = 128
+_WRONG_CODE = "the code is wrong, used or expired; run bai login again"
 _WRONG = "the name or the password is wrong"
 
 
@@ -43,6 +44,7 @@ _WRONG = "the name or the password is wrong"
 class _Code:
     username: str
     challenge: str
+    token: str
     expires_at: datetime
 
 
@@ -170,11 +172,11 @@ class SignIns:
     def _discard_codes(self, username: str) -> None:
         self._codes = {k: c for k, c in self._codes.items() if c.username != username}
 
-    def create_code(self, caller: Caller, challenge: str) -> dict[str, str]:
+    def create_code(self, caller: Caller, challenge: str, token: str) -> dict[str, str]:
         """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
 
         It is valid for two minutes and one use, and only with the verifier whose SHA-256 is
-        ``challenge``.
+        ``challenge``. It ends with ``token``, the Hub token of the browser's sign-in.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")
@@ -188,7 +190,7 @@ class SignIns:
             self._codes.pop(next(iter(self._codes)))
         code = secrets.token_urlsafe(32)
         expires_at = now + CODE_LIFETIME
-        self._codes[_sha256(code)] = _Code(caller.username, challenge, expires_at)
+        self._codes[_sha256(code)] = _Code(caller.username, challenge, token, expires_at)
         return {"code": code, "expires_at": expires_at.isoformat()}
 
     async def redeem_code(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
@@ -200,11 +202,13 @@ class SignIns:
             and hmac.compare_digest(found.challenge, _sha256(verifier))
         )
         if found is None or not is_valid:
-            raise SignInRefused("the code is wrong, used or expired; run bai login again")
+            raise SignInRefused(_WRONG_CODE)
         account = await self._accounts.by_username(found.username)
         if account is None:
             raise SignInRefused(_WRONG)
         await self._require_accepted(account, client_ip, "sign-in.code")
+        if await self._hub.user_of_token(found.token) is None:
+            raise SignInRefused(_WRONG_CODE)  # the user has signed out of that browser
         entry = self._audit.entry(
             _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
         )

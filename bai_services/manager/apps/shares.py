@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
+
+from cryptography.fernet import Fernet, InvalidToken
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.apps.shares import (
@@ -27,18 +29,21 @@ from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFou
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import is_inside
 from bai_services.core.sessions.lifecycle import ENDED, Status
+from bai_services.db.accounts.callers import AccountStore
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.apps.shares import AppShare, AppShareStore
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..accounts import authorizer
+from ..accounts.callers import refusal
 from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from ..sessions.view import url_of
 from ..settings import Settings
 
 Row = Mapping[str, Any]
+IsSignedIn = Callable[[str], Awaitable[bool]]
 
 
 class AppShares:
@@ -48,6 +53,8 @@ class AppShares:
         self._store = AppShareStore(context.database)
         self._grants = GrantStore(context.database)
         self._users = UserStore(context.database)
+        self._accounts = AccountStore(context.database)
+        self._fernet = Fernet(settings.key)
         self._sessions = sessions
         self._settings = settings
         self._clock = context.clock
@@ -126,8 +133,12 @@ class AppShares:
         share = await self._store.find(share_id, self._clock())
         return share is not None and share.audience == Audience.PUBLIC
 
-    async def create_entry_url(self, share_id: str, caller: Caller | None, client_ip: str) -> str:
+    async def create_entry_url(
+        self, share_id: str, caller: Caller | None, client_ip: str, token: str = ""
+    ) -> str:
         """Return a single-use URL of the app, valid for one minute.
+
+        ``token`` is the Hub token that identifies the caller: the visit ends with it.
 
         Raises
         ------
@@ -148,21 +159,26 @@ class AppShares:
             share.id,
             user_id,
             self._clock() + ENTRY_LIFE,
-            secrets.token_urlsafe(12).replace(".", "-"),
+            secrets.token_urlsafe(12),
+            self._fernet.encrypt(token.encode()).decode() if token else "",
         )
         url = url_of(self._settings, share.hub_user, share.hub_server)
         sealed = seal(self._settings.key, entry)
         return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': sealed})}"
 
-    async def authorize_visit(self, caller: Caller, facts: Mapping[str, str]) -> Row:
+    async def authorize_visit(
+        self, caller: Caller, facts: Mapping[str, str], is_signed_in: IsSignedIn
+    ) -> Row:
         """Authorize a visitor for a session's server; return a visit token.
 
         The visitor presents a single-use entry token (``entry``) or a visit token (``visit``).
+        ``is_signed_in`` says whether a Hub token is still valid.
 
         Raises
         ------
         Forbidden
-            If the token is invalid, expired or used, or the share no longer covers the visitor.
+            If the token is invalid, expired or used, the visitor has signed out, or the share no
+            longer covers the visitor.
         """
         now = self._clock()
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
@@ -181,6 +197,8 @@ class AppShares:
             caller.user_id,
         )
         if share is None or not is_of_session:
+            raise refused
+        if share.audience != Audience.PUBLIC and not await is_signed_in(self._token_of(token)):
             raise refused
         try:
             await self._require_access(share, token.user_id, facts.get("client_ip", ""))
@@ -228,11 +246,21 @@ class AppShares:
         if share.audience == Audience.PUBLIC:
             return
         person = await self._users.find(user_id) if user_id else None
-        if person is None or person["id"] != user_id or person["status"] != "active":
+        if person is None or person["id"] != user_id:
+            raise refused
+        account = await self._accounts.by_username(person["username"])
+        if account is None or refusal(account, client_ip) is not None:
             raise refused
         is_member = share.project_id in {project["id"] for project in person["projects"]}
         if user_id != share.user_id and not (share.project_id and is_member):
             raise refused
+
+    def _token_of(self, visitor: Pass) -> str:
+        """Return the visitor's Hub token; empty if the pass has none."""
+        try:
+            return self._fernet.decrypt(visitor.sign_in).decode()
+        except InvalidToken:
+            return ""
 
     async def _require_share(self, share_id: str) -> AppShare:
         share = await self._store.find(share_id, self._clock())

@@ -162,7 +162,7 @@ def _check_records(content: bytes) -> None:
         digits = content[place:space] if space > 0 else b""
         size = int(digits) if digits.isdigit() else 0
         last = place + size - 1
-        if not space < last < end or content[last] != ord("\n"):
+        if size == 0 or not space < last < end or content[last] != ord("\n"):
             raise tarfile.ReadError("a pax header is malformed")
         place += size
     if _MANY_DIGITS.search(content):

@@ -39,6 +39,22 @@ def test_page_without_sign_in_leads_to_the_login_page(hub: RunningHub) -> None:
     assert "bai-config" not in page.text
 
 
+def test_addresses_without_a_page_lead_to_the_start_page(hub: RunningHub) -> None:
+    with hub.sign_in("user") as client:
+        for address in ("/services/bai", "/services/bai/"):
+            page = client.get(address, follow_redirects=True)
+            assert page.status_code == 200
+            assert "bai-config" in page.text
+
+
+def test_scripts_cannot_read_pages(hub: RunningHub) -> None:
+    with hub.sign_in("user") as client:
+        for path in ("start", "cli-login", "sessions/none"):
+            answer = client.get(f"/services/bai/{path}", headers={"Sec-Fetch-Mode": "cors"})
+            assert answer.status_code == 403
+            assert "xsrf" not in answer.text.lower()
+
+
 def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         assert client.get("/services/bai/start", follow_redirects=True).status_code == 200
