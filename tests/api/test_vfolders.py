@@ -444,3 +444,19 @@ async def test_folder_operations_are_in_the_audit_log(api: Api) -> None:
         "vfolder.trash",
         "vfolder.purge",
     ]
+
+
+async def test_relation_tells_own_shared_and_project_folders_apart(api: Api) -> None:
+    owner, guest = await api.client("user"), await api.client("user2")
+    shared = await create_folder(owner, "shared")
+    await create_folder(guest, ".own")
+    grant = await owner.put(f"/vfolders/{shared['id']}/grants/user2", {"permission": "ro"})
+    await guest.post(f"/vfolder-invitations/{grant['invitation_id']}/accept")
+
+    assert await names(guest, relation="own") == [".own"]
+    assert await names(guest, relation="shared") == ["shared"]
+    assert await names(guest, relation="project") == []
+    assert await names(guest, is_auto_mounted="true") == [".own"]
+    seen = (await guest.get("/vfolders", name="shared"))["items"][0]
+    assert seen["relation"] == "shared"
+    assert (await owner.get(f"/vfolders/{shared['id']}"))["relation"] == "own"

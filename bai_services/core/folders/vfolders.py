@@ -42,6 +42,15 @@ def effective_permission(granted: Permission, requested: Permission | None) -> P
     return requested
 
 
+class FolderRelation(StrEnum):
+    """Why a user sees a folder; the first that applies."""
+
+    OWN = "own"
+    PROJECT = "project"  # the user is a member of the folder's project
+    SHARED = "shared"
+    ROLE = "role"
+
+
 class VfolderStatus(StrEnum):
     """Stored status of a folder. The API shows a ready folder in a live session as ``mounted``."""
 

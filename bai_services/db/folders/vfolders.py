@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import (
     NAME_RESERVING,
+    FolderRelation,
     VfolderEvent,
     VfolderStatus,
     next_status,
@@ -52,6 +53,16 @@ class VfolderVisibility:
     project_ids: frozenset[str] = frozenset()
     domain: str | None = None
     sees_all: bool = False
+
+    def relation(self) -> sa.ColumnElement[str]:
+        """Return the ``FolderRelation`` of the user and each folder."""
+        user_id = self.user_id or ""
+        return sa.case(
+            (vfolders.c.owner_id == user_id, FolderRelation.OWN.value),
+            (vfolders.c.project_id.in_(sorted(self.project_ids)), FolderRelation.PROJECT.value),
+            (_is_granted(user_id), FolderRelation.SHARED.value),
+            else_=FolderRelation.ROLE.value,
+        )
 
     def condition(self) -> sa.ColumnElement[bool]:
         if self.sees_all:
@@ -133,6 +144,7 @@ _LISTING = Listing(
         "owner": users.c.username,
         "project": projects.c.name,
         "is_mounted": _IS_MOUNTED,
+        "is_auto_mounted": vfolders.c.name.startswith("."),
     },
     default_sort=("name", "id"),
 )
@@ -150,7 +162,8 @@ class VfolderStore:
         if not any(name.partition("__")[0] == "status" for name in query.filters):
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
+            columns = {**_LISTING.columns, "relation": seen.relation()}
+            items, total = await replace(_LISTING, columns=columns).page(tx, rows, query)
         return Page([_row_of(item) for item in items], total, query.limit, query.offset)
 
     async def named(

@@ -11,6 +11,7 @@ from typing import Any
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import (
+    FolderRelation,
     Permission,
     UsageMode,
     VfolderEvent,
@@ -64,6 +65,7 @@ class VFolder:
     mount_permission: Permission
     cloneable: bool
     is_owner: bool
+    relation: FolderRelation
     is_mounted: bool
     is_auto_mounted: bool
     status: VfolderStatus
@@ -360,6 +362,14 @@ def _refuse_auto_mount_for_owner(caller: Caller, row: VfolderRow, name: str) -> 
         )
 
 
+def _relation(caller: Caller, row: VfolderRow) -> FolderRelation:
+    if row.owner_id is not None and row.owner_id == caller.user_id:
+        return FolderRelation.OWN
+    if row.project_id in caller.projects:
+        return FolderRelation.PROJECT
+    return FolderRelation.ROLE if row.grant is None else FolderRelation.SHARED
+
+
 def describe(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:
     return VFolder(
         id=row.id,
@@ -375,6 +385,7 @@ def describe(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:
         mount_permission=Permission(row.permission),
         cloneable=row.cloneable,
         is_owner=row.owner_id is not None and row.owner_id == caller.user_id,
+        relation=_relation(caller, row),
         is_mounted=row.is_mounted,
         is_auto_mounted=is_auto_mounted(row.name),
         status=row.status,

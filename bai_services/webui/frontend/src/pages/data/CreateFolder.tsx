@@ -1,18 +1,39 @@
-import { App, Form, Input, Modal } from 'antd';
+import { App, Form, Modal } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { useCreateFolder } from '../../data/folders';
+import { meQuery } from '../../data/me';
+import {
+  CloneableField,
+  FolderError,
+  HostField,
+  NameField,
+  PermissionField,
+  ProjectField,
+  UsageModeField
+} from './FolderFields';
 
-/** A dialog that creates a personal folder; an error is shown at its field. */
+interface Values {
+  name: string;
+  host?: string;
+  project?: string;
+  usage_mode: 'general' | 'model' | 'data';
+  permission: 'ro' | 'rw';
+  cloneable: boolean;
+}
+
+/** A dialog that creates a folder; an error is shown at its field. */
 export function CreateFolder({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const { message } = App.useApp();
-  const [form] = Form.useForm<{ name: string }>();
+  const [form] = Form.useForm<Values>();
+  const { data: me } = useQuery(meQuery);
   const create = useCreateFolder();
   const close = () => {
     create.reset();
     onClose();
   };
-  const submit = (values: { name: string }) =>
+  const submit = (values: Values) =>
     create.mutate(values, {
       onSuccess: folder => {
         void message.success(t('data.created', { name: folder.name }));
@@ -29,17 +50,20 @@ export function CreateFolder({ isOpen, onClose }: { isOpen: boolean; onClose: ()
       confirmLoading={create.isPending}
       destroyOnHidden
     >
-      <Form form={form} layout="vertical" onFinish={submit} preserve={false}>
-        <Form.Item
-          name="name"
-          label={t('data.name')}
-          rules={[{ required: true, message: t('data.name-needed') }]}
-          {...(create.error
-            ? { validateStatus: 'error' as const, help: create.error.message }
-            : {})}
-        >
-          <Input autoFocus autoComplete="off" />
-        </Form.Item>
+      <Form
+        form={form}
+        layout="vertical"
+        onFinish={submit}
+        preserve={false}
+        initialValues={{ usage_mode: 'general', permission: 'rw', cloneable: false }}
+      >
+        <NameField error={create.error} />
+        <FolderError error={create.error} />
+        <HostField needed="create-vfolder" />
+        {(me?.role === 'admin' || me?.role === 'superadmin') && <ProjectField />}
+        <UsageModeField />
+        <PermissionField />
+        <CloneableField />
       </Form>
     </Modal>
   );

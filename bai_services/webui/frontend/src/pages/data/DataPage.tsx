@@ -1,33 +1,27 @@
 import { useState } from 'react';
-import { Button, Descriptions, Drawer, Empty, Flex, Input, Table, Tag, Typography } from 'antd';
-import { useQuery } from '@tanstack/react-query';
-import { getRouteApi, Link } from '@tanstack/react-router';
+import { Button, Flex, Tabs, Typography } from 'antd';
+import { useQueries } from '@tanstack/react-query';
+import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { ErrorNotice } from '../../components/ErrorNotice';
-import { formatTime } from '../../components/time';
-import { foldersQuery, type Folder } from '../../data/folders';
+import { folderCountQuery } from '../../data/folders';
 import { CreateFolder } from './CreateFolder';
+import { FolderDrawer } from './FolderDrawer';
+import { FolderList } from './FolderList';
 import { Invitations } from './Invitations';
-import { readDataSearch } from './search';
+import { filtersOfTab, readDataSearch, TABS, type DataSearch, type Tab } from './search';
+import { StorageUsage } from './StorageUsage';
 
 const route = getRouteApi('/data');
-const PAGE_SIZE = 20;
 
-/** The user's folders, folders of projects, and folders shared with the user. */
+/** The user's folders, folders of projects, folders shared with the user, and the trash. */
 export function DataPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [isCreating, setIsCreating] = useState(false);
-  const page = search.page ?? 1;
-  const folders = useQuery(
-    foldersQuery({
-      limit: PAGE_SIZE,
-      offset: (page - 1) * PAGE_SIZE,
-      sort: 'name',
-      filters: search.name ? { name__contains: search.name } : {}
-    })
-  );
+  const counts = useQueries({ queries: TABS.map(tab => folderCountQuery(filtersOfTab(tab))) });
+  const change = (changes: DataSearch) =>
+    void navigate({ search: old => ({ ...old, ...changes }) });
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
@@ -39,101 +33,31 @@ export function DataPage() {
         </Button>
       </Flex>
       <Invitations />
-      <Input.Search
-        allowClear
-        key={search.name ?? ''}
-        defaultValue={search.name ?? ''}
-        placeholder={t('data.find')}
-        aria-label={t('data.find')}
-        onSearch={name => void navigate({ search: name ? { name } : {} })}
-        style={{ maxWidth: 280, marginBottom: 12 }}
+      <StorageUsage />
+      <Tabs
+        activeKey={search.tab ?? 'all'}
+        onChange={tab => change({ tab: tab as Tab, page: 1 })}
+        items={TABS.map((key, index) => ({
+          key,
+          label:
+            counts[index]?.data === undefined
+              ? t(`data.tab-${key}`)
+              : t('data.tab-count', { tab: t(`data.tab-${key}`), count: counts[index].data })
+        }))}
       />
-      {folders.error && (
-        <ErrorNotice error={folders.error} onRetry={() => void folders.refetch()} />
-      )}
-      <Table<Folder>
-        rowKey="id"
-        dataSource={folders.data?.items ?? []}
-        loading={folders.isFetching && !folders.data}
-        className="bai-table"
-        locale={{
-          emptyText: (
-            <Empty
-              image={Empty.PRESENTED_IMAGE_SIMPLE}
-              description={t(search.name ? 'data.none-found' : 'data.none')}
-            />
-          )
-        }}
-        columns={[
-          {
-            key: 'name',
-            title: t('data.name'),
-            render: (_, folder) => (
-              <Link from="/data" to="." search={old => ({ ...old, folder: folder.id })}>
-                {folder.name}
-              </Link>
-            )
-          },
-          {
-            key: 'owner',
-            title: t('data.owner'),
-            render: (_, folder) =>
-              folder.project ? (
-                <Tag color="geekblue">{t('data.project', { name: folder.project })}</Tag>
-              ) : (
-                folder.owner
-              )
-          },
-          { key: 'host', title: t('data.host'), dataIndex: 'host', responsive: ['md'] },
-          {
-            key: 'permission',
-            title: t('data.permission'),
-            responsive: ['sm'],
-            render: (_, folder) => t(`permissions.${folder.permission}`)
-          }
-        ]}
-        pagination={{
-          current: page,
-          pageSize: PAGE_SIZE,
-          total: folders.data?.total ?? 0,
-          hideOnSinglePage: true,
-          onChange: chosen => void navigate({ search: old => ({ ...old, page: chosen }) })
-        }}
+      <FolderList
+        key={search.tab ?? 'all'}
+        search={search}
+        onChange={change}
+        onCreate={() => setIsCreating(true)}
       />
       <CreateFolder isOpen={isCreating} onClose={() => setIsCreating(false)} />
       <FolderDrawer
-        folder={folders.data?.items.find(folder => folder.id === search.folder)}
+        id={search.folder}
         onClose={() =>
-          void navigate({ search: ({ name, page }) => readDataSearch({ name, page }) })
+          void navigate({ search: old => readDataSearch({ ...old, folder: undefined }) })
         }
       />
     </>
-  );
-}
-
-function FolderDrawer({ folder, onClose }: { folder: Folder | undefined; onClose: () => void }) {
-  const { t, i18n } = useTranslation();
-  return (
-    <Drawer open={folder !== undefined} onClose={onClose} title={folder?.name} destroyOnHidden>
-      {folder && (
-        <Descriptions
-          size="small"
-          column={1}
-          items={[
-            { key: 'host', label: t('data.host'), children: folder.host },
-            {
-              key: 'permission',
-              label: t('data.permission'),
-              children: t(`permissions.${folder.permission}`)
-            },
-            {
-              key: 'created',
-              label: t('sessions.created'),
-              children: formatTime(folder.created_at, i18n.language)
-            }
-          ]}
-        />
-      )}
-    </Drawer>
   );
 }

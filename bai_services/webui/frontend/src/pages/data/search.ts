@@ -1,16 +1,32 @@
+import { defined, readListSearch, textIn, type ListSearch } from '../../components/listSearch';
+
+export const TABS = ['all', 'own', 'project', 'shared', 'trash'] as const;
+export type Tab = (typeof TABS)[number];
+
 /** State of the data page in the URL. */
-export interface DataSearch {
-  name?: string;
-  page?: number;
-  /** Id of the folder in the drawer. */
+export interface DataSearch extends ListSearch {
+  tab?: Tab;
+  /** Id of the folder that is open. */
   folder?: string;
 }
 
+const ACTIVE = 'cloning,ready,performing,error';
+const TRASH = 'delete-pending,delete-ongoing,delete-error';
+
 export function readDataSearch(search: Record<string, unknown>): DataSearch {
-  const { name, page, folder } = search;
-  return {
-    ...(typeof name === 'string' && name ? { name } : {}),
-    ...(typeof page === 'number' && Number.isInteger(page) && page > 1 ? { page } : {}),
-    ...(typeof folder === 'string' && folder ? { folder } : {})
-  };
+  const { sort, page, size, filters } = readListSearch(search);
+  return defined({
+    sort,
+    page,
+    size,
+    filters,
+    tab: TABS.find(tab => tab === search['tab'] && tab !== 'all'),
+    folder: textIn(search['folder'])
+  });
 }
+
+/** The API's filters for the folders of a tab. */
+export const filtersOfTab = (tab: Tab): Record<string, string> =>
+  tab === 'trash'
+    ? { status__in: TRASH }
+    : { status__in: ACTIVE, ...(tab === 'all' ? {} : { relation: tab }) };

@@ -1,0 +1,114 @@
+import { useState } from 'react';
+import { MoreOutlined } from '@ant-design/icons';
+import { App, Button, Dropdown } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import {
+  isManaged,
+  useFolderStep,
+  useStopSharing,
+  type Folder,
+  type FolderStep
+} from '../../data/folders';
+import { meQuery } from '../../data/me';
+import { ChangeFolder, CloneFolder, PurgeFolder, TransferFolder } from './FolderDialogs';
+import { ShareFolder } from './ShareFolder';
+
+const DIALOGS = {
+  share: ShareFolder,
+  change: ChangeFolder,
+  clone: CloneFolder,
+  transfer: TransferFolder,
+  purge: PurgeFolder
+} as const;
+type DialogName = keyof typeof DIALOGS;
+type Action = DialogName | 'trash' | 'restore' | 'leave';
+
+/** What the user can do with the folder in its present state. */
+export function actionsFor(folder: Folder, isSuperadmin: boolean): Action[] {
+  if (folder.status === 'delete-pending') {
+    return isManaged(folder) ? ['restore', 'purge'] : [];
+  }
+  if (folder.status === 'delete-error') {
+    return isManaged(folder) ? ['purge'] : [];
+  }
+  if (folder.status === 'error') {
+    return isManaged(folder) ? ['trash'] : [];
+  }
+  if (folder.status !== 'ready') {
+    return [];
+  }
+  return [
+    ...(isManaged(folder) ? (['share', 'change'] as const) : []),
+    ...(folder.cloneable ? (['clone'] as const) : []),
+    ...(isSuperadmin && folder.owner_id ? (['transfer'] as const) : []),
+    ...(folder.relation === 'shared' ? (['leave'] as const) : []),
+    ...(isManaged(folder) ? (['trash'] as const) : [])
+  ];
+}
+
+export function FolderActions({ folder }: { folder: Folder }) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const step = useFolderStep();
+  const leave = useStopSharing();
+  const [open, setOpen] = useState<DialogName>();
+  const actions = actionsFor(folder, me?.role === 'superadmin');
+  const Dialog = open && DIALOGS[open];
+
+  const run = async (name: FolderStep) => {
+    const failures = await step.mutateAsync({ folders: [folder], step: name });
+    failures.forEach(({ error }) => void message.error(error.message));
+  };
+  const confirm = (name: 'trash' | 'leave', onOk: () => Promise<unknown>) =>
+    modal.confirm({
+      title: t(`data.${name}-one`, { name: folder.name }),
+      content: t(`data.${name}-help`),
+      okText: t(`data.${name}`),
+      onOk
+    });
+  const choose = (action: Action) => {
+    if (action === 'trash') {
+      confirm(action, () => run(action));
+    } else if (action === 'leave') {
+      confirm(action, () =>
+        leave
+          .mutateAsync({ id: folder.id, user: me?.id ?? '' })
+          .catch(
+            (error: unknown) => void message.error(error instanceof Error ? error.message : '')
+          )
+      );
+    } else if (action === 'restore') {
+      void run(action);
+    } else {
+      setOpen(action);
+    }
+  };
+  if (actions.length === 0) {
+    return null;
+  }
+  return (
+    <>
+      <Dropdown
+        trigger={['click']}
+        menu={{
+          items: actions.map(key => ({
+            key,
+            label: t(`data.${key}`),
+            danger: key === 'purge' || key === 'trash'
+          })),
+          onClick: ({ key }) => choose(key as Action)
+        }}
+      >
+        <Button
+          type="text"
+          icon={<MoreOutlined />}
+          loading={step.isPending}
+          aria-label={t('data.actions', { name: folder.name })}
+        />
+      </Dropdown>
+      {Dialog && <Dialog folder={folder} onClose={() => setOpen(undefined)} />}
+    </>
+  );
+}

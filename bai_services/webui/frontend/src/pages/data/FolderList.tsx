@@ -1,0 +1,263 @@
+import { useState } from 'react';
+import { App, Button, Empty, Flex, Progress, Tag, Tooltip, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { formatBytes } from '../../components/bytes';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { FilterBar } from '../../components/FilterBar';
+import { ListTable, type ListColumn } from '../../components/ListTable';
+import { listQuery } from '../../components/listSearch';
+import { formatTime } from '../../components/time';
+import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders';
+import { FolderActions } from './FolderActions';
+import { filtersOfTab, type DataSearch } from './search';
+
+const USAGE_MODES = ['general', 'model', 'data'] as const;
+const DEFAULT_SORT = 'name';
+
+interface FolderListProps {
+  search: DataSearch;
+  onChange: (changes: DataSearch) => void;
+  onCreate: () => void;
+}
+
+export function FolderList({ search, onChange, onCreate }: FolderListProps) {
+  const { t } = useTranslation();
+  const [selected, setSelected] = useState<string[]>([]);
+  const tab = search.tab ?? 'all';
+  const query = listQuery(search, DEFAULT_SORT);
+  const folders = useQuery(
+    foldersQuery({ ...query, filters: { ...query.filters, ...filtersOfTab(tab) } })
+  );
+  const columns = useColumns();
+  const chosen = (folders.data?.items ?? []).filter(folder => selected.includes(folder.id));
+  return (
+    <>
+      {folders.error && (
+        <ErrorNotice error={folders.error} onRetry={() => void folders.refetch()} />
+      )}
+      <ListTable<Folder>
+        name="folders"
+        rowKey="id"
+        columns={columns}
+        page={folders.data}
+        isLoading={folders.isFetching && !folders.data}
+        search={search}
+        defaultSort={DEFAULT_SORT}
+        onChange={changes => {
+          setSelected([]);
+          onChange(changes);
+        }}
+        empty={<NoFolders search={search} onCreate={onCreate} />}
+        toolbar={
+          <>
+            <Filters search={search} onChange={onChange} />
+            <BulkActions
+              folders={chosen}
+              isTrash={tab === 'trash'}
+              onDone={() => setSelected([])}
+            />
+          </>
+        }
+        rowSelection={{
+          selectedRowKeys: selected,
+          onChange: keys => setSelected(keys.map(String)),
+          getCheckboxProps: folder => ({ 'aria-label': t('data.select', { name: folder.name }) }),
+          getTitleCheckboxProps: () => ({ 'aria-label': t('data.select-all') })
+        }}
+      />
+    </>
+  );
+}
+
+function Filters({ search, onChange }: Pick<FolderListProps, 'search' | 'onChange'>) {
+  const { t } = useTranslation();
+  const yes = [{ value: 'true', label: t('data.yes') }];
+  return (
+    <FilterBar
+      filters={search.filters ?? {}}
+      onChange={filters => onChange({ filters, page: 1 })}
+      properties={[
+        { key: 'name__contains', title: t('data.name') },
+        {
+          key: 'usage_mode',
+          title: t('data.usage-mode'),
+          choices: USAGE_MODES.map(value => ({ value, label: t(`data.usage-${value}`) }))
+        },
+        { key: 'is_auto_mounted', title: t('data.auto-mount'), choices: yes },
+        { key: 'is_mounted', title: t('data.mounted'), choices: yes },
+        { key: 'host__contains', title: t('data.host') },
+        { key: 'owner__contains', title: t('data.owner') },
+        { key: 'project__contains', title: t('data.project-name') }
+      ]}
+    />
+  );
+}
+
+function BulkActions(props: { folders: Folder[]; isTrash: boolean; onDone: () => void }) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const step = useFolderStep();
+  const action = props.isTrash ? 'restore' : 'trash';
+  const managed = props.folders.filter(isManaged);
+  const excluded = props.folders.filter(folder => !isManaged(folder));
+  if (props.folders.length === 0) {
+    return null;
+  }
+  const run = async () => {
+    const failures = await step.mutateAsync({ folders: managed, step: action });
+    failures.forEach(({ error }) => void message.error(error.message));
+    props.onDone();
+  };
+  const confirm = () =>
+    modal.confirm({
+      title: t(`data.${action}-many`, { count: managed.length }),
+      content: (
+        <>
+          <ul>
+            {managed.map(({ id, name }) => (
+              <li key={id}>{name}</li>
+            ))}
+          </ul>
+          {excluded.length > 0 && (
+            <p>{t('data.excluded', { names: excluded.map(({ name }) => name).join(', ') })}</p>
+          )}
+        </>
+      ),
+      okText: t(`data.${action}`),
+      onOk: run
+    });
+  return (
+    <Button
+      disabled={managed.length === 0}
+      loading={step.isPending}
+      onClick={() => (props.isTrash ? void run() : void confirm())}
+    >
+      {t('data.selected', { action: t(`data.${action}`), count: managed.length })}
+    </Button>
+  );
+}
+
+function NoFolders({ search, onCreate }: { search: DataSearch; onCreate: () => void }) {
+  const { t } = useTranslation();
+  const tab = search.tab ?? 'all';
+  const isFiltered = search.filters !== undefined && Object.keys(search.filters).length > 0;
+  const canCreate = !isFiltered && (tab === 'all' || tab === 'own');
+  return (
+    <Empty
+      image={Empty.PRESENTED_IMAGE_SIMPLE}
+      description={t(isFiltered ? 'data.none-found' : canCreate ? 'data.none' : `data.no-${tab}`)}
+    >
+      {canCreate && <Button onClick={onCreate}>{t('data.create')}</Button>}
+    </Empty>
+  );
+}
+
+function useColumns(): ListColumn<Folder>[] {
+  const { t, i18n } = useTranslation();
+  const time = (text: string | null) => text && formatTime(text, i18n.language);
+  return [
+    {
+      key: 'name',
+      title: t('data.name'),
+      sorter: true,
+      render: (_, folder) => (
+        <Link from="/data" to="." search={old => ({ ...old, folder: folder.id })}>
+          {folder.name}
+        </Link>
+      )
+    },
+    {
+      key: 'status',
+      title: t('data.status'),
+      render: (_, folder) => <FolderStatus folder={folder} />
+    },
+    {
+      key: 'owner',
+      title: t('data.owner'),
+      sorter: true,
+      render: (_, folder) => <FolderOwner folder={folder} />
+    },
+    { key: 'host', title: t('data.host'), sorter: true, responsive: ['md'], dataIndex: 'host' },
+    {
+      key: 'permission',
+      title: t('data.permission'),
+      responsive: ['sm'],
+      render: (_, folder) => folder.permission && t(`permissions.${folder.permission}`)
+    },
+    {
+      key: 'used_bytes',
+      title: t('data.used'),
+      sorter: true,
+      responsive: ['md'],
+      render: (_, { used_bytes: used }) =>
+        used === null ? t('data.not-counted') : formatBytes(used, i18n.language)
+    },
+    {
+      key: 'usage_mode',
+      title: t('data.usage-mode'),
+      isOptional: true,
+      render: (_, folder) => t(`data.usage-${folder.usage_mode}`)
+    },
+    {
+      key: 'created_at',
+      title: t('data.created-at'),
+      sorter: true,
+      isOptional: true,
+      render: (_, folder) => time(folder.created_at)
+    },
+    {
+      key: 'last_used_at',
+      title: t('data.last-used'),
+      sorter: true,
+      isOptional: true,
+      render: (_, folder) => time(folder.last_used_at)
+    },
+    { key: 'id', title: t('data.id'), isOptional: true, dataIndex: 'id' },
+    {
+      key: 'actions',
+      title: '',
+      align: 'right',
+      render: (_, folder) => <FolderActions folder={folder} />
+    }
+  ];
+}
+
+export function FolderOwner({ folder }: { folder: Folder }) {
+  const { t } = useTranslation();
+  if (folder.project) {
+    return <Tag color="geekblue">{t('data.project', { name: folder.project })}</Tag>;
+  }
+  return folder.is_owner ? t('data.you', { name: folder.owner }) : folder.owner;
+}
+
+const COLORS: Record<string, string> = { ready: 'green', error: 'red', 'delete-error': 'red' };
+
+/** The status, the progress of a running task, and whether a session uses the folder. */
+export function FolderStatus({ folder }: { folder: Folder }) {
+  const { t } = useTranslation();
+  const { task } = folder;
+  return (
+    <Flex vertical gap={4} align="start">
+      <Flex wrap gap={4}>
+        <Tooltip title={folder.status_info}>
+          <Tag color={COLORS[folder.status] ?? 'blue'}>{t(`data.status-${folder.status}`)}</Tag>
+        </Tooltip>
+        {folder.is_mounted && <Tag color="cyan">{t('data.mounted')}</Tag>}
+        {folder.is_auto_mounted && <Tag>{t('data.auto-mount')}</Tag>}
+      </Flex>
+      {folder.status_info && COLORS[folder.status] === 'red' && (
+        <Typography.Text type="secondary">{folder.status_info}</Typography.Text>
+      )}
+      {task && task.total_bytes > 0 && (
+        <Progress
+          size="small"
+          style={{ minWidth: 120 }}
+          percent={Math.floor((100 * task.bytes) / task.total_bytes)}
+          aria-label={t(`data.status-${folder.status}`)}
+        />
+      )}
+    </Flex>
+  );
+}

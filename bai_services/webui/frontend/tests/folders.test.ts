@@ -1,0 +1,28 @@
+import { expect, test, vi } from 'vitest';
+import { formatBytes } from '../src/components/bytes';
+import { filtersOfTab, readDataSearch } from '../src/pages/data/search';
+
+vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
+
+test.each([
+  [0, '0 B'],
+  [1023, '1,023 B'],
+  [1536, '1.5 KiB'],
+  [5 * 1024 ** 3, '5 GiB']
+])('formatBytes(%i)', (bytes, text) => {
+  expect(formatBytes(bytes, 'en')).toBe(text);
+});
+
+test('readDataSearch keeps valid state and ignores the rest', () => {
+  const state = { tab: 'trash', folder: 'id', sort: '-used_bytes', page: 2 };
+  expect(readDataSearch({ ...state, size: 7, tabs: 'own' })).toEqual(state);
+  expect(readDataSearch({ tab: 'nothing', folder: 7 })).toEqual({});
+});
+
+test('a tab selects folders by their state and by the relation to the user', () => {
+  expect(filtersOfTab('shared')).toEqual({
+    status__in: 'cloning,ready,performing,error',
+    relation: 'shared'
+  });
+  expect(filtersOfTab('trash')).not.toHaveProperty('relation');
+});

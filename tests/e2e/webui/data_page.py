@@ -1,0 +1,38 @@
+"""Page object of the page *Data*."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .pages import Shell
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+
+class Data(Shell):
+    """The list of folders, and the dialogs for one folder."""
+
+    def row(self, name: str) -> Locator:
+        link = self.page.get_by_role("link", name=name, exact=True)
+        return self.page.get_by_role("row").filter(has=link)
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog").last
+
+    async def choose_tab(self, name: str) -> None:
+        await self.page.get_by_role("tab", name=name).click()
+
+    async def choose(self, folder: str, action: str) -> None:
+        """Choose an action from the menu of a folder."""
+        await self.page.get_by_role("button", name=f"Actions for {folder}", exact=True).click()
+        await self.page.get_by_role("menuitem", name=action).click()
+
+    async def answer(self, button: str) -> None:
+        """Press a button of the dialog, and wait until the dialog is closed."""
+        await self.dialog.get_by_role("button", name=button, exact=True).click()
+        await self.page.wait_for_function(
+            "() => [...document.querySelectorAll('[role=dialog]')]"
+            ".every(dialog => !dialog.checkVisibility())"
+        )
