@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .pages import Shell
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator
+    from playwright.async_api import FilePayload, Locator
 
 
 class Data(Shell):
@@ -36,3 +36,14 @@ class Data(Shell):
             "() => [...document.querySelectorAll('[role=dialog]')]"
             ".every(dialog => !dialog.checkVisibility())"
         )
+
+
+class Explorer(Data):
+    """The files of one folder."""
+
+    def row(self, name: str) -> Locator:
+        checkbox = self.page.get_by_role("checkbox", name=f"Select {name}", exact=True)
+        return self.page.get_by_role("row").filter(has=checkbox)
+
+    async def upload(self, *files: FilePayload) -> None:
+        await self.page.get_by_test_id("files").set_input_files(list(files))

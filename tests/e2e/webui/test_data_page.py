@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -11,7 +12,10 @@ from tests.e2e.engines import checked
 from tests.hub import RunningHub
 
 from .conftest import Opener
-from .data_page import Data
+from .data_page import Data, Explorer
+
+if TYPE_CHECKING:
+    from playwright.async_api import FilePayload
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -112,3 +116,75 @@ async def test_share_and_leave(opened: Opener[Data], rest: httpx.Client) -> None
     await guest.page.get_by_role("menuitem", name="Leave").click()
     await guest.answer("Leave")
     await guest.row(PREFIX).wait_for(state="detached")
+
+
+def make_directories(rest: httpx.Client, folder: str, paths: list[str]) -> None:
+    checked(rest.post(f"/vfolders/{folder}/directories", json={"paths": paths}), 201)
+
+
+def share(rest: httpx.Client, folder: str) -> None:
+    checked(rest.put(f"/vfolders/{folder}/grants/user", json={"permission": "ro"}), 200)
+
+
+def text_file(name: str, content: str) -> FilePayload:
+    return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
+
+
+@pytest.mark.checklist("EXP-02", "EXP-03", "EXP-04", "EXP-07")
+async def test_files_are_uploaded_moved_downloaded_and_deleted(
+    opened: Opener[Explorer], rest: httpx.Client
+) -> None:
+    folder = create(rest, PREFIX)
+    ui = await opened(Explorer, "user2", f"/data?folder={folder}")
+    await ui.upload(*(text_file(f"{number}.txt", "old") for number in range(5)))
+    await ui.page.get_by_text("Entries: 5").wait_for()
+
+    # A file that exists is replaced only after the user's decision.
+    await ui.upload(text_file("0.txt", "newer"))
+    await ui.page.get_by_role("button", name="Replace", exact=True).click()
+    await ui.row("0.txt").get_by_text("5 B").wait_for()
+
+    await ui.page.get_by_role("button", name="New directory").click()
+    await ui.dialog.get_by_label("Name").fill("sub")
+    await ui.answer("Save")
+    await ui.choose("1.txt", "Rename or move")
+    await ui.dialog.get_by_label("Path in the folder").fill("sub/moved.txt")
+    await ui.answer("Save")
+    await ui.row("1.txt").wait_for(state="detached")
+
+    await ui.row("2.txt").get_by_role("checkbox").check()
+    await ui.row("3.txt").get_by_role("checkbox").check()
+    async with ui.page.expect_download() as download:
+        await ui.page.get_by_role("link", name="Download (2)").click()
+    assert (await download.value).suggested_filename == f"{PREFIX}.zip"
+    await ui.page.get_by_role("button", name="Delete (2)").click()
+    await ui.answer("Delete")
+    await ui.page.get_by_text("Entries: 3").wait_for()
+
+    await ui.row("sub").get_by_text("sub", exact=True).click()
+    await ui.row("moved.txt").wait_for()
+    assert ui.page.url.endswith("path=sub")
+    await ui.page.get_by_role("button", name="Details").click()
+    await ui.dialog.get_by_text(folder).wait_for()
+
+
+@pytest.mark.checklist("EXP-08", "EXP-09", "EXP-10")
+async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_actions(
+    opened: Opener[Explorer], rest: httpx.Client
+) -> None:
+    folder = create(rest, PREFIX)
+    make_directories(rest, folder, [f"{number:04}" for number in range(999)] + ["z" * 255])
+    ui = await opened(Explorer, "user2", f"/data?folder={folder}")
+    await ui.row("0000").wait_for()
+    assert await ui.page.get_by_role("row").count() < 100
+    await ui.page.locator(".bai-files-viewport").evaluate("view => view.scrollTo(0, 1e6)")
+    await ui.row("z" * 255).wait_for()
+
+    share(rest, folder)
+    guest = await opened(Explorer, "user", "/data")
+    await guest.page.get_by_role("button", name="Accept").click()
+    await guest.page.get_by_role("link", name=PREFIX, exact=True).click()
+    await guest.row("0000").wait_for()
+    assert await guest.page.get_by_role("button", name="Upload files").count() == 0
+    await guest.open("/data?folder=missing")
+    await guest.page.get_by_role("alert").get_by_role("button", name="Try again").wait_for()

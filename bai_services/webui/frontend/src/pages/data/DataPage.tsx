@@ -5,16 +5,22 @@ import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { folderCountQuery } from '../../data/folders';
 import { CreateFolder } from './CreateFolder';
-import { FolderDrawer } from './FolderDrawer';
+import { Explorer } from './Explorer';
 import { FolderList } from './FolderList';
 import { Invitations } from './Invitations';
-import { filtersOfTab, readDataSearch, TABS, type DataSearch, type Tab } from './search';
+import { filtersOfTab, TABS, type DataSearch, type Tab } from './search';
 import { StorageUsage } from './StorageUsage';
 
 const route = getRouteApi('/data');
 
-/** The user's folders, folders of projects, folders shared with the user, and the trash. */
+/** The list of folders, or the files of the folder in the URL. */
 export function DataPage() {
+  const { folder } = route.useSearch();
+  return folder ? <Explorer key={folder} id={folder} /> : <Folders />;
+}
+
+/** The user's folders, folders of projects, folders shared with the user, and the trash. */
+function Folders() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -52,12 +58,6 @@ export function DataPage() {
         onCreate={() => setIsCreating(true)}
       />
       <CreateFolder isOpen={isCreating} onClose={() => setIsCreating(false)} />
-      <FolderDrawer
-        id={search.folder}
-        onClose={() =>
-          void navigate({ search: old => readDataSearch({ ...old, folder: undefined }) })
-        }
-      />
     </>
   );
 }

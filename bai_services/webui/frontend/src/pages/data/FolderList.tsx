@@ -232,7 +232,7 @@ export function FolderOwner({ folder }: { folder: Folder }) {
   return folder.is_owner ? t('data.you', { name: folder.owner }) : folder.owner;
 }
 
-const COLORS: Record<string, string> = { ready: 'green', error: 'red', 'delete-error': 'red' };
+const COLORS: Record<string, string> = { ready: 'default', error: 'red', 'delete-error': 'red' };
 
 /** The status, the progress of a running task, and whether a session uses the folder. */
 export function FolderStatus({ folder }: { folder: Folder }) {
@@ -244,7 +244,7 @@ export function FolderStatus({ folder }: { folder: Folder }) {
         <Tooltip title={folder.status_info}>
           <Tag color={COLORS[folder.status] ?? 'blue'}>{t(`data.status-${folder.status}`)}</Tag>
         </Tooltip>
-        {folder.is_mounted && <Tag color="cyan">{t('data.mounted')}</Tag>}
+        {folder.is_mounted && <Tag color="blue">{t('data.mounted')}</Tag>}
         {folder.is_auto_mounted && <Tag>{t('data.auto-mount')}</Tag>}
       </Flex>
       {folder.status_info && COLORS[folder.status] === 'red' && (

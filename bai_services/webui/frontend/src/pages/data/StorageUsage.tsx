@@ -6,14 +6,6 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { hostsQuery, quotasQuery, type QuotaScope, type StorageHost } from '../../data/folders';
 import { meQuery } from '../../data/me';
 
-const COLORS: Record<StorageHost['status'], string> = {
-  ready: 'green',
-  full: 'red',
-  'read-only': 'orange',
-  slow: 'orange',
-  gone: 'red'
-};
-
 /** Each storage host with its state, its free space, and the usage of the user and the projects. */
 export function StorageUsage() {
   const { t, i18n } = useTranslation();
@@ -51,7 +43,7 @@ function HostStatus({ host }: { host: StorageHost }) {
   const { t } = useTranslation();
   return (
     <Tooltip title={host.message}>
-      <Tag color={COLORS[host.status]} style={{ marginInlineEnd: 0 }}>
+      <Tag color={host.status === 'ready' ? 'default' : 'red'} style={{ marginInlineEnd: 0 }}>
         {t(`data.host-${host.status}`)}
       </Tag>
     </Tooltip>

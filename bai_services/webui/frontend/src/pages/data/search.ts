@@ -3,11 +3,26 @@ import { defined, readListSearch, textIn, type ListSearch } from '../../componen
 export const TABS = ['all', 'own', 'project', 'shared', 'trash'] as const;
 export type Tab = (typeof TABS)[number];
 
+export const FILE_SORTS = [
+  'name',
+  '-name',
+  'size',
+  '-size',
+  'modified_at',
+  '-modified_at'
+] as const;
+export type FileSort = (typeof FILE_SORTS)[number];
+
 /** State of the data page in the URL. */
 export interface DataSearch extends ListSearch {
   tab?: Tab;
   /** Id of the folder that is open. */
   folder?: string;
+  /** Directory in the folder. */
+  path?: string;
+  /** Part of the names of the entries that are shown. */
+  find?: string;
+  filesort?: FileSort;
 }
 
 const ACTIVE = 'cloning,ready,performing,error';
@@ -21,7 +36,10 @@ export function readDataSearch(search: Record<string, unknown>): DataSearch {
     size,
     filters,
     tab: TABS.find(tab => tab === search['tab'] && tab !== 'all'),
-    folder: textIn(search['folder'])
+    folder: textIn(search['folder']),
+    path: textIn(search['path']),
+    find: textIn(search['find']),
+    filesort: FILE_SORTS.find(sort => sort === search['filesort'] && sort !== 'name')
   });
 }
 

@@ -1,38 +1,12 @@
-import { Descriptions, Drawer, Grid, Skeleton, Typography } from 'antd';
-import { useQuery } from '@tanstack/react-query';
+import { Descriptions, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
-import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
-import { folderQuery, type Folder } from '../../data/folders';
-import { FolderActions } from './FolderActions';
+import type { Folder } from '../../data/folders';
 import { FolderOwner, FolderStatus } from './FolderList';
 
-const WIDTH = 720;
-
-/** One folder beside the list. */
-export function FolderDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
-  const { t } = useTranslation();
-  const isWide = Grid.useBreakpoint().md ?? true;
-  const folder = useQuery({ ...folderQuery(id ?? ''), enabled: id !== undefined });
-  const shown = folder.data?.id === id ? folder.data : undefined;
-  return (
-    <Drawer
-      open={id !== undefined}
-      onClose={onClose}
-      size={isWide ? WIDTH : '100%'}
-      title={shown?.name ?? t('data.folder')}
-      extra={shown && <FolderActions folder={shown} />}
-      destroyOnHidden
-    >
-      {folder.error && <ErrorNotice error={folder.error} onRetry={() => void folder.refetch()} />}
-      {!shown && !folder.error && <Skeleton active />}
-      {shown && <FolderFacts folder={shown} />}
-    </Drawer>
-  );
-}
-
-function FolderFacts({ folder }: { folder: Folder }) {
+/** Owner, state and settings of a folder. */
+export function FolderFacts({ folder }: { folder: Folder }) {
   const { t, i18n } = useTranslation();
   const rows = [
     { key: 'status', children: <FolderStatus folder={folder} /> },
