@@ -272,6 +272,7 @@ TABLE = [
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
     Row("GET /sessions/options", "ok ok ok ok ok ok 403 invalid-request 403"),
+    Row("GET /sessions/quotas", "ok ok ok ok ok ok 403 invalid-request 403"),
     Row("GET /sessions/{session}", "ok ok 404 ok 404 404 ok ok 403"),
     Row("PATCH /sessions/{session}", "ok ok 404 ok 404 404 403 ok 403", {"name": "{fresh}"}),
     Row("DELETE /sessions/{session}", "ok ok 404 ok 404 404 403 ok 403"),

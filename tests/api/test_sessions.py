@@ -486,6 +486,31 @@ async def test_options_show_the_limits_that_can_start_now(
     assert options["images"][0]["name"] == "local/session:latest"
 
 
+async def test_quotas_name_the_scope_that_limits(api: Api, agent: FakeAgent, user: Client) -> None:
+    await (await api.client("admin")).patch(
+        "/domains/default", {"total_resource_slots": {"cpu": "4"}}
+    )
+    await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await status_of(user, "lab1", "SCHEDULED")
+    quotas = await user.get("/sessions/quotas")
+    assert (quotas["project"], quotas["resource_group"]) == ("default", "default")
+    scopes = {scope["kind"]: scope for scope in quotas["scopes"]}
+    cpu = next(one for one in scopes["domain"]["slots"] if one["slot"] == "cpu")
+    assert cpu == {
+        "slot": "cpu",
+        "used": "1",
+        "limit": "4",
+        "left": "3",
+        "percent": 25,
+        "is_limiting": True,
+    }
+    used = next(one for one in scopes["user"]["slots"] if one["slot"] == "cpu")
+    assert (used["used"], used["limit"], used["is_limiting"]) == ("1", None, False)
+    resources = {one["slot"]: one for one in quotas["resources"]}
+    assert resources["cpu"]["used"] == "1"
+    assert resources["cuda.shares"]["used"] == "0.25"
+
+
 async def test_options_list_image_features_that_a_group_lacks(
     agent: FakeAgent, user: Client
 ) -> None:

@@ -244,6 +244,47 @@ class SessionOptions(ResponseModel):
     preopen_limits: dict[str, Any]
 
 
+class SlotQuota(ResponseModel):
+    """``limit``, ``left`` and ``percent`` are null if the scope does not limit the slot.
+
+    ``is_limiting``: no other scope has less left.
+    """
+
+    slot: str
+    used: str
+    limit: str | None
+    left: str | None
+    percent: int | None
+    is_limiting: bool
+
+
+class ScopeQuota(ResponseModel):
+    """``kind``: domain, project, user, keypair or resource-group."""
+
+    kind: str
+    name: str
+    slots: list[SlotQuota]
+
+
+class GroupResource(ResponseModel):
+    """Amounts of all schedulable agents of a resource group together."""
+
+    slot: str
+    total: str
+    used: str
+    free: str
+    percent: int
+
+
+class SessionQuotas(ResponseModel):
+    projects: list[str]
+    project: str | None
+    resource_groups: list[str]
+    resource_group: str | None
+    scopes: list[ScopeQuota]
+    resources: list[GroupResource]
+
+
 class StartEstimate(ResponseModel):
     starts_at: datetime | None
     certainty: str
@@ -458,6 +499,21 @@ class OptionsHandler(APIHandler):
         return await self.manager.sessions.options.get(self.caller, *target)
 
 
+class QuotasHandler(APIHandler):
+    @operation(
+        "Read your quotas in every scope, and the total and used resources of a resource group",
+        tag="sessions",
+        returns=SessionQuotas,
+        parameters={
+            "project": "project for which to compute the quotas",
+            "resource_group": "resource group for which to compute the quotas",
+        },
+    )
+    async def get(self) -> Any:
+        target = [self.get_query_argument(name, None) for name in ("project", "resource_group")]
+        return await self.manager.sessions.options.quotas(self.caller, *target)
+
+
 async def apply_template(handler: APIHandler, body: TemplatedSession) -> TemplatedSession:
     """Return the body completed by its template, or unchanged if it has no template.
 
@@ -508,6 +564,7 @@ _KEY = r"/sessions/(?P<key>[^/]+)"
 ROUTES = [
     ("/sessions", SessionsHandler),
     ("/sessions/options", OptionsHandler),
+    ("/sessions/quotas", QuotasHandler),
     ("/bulk-sessions", BulkHandler),
     (_KEY, SessionHandler),
     (_KEY + "/lifetime", LifetimeHandler),

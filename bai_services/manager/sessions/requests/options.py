@@ -30,6 +30,7 @@ from ...accounts import authorizer
 from ...cluster.agent_capacity import AgentCapacity, AgentCapacityCache
 from ...scheduling.jit_warmup import JitWarmup
 from .choices import choose_group, choose_project, find_group
+from .quotas import group_resources, scope_quotas
 from .requests import Folders, Requests, access_key_of
 
 Row = dict[str, Any]
@@ -72,6 +73,38 @@ class Options:
         except InvalidRequest:
             project = projects[0]
         return {**options, **await self._of_project(caller, owner, project, group)}
+
+    async def quotas(self, caller: Caller, project_key: str | None, group: str | None) -> Row:
+        """Return the caller's quotas for sessions of a project in a resource group, and the total
+        and used resources of that group. Without keys, the defaults of a new session.
+        """
+        authorizer.require(caller, "session.create")
+        owner = await self._requests.owner_of(caller, None)
+        projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
+        found: Row = {
+            "projects": [p.name for p in projects],
+            "project": None,
+            "resource_groups": [],
+            "resource_group": None,
+            "scopes": [],
+            "resources": [],
+        }
+        if not projects:
+            return found
+        project = choose_project(projects, project_key) if project_key else projects[0]
+        access_key = access_key_of(caller, owner)
+        offer = await self._store.offer(owner, project, access_key)
+        found |= {"project": project.name, "resource_groups": [g.name for g in offer.groups]}
+        if not offer.groups:
+            return found
+        chosen = choose_group(offer.groups, group, SessionType.INTERACTIVE)
+        key = (project.domain, project.id, owner.id, access_key)
+        facts, capacity = await self._read_capacity(key, chosen.name)
+        return found | {
+            "resource_group": chosen.name,
+            "scopes": scope_quotas(facts),
+            "resources": group_resources(capacity.agents),
+        }
 
     async def group_capacity(
         self,

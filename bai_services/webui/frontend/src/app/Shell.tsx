@@ -2,10 +2,12 @@ import { useState } from 'react';
 import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './CommandPalette';
 import { Header } from './Header';
 import { Navigation } from './Navigation';
 import { useSessionNotices } from './sessionNotices';
+import { useSidebar } from './sidebar';
 
 const SIDEBAR_WIDTH = 208;
 
@@ -22,7 +24,7 @@ export function Shell() {
 function Frame() {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().lg ?? true;
-  const [isCollapsed, setIsCollapsed] = useState(false);
+  const [isCollapsed, setIsCollapsed] = useSidebar();
   const [isMenuOpen, setIsMenuOpen] = useState(false);
   useSessionNotices();
 
@@ -56,6 +58,7 @@ function Frame() {
           </Drawer>
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
+          <Breadcrumbs />
           <Outlet />
         </Layout.Content>
       </Layout>

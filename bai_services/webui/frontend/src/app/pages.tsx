@@ -1,9 +1,9 @@
-import { CloudOutlined, FolderOutlined, HomeOutlined } from '@ant-design/icons';
+import { CloudOutlined, DashboardOutlined, FolderOutlined, HomeOutlined } from '@ant-design/icons';
 import type { ReactNode } from 'react';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
-export type PagePath = '/start' | '/sessions' | '/data';
+export type PagePath = '/start' | '/dashboard' | '/sessions' | '/data';
 
 interface Page {
   path: PagePath;
@@ -17,6 +17,7 @@ interface Page {
 /** The pages of the sidebar and of the command palette, in order. */
 export const PAGES: readonly Page[] = [
   { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
+  { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> }
 ];

@@ -1,6 +1,7 @@
 import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 import { config } from '../config';
 import { PageError } from '../pages/missing/PageError';
+import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { StartPage } from '../pages/start/StartPage';
@@ -15,6 +16,13 @@ const index = createRoute({
 });
 
 const start = createRoute({ getParentRoute: () => root, path: '/start', component: StartPage });
+
+const dashboard = createRoute({
+  getParentRoute: () => root,
+  path: '/dashboard',
+  component: lazyRouteComponent(() => import('../pages/dashboard/DashboardPage'), 'DashboardPage'),
+  validateSearch: readDashboardSearch
+});
 
 const sessions = createRoute({
   getParentRoute: () => root,
@@ -31,7 +39,7 @@ const data = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([index, start, sessions, data]),
+  routeTree: root.addChildren([index, start, dashboard, sessions, data]),
   basepath: config.base,
   defaultErrorComponent: PageError,
   scrollRestoration: true

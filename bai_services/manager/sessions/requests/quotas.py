@@ -1,0 +1,97 @@
+"""Quotas of every scope that a session is charged to, and the resources of a resource group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bai_services.core.cluster.devices import SHARES, Device
+from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount
+from bai_services.core.scheduling.caps import SESSIONS, ScopeCaps, Usage, amount_text, left
+from bai_services.core.scheduling.placement import AgentState
+from bai_services.db.sessions.requests import AdmissionFacts
+
+Row = dict[str, Any]
+
+
+def scope_quotas(facts: AdmissionFacts) -> list[Row]:
+    """Return limit, usage and rest of each slot that a scope limits or counts.
+
+    ``is_limiting``: no other scope has less left of the slot.
+    """
+    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    return [
+        {
+            "kind": str(one.scope.kind),
+            "name": one.name,
+            "slots": [_slot_quota(one, slot, caps, facts.usage) for slot in _slots(one, facts)],
+        }
+        for one in caps
+    ]
+
+
+def group_resources(agents: Sequence[AgentState]) -> list[Row]:
+    """Return total and used amounts of every slot of the schedulable agents."""
+    totals: dict[str, list[int]] = {}
+    for agent in agents:
+        if not (agent.is_alive and agent.is_schedulable):
+            continue
+        for slot in (CPU, MEM):
+            _add(totals, slot, agent.capacity.get(slot, 0), agent.used.get(slot, 0))
+        for device in agent.devices:
+            _add(totals, *_device_amounts(device))
+    return [
+        {
+            "slot": slot,
+            "total": format_amount(slot, total),
+            "used": format_amount(slot, used),
+            "free": format_amount(slot, max(0, total - used)),
+            "percent": _percent(used, total),
+        }
+        for slot, (total, used) in totals.items()
+    ]
+
+
+def _slots(caps: ScopeCaps, facts: AdmissionFacts) -> Iterable[str]:
+    usage = facts.usage.get(caps.scope, {})
+    slots = {slot for slot in caps.slots if caps.limit(slot) is not None}
+    slots |= {slot for slot, used in usage.items() if used} | {SESSIONS}
+    return sorted(slots)
+
+
+def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: Usage) -> Row:
+    limit = caps.limit(slot)
+    used = usage.get(caps.scope, {}).get(slot, 0)
+    rest = left([caps], slot, usage)
+    return {
+        "slot": slot,
+        "used": amount_text(slot, used),
+        "limit": None if limit is None else amount_text(slot, limit),
+        "left": None if rest is None else amount_text(slot, rest),
+        "percent": None if limit is None else _percent(used, limit),
+        "is_limiting": rest is not None and rest == left(scopes, slot, usage),
+    }
+
+
+def _device_amounts(device: Device) -> tuple[str, int, int]:
+    """Return the slot of a device with its total and used amounts."""
+    if not device.is_healthy:
+        return device.slot or f"{device.family}.device", 0, 0
+    if device.sharing.most and not device.slot:
+        return f"{device.family}.{SHARES}", device.capacity, device.used
+    return (
+        device.slot or f"{device.family}.device",
+        device.capacity // SHARE_UNIT,
+        bool(device.used),
+    )
+
+
+def _add(totals: dict[str, list[int]], slot: str, total: int, used: int) -> None:
+    amounts = totals.setdefault(slot, [0, 0])
+    amounts[0] += total
+    amounts[1] += used
+
+
+def _percent(used: int, total: int) -> int:
+    """Return the share in percent, at most 100; a total of 0 counts as used up."""
+    return 100 if total <= 0 else min(100, round(100 * used / total))

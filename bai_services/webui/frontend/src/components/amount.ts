@@ -1,0 +1,17 @@
+const BINARY_UNITS = ['', 'k', 'm', 'g', 't', 'p'];
+const MEMORY = /^(\d+(?:\.\d+)?)([kmgtp]?)$/;
+
+/** Shorten an amount of memory for display, for example "24684084k" to "23.5g". */
+export function shortAmount(slot: string, amount: string): string {
+  const [, digits, unit] = (slot === 'mem' && MEMORY.exec(amount)) || [];
+  if (digits === undefined || unit === undefined) {
+    return amount;
+  }
+  let value = Number(digits);
+  let index = BINARY_UNITS.indexOf(unit);
+  while (value >= 1024 && index < BINARY_UNITS.length - 1) {
+    value /= 1024;
+    index += 1;
+  }
+  return `${Number(value.toFixed(1))}${BINARY_UNITS[index] ?? ''}`;
+}
