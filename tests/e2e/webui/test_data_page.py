@@ -39,7 +39,7 @@ def create(rest: httpx.Client, name: str, **spec: object) -> str:
 
 
 @pytest.mark.checklist("DATA-01", "DATA-03", "DATA-05", "DATA-06", "DATA-10", "DATA-11")
-@pytest.mark.checklist("DATA-08", "DATA-12", "AUTO-01", "AUTO-02")
+@pytest.mark.checklist("DATA-08", "DATA-12", "AUTO-01")
 async def test_life_of_a_folder(opened: Opener[Data], rest: httpx.Client) -> None:
     ui = await opened(Data, "user2", "/data")
     await ui.page.get_by_role("region", name="Storage usage").get_by_text("free").first.wait_for()
@@ -96,7 +96,7 @@ async def test_trash_of_several_folders_and_purge(opened: Opener[Data], rest: ht
     await ui.row(names[1]).wait_for()
 
 
-@pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-05", "SHARE-07")
+@pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-05")
 async def test_share_and_leave(opened: Opener[Data], rest: httpx.Client) -> None:
     create(rest, PREFIX)
     owner = await opened(Data, "user2", "/data")
@@ -130,7 +130,7 @@ def text_file(name: str, content: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
 
 
-@pytest.mark.checklist("EXP-02", "EXP-03", "EXP-04", "EXP-07")
+@pytest.mark.checklist("EXP-02", "EXP-07")
 async def test_files_are_uploaded_moved_downloaded_and_deleted(
     opened: Opener[Explorer], rest: httpx.Client
 ) -> None:
