@@ -51,7 +51,7 @@ def resources_of_group(rest: httpx.Client) -> list[dict[str, str]]:
     return found
 
 
-@pytest.mark.checklist("DASH-02", "DASH-03", "DASH-04", "DASH-05", "DASH-06")
+@pytest.mark.checklist("DASH-02", "DASH-03", "DASH-05")
 async def test_dashboard_shows_sessions_quotas_and_resources_live(
     opened: Opener[Dashboard], rest: httpx.Client
 ) -> None:

@@ -1,9 +1,41 @@
-import { CloudOutlined, DashboardOutlined, FolderOutlined, HomeOutlined } from '@ant-design/icons';
+import {
+  AppstoreOutlined,
+  AuditOutlined,
+  BlockOutlined,
+  CloudOutlined,
+  ClusterOutlined,
+  DashboardOutlined,
+  DatabaseOutlined,
+  DeploymentUnitOutlined,
+  FolderOutlined,
+  HomeOutlined,
+  KeyOutlined,
+  ProjectOutlined,
+  SafetyOutlined,
+  TeamOutlined
+} from '@ant-design/icons';
 import type { ReactNode } from 'react';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
-export type PagePath = '/start' | '/dashboard' | '/sessions' | '/data';
+export type PagePath =
+  | '/start'
+  | '/dashboard'
+  | '/sessions'
+  | '/data'
+  | '/users'
+  | '/credentials'
+  | '/projects'
+  | '/policies'
+  | '/presets'
+  | '/images'
+  | '/agents'
+  | '/resource-groups'
+  | '/storage'
+  | '/audit';
+
+const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
+const SUPERADMINS: readonly Role[] = ['superadmin', 'monitor'];
 
 interface Page {
   path: PagePath;
@@ -19,7 +51,22 @@ export const PAGES: readonly Page[] = [
   { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
-  { path: '/data', title: 'pages.data', icon: <FolderOutlined /> }
+  { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
+  { path: '/users', title: 'pages.users', icon: <TeamOutlined />, roles: ADMINS },
+  { path: '/credentials', title: 'pages.credentials', icon: <KeyOutlined />, roles: ADMINS },
+  { path: '/projects', title: 'pages.projects', icon: <ProjectOutlined />, roles: ADMINS },
+  { path: '/policies', title: 'pages.policies', icon: <SafetyOutlined />, roles: ADMINS },
+  { path: '/presets', title: 'pages.presets', icon: <AppstoreOutlined />, roles: SUPERADMINS },
+  { path: '/images', title: 'pages.images', icon: <BlockOutlined />, roles: SUPERADMINS },
+  { path: '/agents', title: 'pages.agents', icon: <ClusterOutlined />, roles: ADMINS },
+  {
+    path: '/resource-groups',
+    title: 'pages.resource-groups',
+    icon: <DeploymentUnitOutlined />,
+    roles: SUPERADMINS
+  },
+  { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
+  { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS }
 ];
 
 /** The pages that a role may open; without a known role, those for all roles. */

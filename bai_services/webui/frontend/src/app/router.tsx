@@ -1,4 +1,5 @@
 import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
+import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
@@ -38,8 +39,100 @@ const data = createRoute({
   validateSearch: readDataSearch
 });
 
+const users = createRoute({
+  getParentRoute: () => root,
+  path: '/users',
+  component: lazyRouteComponent(() => import('../pages/users/UsersPage'), 'UsersPage'),
+  validateSearch: readEntitySearch
+});
+
+const credentials = createRoute({
+  getParentRoute: () => root,
+  path: '/credentials',
+  component: lazyRouteComponent(
+    () => import('../pages/credentials/CredentialsPage'),
+    'CredentialsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
+const projects = createRoute({
+  getParentRoute: () => root,
+  path: '/projects',
+  component: lazyRouteComponent(() => import('../pages/projects/ProjectsPage'), 'ProjectsPage'),
+  validateSearch: readEntitySearch
+});
+
+const policies = createRoute({
+  getParentRoute: () => root,
+  path: '/policies',
+  component: lazyRouteComponent(() => import('../pages/policies/PoliciesPage'), 'PoliciesPage'),
+  validateSearch: readEntitySearch
+});
+
+const presets = createRoute({
+  getParentRoute: () => root,
+  path: '/presets',
+  component: lazyRouteComponent(() => import('../pages/presets/PresetsPage'), 'PresetsPage'),
+  validateSearch: readEntitySearch
+});
+
+const images = createRoute({
+  getParentRoute: () => root,
+  path: '/images',
+  component: lazyRouteComponent(() => import('../pages/images/ImagesPage'), 'ImagesPage'),
+  validateSearch: readEntitySearch
+});
+
+const agents = createRoute({
+  getParentRoute: () => root,
+  path: '/agents',
+  component: lazyRouteComponent(() => import('../pages/agents/AgentsPage'), 'AgentsPage'),
+  validateSearch: readEntitySearch
+});
+
+const resourceGroups = createRoute({
+  getParentRoute: () => root,
+  path: '/resource-groups',
+  component: lazyRouteComponent(
+    () => import('../pages/resourceGroups/ResourceGroupsPage'),
+    'ResourceGroupsPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
+const storage = createRoute({
+  getParentRoute: () => root,
+  path: '/storage',
+  component: lazyRouteComponent(() => import('../pages/storage/StoragePage'), 'StoragePage'),
+  validateSearch: readEntitySearch
+});
+
+const audit = createRoute({
+  getParentRoute: () => root,
+  path: '/audit',
+  component: lazyRouteComponent(() => import('../pages/audit/AuditPage'), 'AuditPage'),
+  validateSearch: readEntitySearch
+});
+
 export const router = createRouter({
-  routeTree: root.addChildren([index, start, dashboard, sessions, data]),
+  routeTree: root.addChildren([
+    index,
+    start,
+    dashboard,
+    sessions,
+    data,
+    users,
+    credentials,
+    projects,
+    policies,
+    presets,
+    images,
+    agents,
+    resourceGroups,
+    storage,
+    audit
+  ]),
   basepath: config.base,
   defaultErrorComponent: PageError,
   scrollRestoration: true

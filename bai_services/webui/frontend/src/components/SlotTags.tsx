@@ -1,4 +1,5 @@
 import { Flex, Tag } from 'antd';
+import { shortAmount } from './amount';
 
 /** Resource slots with their quantities, as the API formats them. */
 export function SlotTags({ slots }: { slots: Record<string, string> }) {
@@ -6,7 +7,7 @@ export function SlotTags({ slots }: { slots: Record<string, string> }) {
     <Flex wrap gap={4}>
       {Object.entries(slots).map(([slot, quantity]) => (
         <Tag key={slot} style={{ marginInlineEnd: 0 }}>
-          {slot} {quantity}
+          {slot} {shortAmount(slot, quantity)}
         </Tag>
       ))}
     </Flex>

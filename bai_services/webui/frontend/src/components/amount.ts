@@ -15,3 +15,9 @@ export function shortAmount(slot: string, amount: string): string {
   }
   return `${Number(value.toFixed(1))}${BINARY_UNITS[index] ?? ''}`;
 }
+
+/** The number of an amount such as `4`, `0.25` or `16g`, to draw it. */
+export function numberOf(amount: string): number {
+  const [, digits, unit] = MEMORY.exec(amount) ?? [];
+  return Number(digits ?? 0) * 1024 ** BINARY_UNITS.indexOf(unit ?? '');
+}

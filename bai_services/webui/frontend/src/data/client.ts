@@ -5,12 +5,20 @@ import type { components, paths } from './schema';
 export type Schemas = components['schemas'];
 export type Session = Schemas['Session'];
 
+interface ErrorDetails {
+  /** The field that the message is about. */
+  field?: string;
+  /** All invalid fields of the request body. */
+  problems?: { field: string; problem: string }[];
+}
+
 /** An error response of the API, or a request without a response (status 0). */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
-    message: string
+    message: string,
+    readonly details: ErrorDetails = {}
   ) {
     super(message);
   }
@@ -43,10 +51,15 @@ export async function unwrap<T>(request: Promise<Result<T>>): Promise<T> {
   if (response.ok) {
     return data as T;
   }
-  const body = (error ?? {}) as { error?: string; message?: string };
+  const body = (error ?? {}) as {
+    error?: string;
+    message?: string;
+    details?: ErrorDetails;
+  };
   throw new ApiError(
     response.status,
     body.error ?? `http-${response.status}`,
-    body.message ?? response.statusText
+    body.message ?? response.statusText,
+    body.details
   );
 }

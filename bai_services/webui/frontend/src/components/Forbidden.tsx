@@ -1,0 +1,20 @@
+import { Button, Result } from 'antd';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+
+/** What somebody sees who may not open a page. */
+export function Forbidden() {
+  const { t } = useTranslation();
+  return (
+    <Result
+      status="403"
+      title={t('errors.forbidden')}
+      subTitle={t('errors.forbidden-help')}
+      extra={
+        <Link to="/start">
+          <Button type="primary">{t('pages.start')}</Button>
+        </Link>
+      }
+    />
+  );
+}

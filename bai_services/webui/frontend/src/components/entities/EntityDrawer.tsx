@@ -1,0 +1,101 @@
+import { useState, type ReactNode } from 'react';
+import { App, Button, Descriptions, Drawer, Empty, Flex, Skeleton } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { entityQuery, useDeleteEntity, type Item } from '../../data/entities';
+import { ErrorNotice } from '../ErrorNotice';
+import { idOf, labelKey, type Entity } from './entity';
+import { EntityForm } from './EntityForm';
+import { showValue } from './showValue';
+
+interface EntityDrawerProps {
+  entity: Entity;
+  itemKey: string;
+  /** The object, if the list shows it. */
+  known: Item | undefined;
+  isWriter: boolean;
+  details: ((item: Item) => ReactNode) | undefined;
+  actions: ((item: Item) => ReactNode) | undefined;
+  onClose: () => void;
+}
+
+/** Everything about one object, and what can be done with it. */
+export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerProps) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const [isEditing, setIsEditing] = useState(false);
+  const remove = useDeleteEntity(entity.path);
+  const found = useQuery({
+    ...entityQuery(entity.path, entity.id, itemKey),
+    enabled: known === undefined
+  });
+  const item = known ?? found.data;
+
+  const confirmDelete = (shown: Item) => {
+    modal.confirm({
+      title: t('entities.delete-title', { name: idOf(entity, shown) }),
+      content: t(`${entity.name}.delete-warning`, t('entities.delete-warning')),
+      okText: t('entities.delete'),
+      okButtonProps: { danger: true },
+      onOk: async () => {
+        try {
+          await remove.mutateAsync(itemKey);
+          props.onClose();
+        } catch (error) {
+          void message.error((error as Error).message);
+        }
+      }
+    });
+  };
+
+  return (
+    <Drawer open onClose={props.onClose} size={640} title={itemKey}>
+      {item === undefined ? (
+        <NotFound error={found.error} isPending={found.isPending} name={itemKey} />
+      ) : (
+        <>
+          <Flex wrap gap="small" style={{ marginBottom: 16 }}>
+            {props.isWriter && entity.fields.some(field => field.only !== 'create') && (
+              <Button onClick={() => setIsEditing(true)}>{t('entities.edit')}</Button>
+            )}
+            {props.actions?.(item)}
+            {props.isWriter && entity.canDelete && (
+              <Button danger onClick={() => confirmDelete(item)}>
+                {t('entities.delete')}
+              </Button>
+            )}
+          </Flex>
+          <Descriptions
+            size="small"
+            column={1}
+            bordered
+            items={entity.columns.map(column => ({
+              key: column.key,
+              label: t(labelKey(entity, column.key)),
+              children: showValue(item[column.key], column, item)
+            }))}
+          />
+          {props.details?.(item)}
+          {isEditing && (
+            <EntityForm entity={entity} item={item} onClose={() => setIsEditing(false)} />
+          )}
+        </>
+      )}
+    </Drawer>
+  );
+}
+
+function NotFound(props: { error: Error | null; isPending: boolean; name: string }) {
+  const { t } = useTranslation();
+  if (props.error) {
+    return <ErrorNotice error={props.error} />;
+  }
+  return props.isPending ? (
+    <Skeleton active />
+  ) : (
+    <Empty
+      image={Empty.PRESENTED_IMAGE_SIMPLE}
+      description={t('entities.missing', { name: props.name })}
+    />
+  );
+}

@@ -1,0 +1,133 @@
+import { useState } from 'react';
+import { Alert, Button, Drawer, Flex, Form } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ApiError } from '../../data/client';
+import { useSaveEntity, type Item } from '../../data/entities';
+import { meQuery } from '../../data/me';
+import { idOf, labelKey, type Entity, type Field } from './entity';
+import { FieldControl } from './FieldControl';
+import { changedValues, newValues, textToSlots, toControl } from './values';
+
+interface EntityFormProps {
+  entity: Entity;
+  /** The object to change; undefined: create one. */
+  item: Item | undefined;
+  onClose: () => void;
+  /** Called with what the API returned for a new object. */
+  onCreated?: ((item: Item) => void) | undefined;
+}
+
+/** Create or change an object; problems that the API reports appear beside their fields. */
+export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps) {
+  const { t } = useTranslation();
+  const [form] = Form.useForm<Item>();
+  const [error, setError] = useState<string>();
+  const save = useSaveEntity(entity.path);
+  const unused = item === undefined ? 'change' : 'create';
+  const { data: me } = useQuery(meQuery);
+  const fields = entity.fields.filter(
+    field =>
+      field.only !== unused && (field.writers ?? entity.writers).some(role => role === me?.role)
+  );
+
+  const submit = async (shown: Item) => {
+    setError(undefined);
+    try {
+      if (item === undefined) {
+        onCreated?.(await save.mutateAsync({ values: newValues(fields, shown) }));
+      } else {
+        const values = changedValues(fields, item, shown);
+        if (Object.keys(values).length > 0) {
+          await save.mutateAsync({ key: idOf(entity, item), values });
+        }
+      }
+      onClose();
+    } catch (problem) {
+      setError(showProblems(problem as Error, fields, form.setFields));
+    }
+  };
+
+  return (
+    <Drawer
+      open
+      onClose={onClose}
+      size={520}
+      title={item === undefined ? t(`${entity.name}.create`) : idOf(entity, item)}
+      footer={
+        <Flex gap="small" justify="end">
+          <Button onClick={onClose}>{t('entities.cancel')}</Button>
+          <Button type="primary" loading={save.isPending} onClick={form.submit}>
+            {t('entities.save')}
+          </Button>
+        </Flex>
+      }
+    >
+      {error && <Alert type="error" showIcon title={error} style={{ marginBottom: 16 }} />}
+      <Form
+        form={form}
+        layout="vertical"
+        initialValues={Object.fromEntries(
+          fields.map(field => [field.key, toControl(field, item?.[field.key])])
+        )}
+        onFinish={values => void submit(values)}
+      >
+        {fields.map(field => (
+          <Form.Item
+            key={field.key}
+            name={field.key}
+            label={t(labelKey(entity, field.key))}
+            extra={HINTED.includes(field.kind) ? t(`entities.hint-${field.kind}`) : undefined}
+            valuePropName={field.kind === 'switch' ? 'checked' : 'value'}
+            rules={rulesOf(field, t)}
+          >
+            <FieldControl entity={entity} field={field} />
+          </Form.Item>
+        ))}
+      </Form>
+    </Drawer>
+  );
+}
+
+const HINTED = ['slots', 'hosts', 'words', 'json'];
+
+function rulesOf(field: Field, t: (key: string) => string) {
+  const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];
+  if (field.kind === 'slots') {
+    return [...rules, { validator: (_: unknown, text?: string) => checkSlots(text, t) }];
+  }
+  if (field.kind === 'json') {
+    return [...rules, { validator: (_: unknown, text?: string) => checkJson(text, t) }];
+  }
+  return rules;
+}
+
+const checkSlots = (text: string | undefined, t: (key: string) => string) =>
+  textToSlots(text ?? '') === undefined
+    ? Promise.reject(new Error(t('entities.hint-slots')))
+    : Promise.resolve();
+
+function checkJson(text: string | undefined, t: (key: string) => string) {
+  try {
+    JSON.parse(text?.trim() ? text : '{}');
+    return Promise.resolve();
+  } catch {
+    return Promise.reject(new Error(t('entities.hint-json')));
+  }
+}
+
+type SetFields = (fields: { name: string; errors: string[] }[]) => void;
+
+/** Show the problems of known fields there; return the message if it concerns anything else. */
+function showProblems(error: Error, fields: readonly Field[], setFields: SetFields) {
+  const details = error instanceof ApiError ? error.details : {};
+  const problems = details.problems ?? [
+    ...(details.field ? [{ field: details.field, problem: error.message }] : [])
+  ];
+  const known = problems.flatMap(({ field, problem }) => {
+    const name = field.split('.')[0] ?? '';
+    return fields.some(({ key }) => key === name) ? [{ name, errors: [problem] }] : [];
+  });
+  setFields(known);
+  return known.length > 0 && known.length === problems.length ? undefined : error.message;
+}

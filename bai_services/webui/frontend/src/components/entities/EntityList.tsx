@@ -1,0 +1,117 @@
+import { useState, type ReactNode } from 'react';
+import { Button, Empty } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { meQuery } from '../../data/me';
+import { entitiesQuery, type Item } from '../../data/entities';
+import { ErrorNotice } from '../ErrorNotice';
+import { FilterBar } from '../FilterBar';
+import { listQuery } from '../listSearch';
+import { ListTable } from '../ListTable';
+import { idOf, labelKey, type Entity } from './entity';
+import { EntityDrawer } from './EntityDrawer';
+import { EntityForm } from './EntityForm';
+import type { EntitySearch } from './search';
+import { showValue } from './showValue';
+
+interface EntityListProps {
+  entity: Entity;
+  search: EntitySearch;
+  onSearch: (changes: EntitySearch) => void;
+  /** More about an object, in its drawer. */
+  details?: ((item: Item) => ReactNode) | undefined;
+  /** More buttons for an object, in its drawer. */
+  actions?: ((item: Item) => ReactNode) | undefined;
+  onCreated?: (item: Item) => void;
+  /** More buttons above the list, for those who may change it. */
+  toolbar?: ReactNode;
+}
+
+/** The list of a collection, with a drawer for each object and a form for a new one. */
+export function EntityList(props: EntityListProps) {
+  const { entity, search, onSearch } = props;
+  const { t } = useTranslation();
+  const [isCreating, setIsCreating] = useState(false);
+  const { data: me } = useQuery(meQuery);
+  const list = useQuery(entitiesQuery(entity.path, listQuery(search, entity.defaultSort)));
+  const isWriter = entity.writers.some(role => role === me?.role);
+  const [first] = entity.columns;
+
+  return (
+    <>
+      {list.error && <ErrorNotice error={list.error} onRetry={() => void list.refetch()} />}
+      <ListTable<Item>
+        name={entity.name}
+        rowKey={entity.id}
+        page={list.data}
+        isLoading={list.isFetching && !list.data}
+        search={search}
+        defaultSort={entity.defaultSort}
+        onChange={onSearch}
+        columns={entity.columns.map(column => ({
+          key: column.key,
+          title: t(labelKey(entity, column.key)),
+          sorter: column.isSortable ?? false,
+          isOptional: column.isOptional ?? false,
+          render: (_: unknown, item: Item) =>
+            column === first ? (
+              <Button
+                type="link"
+                style={{ padding: 0, height: 'auto' }}
+                onClick={() => onSearch({ item: idOf(entity, item) })}
+              >
+                {showValue(item[column.key], column, item)}
+              </Button>
+            ) : (
+              showValue(item[column.key], column, item)
+            )
+        }))}
+        empty={
+          <Empty
+            image={Empty.PRESENTED_IMAGE_SIMPLE}
+            description={t(search.filters ? 'entities.none-found' : 'entities.none')}
+          />
+        }
+        toolbar={
+          <>
+            {entity.filters.length > 0 && (
+              <FilterBar
+                properties={entity.filters.map(filter => ({
+                  ...filter,
+                  title: t(labelKey(entity, filter.key.replace(/__.*$/, '')))
+                }))}
+                filters={search.filters ?? {}}
+                onChange={filters => onSearch({ filters, page: 1 })}
+              />
+            )}
+            {isWriter && entity.canCreate && (
+              <Button type="primary" onClick={() => setIsCreating(true)}>
+                {t(`${entity.name}.create`)}
+              </Button>
+            )}
+            {isWriter && props.toolbar}
+          </>
+        }
+      />
+      {isCreating && (
+        <EntityForm
+          entity={entity}
+          item={undefined}
+          onClose={() => setIsCreating(false)}
+          onCreated={props.onCreated}
+        />
+      )}
+      {search.item !== undefined && (
+        <EntityDrawer
+          entity={entity}
+          itemKey={search.item}
+          known={list.data?.items.find(item => idOf(entity, item) === search.item)}
+          isWriter={isWriter}
+          details={props.details}
+          actions={props.actions}
+          onClose={() => onSearch({ item: '' })}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,76 @@
+import { useState } from 'react';
+import { Input, InputNumber, Select, Switch } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { entitiesQuery } from '../../data/entities';
+import type { Entity, Field } from './entity';
+
+const MAX_CHOICES = 50;
+
+interface FieldControlProps {
+  entity: Entity;
+  field: Field;
+  // Set by Form.Item.
+  id?: string;
+  value?: unknown;
+  checked?: boolean;
+  onChange?: (value: unknown) => void;
+}
+
+/** The control for a field of a form. */
+export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
+  const { t } = useTranslation();
+  const control = rest as object;
+  switch (field.kind) {
+    case 'switch':
+      return <Switch {...control} />;
+    case 'number':
+      return <InputNumber style={{ width: '100%' }} precision={0} {...control} />;
+    case 'password':
+      return <Input.Password autoComplete="new-password" {...control} />;
+    case 'choice':
+    case 'choices':
+      return (
+        <Select
+          allowClear={!field.isRequired}
+          {...(field.kind === 'choices' ? { mode: 'multiple' as const } : {})}
+          options={(field.choices ?? []).map(value => ({
+            value,
+            label: t(`${entity.name}.${field.key.replaceAll('_', '-')}-${value}`, value)
+          }))}
+          {...control}
+        />
+      );
+    case 'words':
+      return <Select mode="tags" open={false} suffix={null} {...control} />;
+    case 'hosts':
+    case 'json':
+      return <Input.TextArea autoSize={{ minRows: 2, maxRows: 12 }} {...control} />;
+    case 'reference':
+      return <ReferenceSelect field={field} {...control} />;
+    default:
+      return <Input {...control} />;
+  }
+}
+
+/** A choice of objects by name; the server searches, because there can be thousands. */
+function ReferenceSelect({ field, ...control }: { field: Field }) {
+  const { path, name } = field.of ?? { path: '/domains' as const, name: 'name' };
+  const [text, setText] = useState('');
+  const filters: Record<string, string> = text ? { [`${name}__contains`]: text } : {};
+  const choices = useQuery(
+    entitiesQuery(path, { limit: MAX_CHOICES, offset: 0, sort: name, filters })
+  );
+  return (
+    <Select
+      showSearch={{ filterOption: false, onSearch: setText }}
+      allowClear={!field.isRequired}
+      loading={choices.isPending}
+      options={(choices.data?.items ?? []).map(item => ({
+        value: String(item[name]),
+        label: String(item[name])
+      }))}
+      {...control}
+    />
+  );
+}

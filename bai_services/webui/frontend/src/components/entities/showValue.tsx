@@ -1,0 +1,60 @@
+import { Flex, Tag } from 'antd';
+import i18next from 'i18next';
+import { formatBytes } from '../bytes';
+import { formatTime } from '../time';
+import { SlotTags } from '../SlotTags';
+import type { Item } from '../../data/entities';
+import type { Column } from './entity';
+
+const TIME = /_(at|used|until)$/;
+
+/** A value of an object as text, tags or quantities. */
+export function showValue(value: unknown, column: Column, item: Item) {
+  if (column.render) {
+    return column.render(item);
+  }
+  if (value === null || value === undefined || value === '') {
+    return '–';
+  }
+  if (typeof value === 'boolean') {
+    return i18next.t(value ? 'entities.yes' : 'entities.no');
+  }
+  if (typeof value === 'number') {
+    return column.key.endsWith('_bytes')
+      ? formatBytes(value, i18next.language)
+      : value.toLocaleString(i18next.language);
+  }
+  if (typeof value === 'string') {
+    return TIME.test(column.key) ? formatTime(value, i18next.language) : value;
+  }
+  if (Array.isArray(value)) {
+    return <Words words={value} />;
+  }
+  const entries = Object.entries(value);
+  return entries.length === 0 ? (
+    '–'
+  ) : entries.every(([, quantity]) => typeof quantity === 'string') ? (
+    <SlotTags slots={value as Record<string, string>} />
+  ) : (
+    <Words words={entries.map(([key, part]) => `${key}: ${partText(part)}`)} />
+  );
+}
+
+const partText = (part: unknown) => (Array.isArray(part) ? part.join(', ') : JSON.stringify(part));
+
+function Words({ words }: { words: unknown[] }) {
+  const texts = words.map(word =>
+    typeof word === 'object' && word !== null && 'name' in word ? String(word.name) : String(word)
+  );
+  return texts.length === 0 ? (
+    '–'
+  ) : (
+    <Flex wrap gap={4}>
+      {texts.map(text => (
+        <Tag key={text} style={{ marginInlineEnd: 0 }}>
+          {text}
+        </Tag>
+      ))}
+    </Flex>
+  );
+}

@@ -1,0 +1,102 @@
+import type { Item } from '../../data/entities';
+import type { Field } from './entity';
+
+type Slots = Record<string, string>;
+
+/** Text of quantities: `{cpu: '8', mem: '16g'}` is `cpu=8 mem=16g`. */
+export const slotsToText = (slots: unknown) =>
+  Object.entries((slots ?? {}) as Slots)
+    .map(([slot, quantity]) => `${slot}=${quantity}`)
+    .join(' ');
+
+/** Quantities from a text; undefined if a part is not `SLOT=QUANTITY`. */
+export function textToSlots(text: string): Slots | undefined {
+  const parts = text.split(/[\s,]+/).filter(part => part !== '');
+  const pairs = parts.map(part => part.split('='));
+  if (pairs.some(pair => pair.length !== 2 || pair.includes(''))) {
+    return undefined;
+  }
+  return Object.fromEntries(pairs as [string, string][]);
+}
+
+/** Lines of hosts with permissions: `{local: ['mount', 'create']}` is `local: mount create`. */
+export const hostsToText = (hosts: unknown) =>
+  Object.entries((hosts ?? {}) as Record<string, string[]>)
+    .map(([host, permissions]) => `${host}: ${permissions.join(' ')}`)
+    .join('\n');
+
+export function textToHosts(text: string): Record<string, string[]> {
+  const lines = text.split('\n').filter(line => line.trim() !== '');
+  return Object.fromEntries(
+    lines.map(line => {
+      const [host = '', permissions = ''] = line.split(/:(.*)/s);
+      return [host.trim(), permissions.split(/[\s,]+/).filter(word => word !== '')];
+    })
+  );
+}
+
+/** The value of a field as its control shows it. */
+export function toControl(field: Field, value: unknown): unknown {
+  switch (field.kind) {
+    case 'slots':
+      return slotsToText(value);
+    case 'hosts':
+      return hostsToText(value);
+    case 'json':
+      return value === null || value === undefined ? '' : JSON.stringify(value, null, 2);
+    case 'words':
+    case 'choices':
+      return value ?? [];
+    default:
+      return value ?? undefined;
+  }
+}
+
+const textOf = (shown: unknown) => (typeof shown === 'string' ? shown : '');
+
+/** The value of a control as the API expects it. */
+export function fromControl(field: Field, shown: unknown): unknown {
+  const isEmpty = shown === undefined || shown === null || shown === '';
+  if (isEmpty && field.isNullable) {
+    return null;
+  }
+  switch (field.kind) {
+    case 'slots':
+      return textToSlots(textOf(shown));
+    case 'hosts':
+      return textToHosts(textOf(shown));
+    case 'json':
+      return JSON.parse(isEmpty ? '{}' : textOf(shown)) as unknown;
+    case 'words':
+      return field.isNullable && (shown as string[]).length === 0 ? null : shown;
+    case 'text':
+      return shown ?? '';
+    default:
+      return shown;
+  }
+}
+
+/** Fields whose controls differ from the object, as the API expects them. */
+export function changedValues(fields: readonly Field[], item: Item, shown: Item): Item {
+  const changed = fields.filter(
+    field =>
+      JSON.stringify(toControl(field, item[field.key]) ?? null) !==
+      JSON.stringify(shown[field.key] ?? (field.kind === 'text' ? '' : null))
+  );
+  const isKept = (field: Field) => field.kind === 'text' && !shown[field.key] && !item[field.key];
+  return Object.fromEntries(
+    changed
+      .filter(field => !isKept(field))
+      .map(field => [field.key, fromControl(field, shown[field.key])])
+  );
+}
+
+/** Fields of a new object that have been filled in. */
+export function newValues(fields: readonly Field[], shown: Item): Item {
+  const filled = fields.filter(field => {
+    const value = shown[field.key];
+    const isEmptyList = Array.isArray(value) && value.length === 0;
+    return value !== undefined && value !== null && value !== '' && !isEmptyList;
+  });
+  return Object.fromEntries(filled.map(field => [field.key, fromControl(field, shown[field.key])]));
+}

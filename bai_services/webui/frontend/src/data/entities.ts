@@ -1,0 +1,119 @@
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import type { ListQuery } from '../components/listSearch';
+import { api, unwrap } from './client';
+import { queries } from './queries';
+
+/** An object of the installation, such as a user or an agent, as the API returns it. */
+export type Item = Record<string, unknown>;
+
+/** Collections that administrators see as lists; `PATH/{key}` is one object. */
+export type EntityPath =
+  | '/users'
+  | '/keypairs'
+  | '/domains'
+  | '/projects'
+  | '/keypair-policies'
+  | '/user-policies'
+  | '/project-policies'
+  | '/presets'
+  | '/images'
+  | '/resource-groups'
+  | '/agents'
+  | '/devices'
+  | '/storage-hosts'
+  | '/quota-scopes'
+  | '/audit-log';
+
+export interface ItemPage {
+  items: Item[];
+  total: number;
+}
+
+// The collections have the same routes and parameters; the types of one stand for all.
+const listOf = (path: EntityPath) => path as '/users';
+const oneOf = (path: EntityPath) => `${path}/{key}` as '/users/{key}';
+
+export const entitiesQuery = (path: EntityPath, list: ListQuery) =>
+  queryOptions({
+    queryKey: ['entities', path, list],
+    queryFn: async ({ signal }) => {
+      const { limit, offset, sort, filters } = list;
+      const query = { limit, offset, ...(sort ? { sort } : {}), ...filters };
+      const page: unknown = await unwrap(api.GET(listOf(path), { signal, params: { query } }));
+      return page as ItemPage;
+    },
+    placeholderData: keepPreviousData
+  });
+
+const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
+
+export interface Change {
+  /** Key of the object that is changed; without it, one is created. */
+  key?: string | undefined;
+  values: Item;
+}
+
+export function useSaveEntity(path: EntityPath) {
+  return useMutation({
+    mutationFn: async ({ key, values }: Change): Promise<Item> => {
+      const body = values as never;
+      const saved: unknown = await unwrap(
+        key === undefined
+          ? api.POST(listOf(path), { body })
+          : api.PATCH(oneOf(path), { params: { path: { key } }, body })
+      );
+      return saved as Item;
+    },
+    onSettled: refresh
+  });
+}
+
+export function useDeleteEntity(path: EntityPath) {
+  return useMutation({
+    mutationFn: (key: string) => unwrap(api.DELETE(oneOf(path), { params: { path: { key } } })),
+    onSettled: refresh
+  });
+}
+
+/** Sign a user out of all browsers, or lift the lock after failed sign-ins. */
+export function useUserAction(action: 'sign-out' | 'unlock') {
+  return useMutation({
+    mutationFn: (key: string) => {
+      const params = { path: { key } };
+      return unwrap(
+        action === 'unlock'
+          ? api.POST('/users/{key}/unlock', { params })
+          : api.POST('/users/{key}/sign-out', { params })
+      );
+    },
+    onSettled: refresh
+  });
+}
+
+export const membersQuery = (project: string) =>
+  queryOptions({
+    queryKey: ['entities', '/projects', 'members', project],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/projects/{key}/members', { signal, params: { path: { key: project } } }))
+  });
+
+export function useChangeMember(project: string) {
+  return useMutation({
+    mutationFn: ({ user, isMember }: { user: string; isMember: boolean }) => {
+      const params = { path: { key: project, user } };
+      return unwrap(
+        isMember
+          ? api.PUT('/projects/{key}/members/{user}', { params })
+          : api.DELETE('/projects/{key}/members/{user}', { params })
+      );
+    },
+    onSettled: refresh
+  });
+}
+
+/** One object, found by the field that identifies it. */
+export const entityQuery = (path: EntityPath, id: string, key: string) =>
+  queryOptions({
+    ...entitiesQuery(path, { limit: 1, offset: 0, sort: '', filters: { [id]: key } }),
+    select: page => page.items[0]
+  });

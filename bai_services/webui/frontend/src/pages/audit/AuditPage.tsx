@@ -1,0 +1,37 @@
+import type { Entity } from '../../components/entities/entity';
+import { EntityPage } from '../../components/entities/EntityPage';
+
+const AUDIT_LOG: Entity = {
+  name: 'audit-log',
+  path: '/audit-log',
+  id: 'id',
+  defaultSort: '-id',
+  columns: [
+    { key: 'id', isSortable: true },
+    { key: 'at', isSortable: true },
+    { key: 'actor', isSortable: true },
+    { key: 'action', isSortable: true },
+    { key: 'entity' },
+    { key: 'entity_id' },
+    { key: 'outcome', isSortable: true },
+    { key: 'client_ip', isSortable: true },
+    { key: 'domain', isSortable: true, isOptional: true },
+    { key: 'details', isOptional: true }
+  ],
+  filters: [
+    { key: 'actor__contains' },
+    { key: 'action__contains' },
+    { key: 'entity_id' },
+    { key: 'client_ip' },
+    { key: 'domain' }
+  ],
+  fields: [],
+  writers: [],
+  canCreate: false,
+  canDelete: false
+};
+
+/** Who did what, when, and from where. */
+export function AuditPage() {
+  return <EntityPage path="/audit" title="pages.audit" entities={[AUDIT_LOG]} />;
+}

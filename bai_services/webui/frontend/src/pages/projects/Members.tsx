@@ -1,0 +1,72 @@
+import { useState } from 'react';
+import { App, Button, Flex, Input, List, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { membersQuery, useChangeMember } from '../../data/entities';
+import { meQuery } from '../../data/me';
+import { PROJECTS } from './projects';
+
+/** The members of a project; administrators add and remove them. */
+export function Members({ project }: { project: string }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const { data: me } = useQuery(meQuery);
+  const members = useQuery(membersQuery(project));
+  const change = useChangeMember(project);
+  const [name, setName] = useState('');
+  const isWriter = PROJECTS.writers.some(role => role === me?.role);
+  const set = (user: string, isMember: boolean) =>
+    change.mutate(
+      { user, isMember },
+      {
+        onSuccess: () => setName(''),
+        onError: error => void message.error(error.message)
+      }
+    );
+  return (
+    <>
+      <Typography.Title level={5}>{t('projects.members')}</Typography.Title>
+      {members.error && <ErrorNotice error={members.error} />}
+      {isWriter && (
+        <Flex gap="small">
+          <Input
+            value={name}
+            onChange={event => setName(event.target.value)}
+            onPressEnter={() => set(name, true)}
+            placeholder={t('projects.member-name')}
+            aria-label={t('projects.member-name')}
+          />
+          <Button disabled={!name} loading={change.isPending} onClick={() => set(name, true)}>
+            {t('projects.add-member')}
+          </Button>
+        </Flex>
+      )}
+      <List
+        size="small"
+        loading={members.isPending}
+        dataSource={members.data?.items ?? []}
+        renderItem={member => (
+          <List.Item
+            actions={
+              isWriter
+                ? [
+                    <Button
+                      key="remove"
+                      size="small"
+                      aria-label={t('projects.remove-member', { name: member.username })}
+                      onClick={() => set(member.username, false)}
+                    >
+                      {t('projects.remove')}
+                    </Button>
+                  ]
+                : []
+            }
+          >
+            {member.username} {member.full_name && `· ${member.full_name}`}
+          </List.Item>
+        )}
+      />
+    </>
+  );
+}

@@ -1,0 +1,54 @@
+import type { Entity } from '../../components/entities/entity';
+import { EntityPage } from '../../components/entities/EntityPage';
+
+const RESOURCE_GROUPS: Entity = {
+  name: 'resource-groups',
+  path: '/resource-groups',
+  id: 'name',
+  defaultSort: 'name',
+  columns: [
+    { key: 'name', isSortable: true },
+    { key: 'description' },
+    { key: 'is_active', isSortable: true },
+    { key: 'is_default', isSortable: true },
+    { key: 'is_public', isSortable: true },
+    { key: 'engine', isSortable: true },
+    { key: 'scheduler', isSortable: true },
+    { key: 'scheduler_opts' },
+    { key: 'allowed_session_types' },
+    { key: 'total_resource_slots', isOptional: true },
+    { key: 'max_concurrent_sessions', isSortable: true, isOptional: true },
+    { key: 'created_at', isSortable: true, isOptional: true }
+  ],
+  filters: [{ key: 'name__contains' }],
+  fields: [
+    { key: 'name', kind: 'text', isRequired: true, only: 'create' },
+    { key: 'description', kind: 'text' },
+    { key: 'is_active', kind: 'switch', only: 'change' },
+    { key: 'is_default', kind: 'switch' },
+    { key: 'is_public', kind: 'switch' },
+    { key: 'scheduler', kind: 'choice', choices: ['fifo', 'lifo', 'drf', 'fair-share'] },
+    { key: 'scheduler_opts', kind: 'json' },
+    {
+      key: 'allowed_session_types',
+      kind: 'choices',
+      choices: ['interactive', 'batch', 'inference', 'system']
+    },
+    { key: 'total_resource_slots', kind: 'slots' },
+    { key: 'max_concurrent_sessions', kind: 'number', isNullable: true }
+  ],
+  writers: ['superadmin'],
+  canCreate: true,
+  canDelete: true
+};
+
+/** Resource groups with their schedulers. */
+export function ResourceGroupsPage() {
+  return (
+    <EntityPage
+      path="/resource-groups"
+      title="pages.resource-groups"
+      entities={[RESOURCE_GROUPS]}
+    />
+  );
+}

@@ -1,0 +1,88 @@
+import { useState } from 'react';
+import { App, Button } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { EntityPage } from '../../components/entities/EntityPage';
+import { SecretKey } from '../../components/SecretKey';
+import { useUserAction, type Item } from '../../data/entities';
+import { meQuery } from '../../data/me';
+import { ImportUsers } from './ImportUsers';
+import { USERS } from './users';
+
+/** Accounts: create, change, sign out, unlock, delete. */
+export function UsersPage() {
+  const { t } = useTranslation();
+  const { modal } = App.useApp();
+  return (
+    <EntityPage
+      path="/users"
+      title="pages.users"
+      entities={[USERS]}
+      toolbar={<ImportButton />}
+      actions={(_, user) => <UserActions user={user} />}
+      onCreated={(_, user) => {
+        const keypair = user['keypair'] as { access_key: string; secret_key: string };
+        void modal.success({
+          title: t('users.created', { name: String(user['username']) }),
+          content: <SecretKey {...keypair} />
+        });
+      }}
+    />
+  );
+}
+
+function ImportButton() {
+  const { t } = useTranslation();
+  const [isOpen, setIsOpen] = useState(false);
+  return (
+    <>
+      <Button onClick={() => setIsOpen(true)}>{t('user-import.title')}</Button>
+      {isOpen && <ImportUsers onClose={() => setIsOpen(false)} />}
+    </>
+  );
+}
+
+/** Monitors see users without these buttons. */
+function UserActions({ user }: { user: Item }) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const { modal, message } = App.useApp();
+  const signOut = useUserAction('sign-out');
+  const unlock = useUserAction('unlock');
+  const name = String(user['username']);
+  const tell = (text: string) => void message.success(text);
+  const fail = (error: Error) => void message.error(error.message);
+  if (!USERS.writers.some(role => role === me?.role)) {
+    return null;
+  }
+  return (
+    <>
+      {user['is_locked'] === true && (
+        <Button
+          loading={unlock.isPending}
+          onClick={() =>
+            unlock.mutate(name, {
+              onSuccess: () => tell(t('users.unlocked', { name })),
+              onError: fail
+            })
+          }
+        >
+          {t('users.unlock')}
+        </Button>
+      )}
+      <Button
+        onClick={() =>
+          void modal.confirm({
+            title: t('users.sign-out-title', { name }),
+            content: t('users.sign-out-warning'),
+            okText: t('users.sign-out'),
+            onOk: () =>
+              signOut.mutateAsync(name).then(() => tell(t('users.signed-out', { name })), fail)
+          })
+        }
+      >
+        {t('users.sign-out')}
+      </Button>
+    </>
+  );
+}

@@ -1,0 +1,135 @@
+import type { Schemas } from '../../data/client';
+
+export type NewUser = Schemas['NewUser'];
+
+export const COLUMNS = [
+  'email',
+  'username',
+  'password',
+  'full_name',
+  'role',
+  'status',
+  'domain',
+  'description',
+  'need_password_change',
+  'resource_policy',
+  'projects'
+] as const;
+export type Column = (typeof COLUMNS)[number];
+
+/** Values for cells that are empty. */
+export type Defaults = Partial<Record<Column, string>>;
+
+/** What is wrong with a row; each has a text `user-import.problem-…`. */
+export type Problem = 'email' | 'username' | 'boolean' | 'duplicate' | 'cells';
+
+export interface ImportRow {
+  /** Number of the row in the file; the header is row 1. */
+  number: number;
+  cells: Partial<Record<Column, string>>;
+  problems: Problem[];
+}
+
+/** A file of users; `unknown` are columns that no user has, `missing` required columns. */
+export interface UserFile {
+  rows: ImportRow[];
+  unknown: string[];
+  missing: Column[];
+}
+
+const REQUIRED: readonly Column[] = ['email', 'username'];
+const ALIASES: Record<string, Column> = { domain_name: 'domain', project: 'projects' };
+const BOOLEANS: Record<string, boolean> = {
+  true: true,
+  yes: true,
+  '1': true,
+  false: false,
+  no: false,
+  '0': false
+};
+// A quoted cell, or a cell without quotes, followed by its separator.
+const CELL = /(?:"((?:[^"]|"")*)"|(?!")([^,\r\n]*))(,|\r\n|\n|\r|$)/y;
+
+/** The rows of a CSV text (RFC 4180), without empty rows. */
+export function parseCsv(text: string): { number: number; cells: string[] }[] {
+  const source = text.replace(/^\uFEFF/, '');
+  const rows: { number: number; cells: string[] }[] = [];
+  let cells: string[] = [];
+  let number = 1;
+  CELL.lastIndex = 0;
+  while (CELL.lastIndex < source.length || cells.length > 0) {
+    const match = CELL.exec(source);
+    if (match === null) {
+      throw new SyntaxError(String(number));
+    }
+    const [, quoted, plain, separator] = match;
+    cells.push((quoted?.replaceAll('""', '"') ?? plain ?? '').trim());
+    if (separator !== ',') {
+      if (cells.some(cell => cell !== '')) {
+        rows.push({ number, cells });
+      }
+      cells = [];
+      number += 1;
+    }
+  }
+  return rows;
+}
+
+const columnOf = (title: string) => {
+  const name = title.toLowerCase();
+  return ALIASES[name] ?? COLUMNS.find(column => column === name);
+};
+
+/** Read a file of users and check what needs no server. */
+export function readUsers(text: string, defaults: Defaults = {}): UserFile {
+  const [header, ...lines] = parseCsv(text);
+  const titles = header?.cells ?? [];
+  const columns = titles.map(columnOf);
+  const rows = lines.map(({ number, cells }) => {
+    const given = columns.flatMap((column, place) =>
+      column && cells[place] ? [[column, cells[place]] as const] : []
+    );
+    const row = { number, cells: { ...defaults, ...Object.fromEntries(given) }, problems: [] };
+    return { ...row, problems: problemsOf(row.cells, cells.length > titles.length) };
+  });
+  return {
+    rows: markDuplicates(rows),
+    unknown: titles.filter((title, place) => title !== '' && columns[place] === undefined),
+    missing: REQUIRED.filter(column => !columns.includes(column))
+  };
+}
+
+function problemsOf(cells: ImportRow['cells'], hasMoreCells: boolean): Problem[] {
+  const flag = cells.need_password_change?.toLowerCase();
+  return [
+    ...(cells.email?.includes('@') ? [] : ['email' as const]),
+    ...(cells.username ? [] : ['username' as const]),
+    ...(flag === undefined || flag in BOOLEANS ? [] : ['boolean' as const]),
+    ...(hasMoreCells ? ['cells' as const] : [])
+  ];
+}
+
+function markDuplicates(rows: ImportRow[]): ImportRow[] {
+  const seen = new Set<string>();
+  return rows.map(row => {
+    const names = [row.cells.email, row.cells.username].flatMap(name =>
+      name ? [name.toLowerCase()] : []
+    );
+    const isDuplicate = names.some(name => seen.has(name));
+    names.forEach(name => seen.add(name));
+    return isDuplicate ? { ...row, problems: [...row.problems, 'duplicate' as const] } : row;
+  });
+}
+
+/** The request that creates the user of a row without problems. */
+export function newUser({ cells }: ImportRow): NewUser {
+  const { need_password_change: flag, projects, ...texts } = cells;
+  return {
+    ...texts,
+    ...(flag === undefined ? {} : { need_password_change: BOOLEANS[flag.toLowerCase()] }),
+    ...(projects === undefined ? {} : { projects: projects.split(/[\s;]+/).filter(Boolean) })
+  } as NewUser;
+}
+
+/** A file with the header and one example. */
+export const TEMPLATE = `${COLUMNS.join(',')}\r\nada@example.com,ada,,Ada Lovelace,user,active,,,true,,\r\n`;

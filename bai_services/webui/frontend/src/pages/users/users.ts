@@ -1,0 +1,67 @@
+import type { Entity, Role } from '../../components/entities/entity';
+
+const STATUSES = ['active', 'inactive', 'before-verification'];
+// Domain admins may not give roles, or move users to other domains.
+const SUPERADMIN: readonly Role[] = ['superadmin'];
+const ROLES = ['user', 'admin', 'superadmin', 'monitor'];
+
+export const USERS: Entity = {
+  name: 'users',
+  path: '/users',
+  id: 'username',
+  defaultSort: 'username',
+  columns: [
+    { key: 'username', isSortable: true },
+    { key: 'full_name', isSortable: true },
+    { key: 'email', isSortable: true },
+    { key: 'role', isSortable: true },
+    { key: 'domain', isSortable: true },
+    { key: 'projects' },
+    { key: 'status', isSortable: true },
+    { key: 'resource_policy', isOptional: true },
+    { key: 'is_locked' },
+    { key: 'locked_until', isOptional: true },
+    { key: 'need_password_change', isOptional: true },
+    { key: 'allowed_client_ip', isOptional: true },
+    { key: 'main_access_key', isOptional: true },
+    { key: 'created_at', isSortable: true, isOptional: true },
+    { key: 'description', isOptional: true }
+  ],
+  filters: [
+    { key: 'username__contains' },
+    { key: 'email__contains' },
+    { key: 'role', choices: ROLES.map(value => ({ value, label: value })) },
+    { key: 'status', choices: [...STATUSES, 'deleted'].map(value => ({ value, label: value })) },
+    { key: 'domain' }
+  ],
+  fields: [
+    { key: 'username', kind: 'text', isRequired: true, only: 'create' },
+    { key: 'email', kind: 'text', isRequired: true },
+    { key: 'password', kind: 'password' },
+    { key: 'need_password_change', kind: 'switch' },
+    { key: 'full_name', kind: 'text' },
+    { key: 'description', kind: 'text' },
+    { key: 'role', kind: 'choice', choices: ROLES, writers: SUPERADMIN },
+    { key: 'status', kind: 'choice', choices: STATUSES, only: 'change' },
+    {
+      key: 'domain',
+      kind: 'reference',
+      of: { path: '/domains', name: 'name' },
+      writers: SUPERADMIN
+    },
+    { key: 'projects', kind: 'words', only: 'create' },
+    { key: 'resource_policy', kind: 'reference', of: { path: '/user-policies', name: 'name' } },
+    {
+      key: 'keypair_policy',
+      kind: 'reference',
+      of: { path: '/keypair-policies', name: 'name' },
+      only: 'create'
+    },
+    { key: 'allowed_client_ip', kind: 'words', isNullable: true },
+    { key: 'container_uid', kind: 'number', isNullable: true, writers: SUPERADMIN },
+    { key: 'container_gid', kind: 'number', isNullable: true, writers: SUPERADMIN }
+  ],
+  writers: ['admin', 'superadmin'],
+  canCreate: true,
+  canDelete: true
+};
