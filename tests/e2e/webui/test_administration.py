@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 
 import httpx
@@ -26,8 +27,10 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 @pytest.fixture
 def new_user(admin: httpx.Client) -> Iterator[str]:
     """The name of a user that the test creates."""
-    yield "webui-person"
-    admin.delete("/users/webui-person")
+    # A deleted user keeps the name.
+    name = f"webui-{secrets.token_hex(4)}"
+    yield name
+    admin.delete(f"/users/{name}")
 
 
 @pytest.mark.checklist("USR-01")
@@ -36,7 +39,7 @@ async def test_user_is_created_changed_and_deleted(
 ) -> None:
     ui = await opened(Entities, "admin", "/users")
     await ui.page.get_by_role("button", name="New user").click()
-    await ui.fill(User_name="user", **{"E-mail": "webui-person@example.com"})
+    await ui.fill(User_name="user", **{"E-mail": f"{new_user}@example.com"})
     await ui.save()
     # The API's message appears in the form, which keeps what was typed.
     await ui.drawer.get_by_text("is taken").first.wait_for()
@@ -70,7 +73,7 @@ async def test_users_are_imported_after_a_preview(
 ) -> None:
     ui = await opened(Entities, "admin", "/users")
     await ui.page.get_by_role("button", name="Import users").click()
-    text = f"username,email\n{new_user},webui-person@example.com\nuser,other@example.com\n"
+    text = f"username,email\n{new_user},{new_user}@example.com\nuser,other@example.com\n"
     file = {"name": "users.csv", "mimeType": "text/csv", "buffer": text.encode()}
     await ui.drawer.locator("input[type=file]").set_input_files(file)
     await ui.drawer.get_by_text(new_user).first.wait_for()

@@ -35,7 +35,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
     setError(undefined);
     try {
       if (item === undefined) {
-        onCreated?.(await save.mutateAsync({ values: newValues(fields, shown) }));
+        const created = await save.mutateAsync({ values: newValues(fields, shown) });
+        onCreated?.(created);
       } else {
         const values = changedValues(fields, item, shown);
         if (Object.keys(values).length > 0) {

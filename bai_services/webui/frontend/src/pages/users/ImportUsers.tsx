@@ -55,6 +55,7 @@ export function ImportUsers({ onClose }: { onClose: () => void }) {
         </a>
       </Typography.Paragraph>
       <Upload.Dragger
+        height={120}
         accept=".csv,text/csv"
         beforeUpload={choose}
         showUploadList={false}
