@@ -59,7 +59,7 @@ async def test_dashboard_shows_sessions_quotas_and_resources_live(
     group = ui.card("Resource group")
     total = next(one["total"] for one in resources_of_group(rest) if one["slot"] == "cpu")
     await group.get_by_text(f"of {total} free").first.wait_for()
-    await ui.card("My quotas").get_by_text("This quota limits you").first.wait_for()
+    await ui.card("My quotas").get_by_text("Least left").first.wait_for()
     await ui.card("My quotas").get_by_text("User user").wait_for()
 
     create_pending(rest, "dashboard-live")
