@@ -23,10 +23,7 @@ NAMES = frozenset(
         "start",
         "dashboard",
         "sessions",
-        "launch",
         "data",
-        "agent-summary",
-        "settings",
         "users",
         "credentials",
         "projects",
@@ -36,7 +33,6 @@ NAMES = frozenset(
         "agents",
         "storage",
         "resource-groups",
-        "scheduler",
         "audit",
     }
 )

@@ -208,6 +208,7 @@ LISTING = Listing(
         "resource_group": sessions.c.resource_group,
         "image": sessions.c.image,
         "priority": sessions.c.priority,
+        "cluster_size": sessions.c.cluster_size,
         "result": sessions.c.result,
         "hub_user": sessions.c.hub_user,
         "hub_server": sessions.c.hub_server,

@@ -179,3 +179,40 @@ async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -
     await dialog.get_by_role("button", name="New folder").click()
     await ui.row("webui-folder").wait_for()
     remove_folder(rest, "webui-folder")
+
+
+async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
+    ui: Sessions, rest: httpx.Client
+) -> None:
+    session_id = create_pending(rest, "webui-old")
+    await ui.show("webui-old")
+    for label, field, value in (("Priority", "Priority", "5"), ("Rename", "Name", "webui-new")):
+        await ui.drawer.get_by_role("button", name="More").click()
+        await ui.page.get_by_role("menuitem", name=label).click()
+        dialog = ui.page.get_by_role("dialog", name=label)
+        await dialog.get_by_label(field, exact=True).fill(value)
+        await dialog.get_by_role("button", name="Save").click()
+        await dialog.wait_for(state="hidden")
+    await ui.drawer.get_by_text("webui-new", exact=True).first.wait_for()
+    found = checked(rest.get(f"/sessions/{session_id}"), 200)
+    assert (found["name"], found["priority"]) == ("webui-new", 5)
+
+    await ui.drawer.get_by_role("tab", name="Command line").click()
+    await ui.drawer.get_by_text("bai ssh webui-new").wait_for()
+
+
+async def test_tabs_and_columns_select_what_is_shown(ui: Sessions, rest: httpx.Client) -> None:
+    create_pending(rest, "webui-batch")
+    await ui.page.get_by_role("tab", name="Batch").click()
+    await ui.row("webui-batch").wait_for()
+    await ui.page.get_by_role("tab", name="Cluster").click()
+    await ui.row("webui-batch").wait_for(state="detached")
+
+    await ui.page.get_by_role("tab", name="All").click()
+    await ui.row("webui-batch").wait_for()
+    await ui.page.get_by_role("button", name="Columns").click()
+    await ui.page.get_by_role("checkbox", name="Project").check()
+    await ui.page.get_by_role("columnheader", name="Project").wait_for()
+    await ui.page.reload()
+    # The choice is kept in the browser.
+    await ui.page.get_by_role("columnheader", name="Project").wait_for()

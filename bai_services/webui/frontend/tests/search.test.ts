@@ -11,7 +11,7 @@ describe('readSessionsSearch', () => {
   });
 
   test('ignores invalid values', () => {
-    const state = { tab: 'nothing', name: 7, sort: 'password', page: -1, size: 7, other: 'x' };
+    const state = { tab: 'nothing', name: 7, sort: 'A B', page: -1, size: 7, other: 'x' };
     expect(readSessionsSearch(state)).toEqual({});
   });
 });
@@ -20,6 +20,10 @@ test('filtersOf uses the statuses of the tab and part of the name', () => {
   expect(filtersOf({ tab: 'pending', name: 'lab' })).toEqual({
     status__in: 'PENDING,SCHEDULED',
     name__contains: 'lab'
+  });
+  expect(filtersOf({ tab: 'cluster', filters: { owner: 'ann' } })).toEqual({
+    cluster_size__gt: '1',
+    owner: 'ann'
   });
   expect(filtersOf({})).toEqual({});
 });

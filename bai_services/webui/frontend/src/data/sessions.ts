@@ -1,10 +1,9 @@
 import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
 import { api, unwrap, type Session } from './client';
+import type { paths } from './schema';
 import { queries } from './queries';
 
 export type { Session };
-
-export const PAGE_SIZES = [10, 20, 50];
 
 /** Statuses of each tab of the sessions page. */
 export const STATUS_GROUPS = {
@@ -97,3 +96,29 @@ export const logsQuery = (id: string, search: string) =>
       return search ? (answer.matches ?? []).map(match => match.text).join('\n') : answer.log;
     }
   });
+
+type FieldChanges = paths['/sessions/{key}']['patch']['requestBody']['content']['application/json'];
+
+type SessionChange =
+  | { kind: 'fields'; values: { name?: string; priority?: number } }
+  | { kind: 'activity' }
+  | { kind: 'lifetime'; seconds: number };
+
+/** Rename a session, change its priority, keep it from being idle, or extend its lifetime. */
+export function useChangeSession(id: string) {
+  return useMutation({
+    mutationFn: async (change: SessionChange) => {
+      const params = { path: { key: id } };
+      if (change.kind === 'fields') {
+        const body = change.values as FieldChanges;
+        await unwrap(api.PATCH('/sessions/{key}', { params, body }));
+      } else if (change.kind === 'activity') {
+        await unwrap(api.POST('/sessions/{key}/activity', { params, body: { idle_seconds: 0 } }));
+      } else {
+        const body = { seconds: change.seconds };
+        await unwrap(api.POST('/sessions/{key}/lifetime', { params, body }));
+      }
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}

@@ -13,8 +13,13 @@ import {
   useStopSessions,
   type Session
 } from '../../data/sessions';
+import { CommandLine } from './CommandLine';
+import { DeviceTags } from './DeviceTags';
+import { IdleCountdown } from './IdleCountdown';
 import { SessionHistory } from './SessionHistory';
+import { SessionKernels } from './SessionKernels';
 import { SessionLogs } from './SessionLogs';
+import { SessionMenu } from './SessionMenu';
 import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
@@ -66,6 +71,7 @@ function SessionActions({ session }: { session: Session }) {
   };
   return (
     <Flex gap="small">
+      <SessionMenu session={session} />
       {session.status === 'RUNNING' && session.url && (
         <Button type="primary" href={session.url} target="_blank" rel="noopener">
           {t('sessions.open')}
@@ -88,6 +94,7 @@ function SessionDetail({ session }: { session: Session }) {
     { key: 'type', children: t(`types.${session.type}`) },
     { key: 'elapsed', children: <Elapsed session={session} /> },
     { key: 'resources', children: <SlotTags slots={session.requested} /> },
+    { key: 'devices', children: session.devices.length > 0 && <DeviceTags session={session} /> },
     { key: 'image', children: session.image },
     { key: 'project', children: `${session.domain} / ${session.project}` },
     { key: 'group', children: session.resource_group },
@@ -103,6 +110,11 @@ function SessionDetail({ session }: { session: Session }) {
           </div>
         ))
     },
+    {
+      key: 'idle',
+      children: (session.idle_ends_at ?? session.ends_at) && <IdleCountdown session={session} />
+    },
+    { key: 'priority', children: isPending(session) && String(session.priority) },
     {
       key: 'ends',
       children: session.ends_at && formatTime(session.ends_at, i18n.language)
@@ -126,6 +138,16 @@ function SessionDetail({ session }: { session: Session }) {
             key: 'history',
             label: t('sessions.history'),
             children: <SessionHistory id={session.id} />
+          },
+          {
+            key: 'kernels',
+            label: t('sessions.kernels'),
+            children: <SessionKernels session={session} />
+          },
+          {
+            key: 'commands',
+            label: t('sessions.commands'),
+            children: <CommandLine session={session} />
           }
         ]}
       />

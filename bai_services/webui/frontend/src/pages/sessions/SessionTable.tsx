@@ -1,36 +1,68 @@
-import { Button, Empty, Table, Tag, Typography, type TableColumnsType } from 'antd';
+import type { ReactNode } from 'react';
+import { Button, Empty, Tag, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { Elapsed } from '../../components/Elapsed';
+import { ListTable, type ListColumn } from '../../components/ListTable';
 import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
-import { isEnded, isPending, PAGE_SIZES, type Session } from '../../data/sessions';
-import type { SessionsSearch } from './search';
+import { formatTime } from '../../components/time';
+import { meQuery } from '../../data/me';
+import { isEnded, isPending, type Session } from '../../data/sessions';
+import { DeviceTags } from './DeviceTags';
+import { IdleCountdown } from './IdleCountdown';
+import { DEFAULT_SORT, filtersOf, type SessionsSearch } from './search';
 
 interface SessionTableProps {
   page: { items: Session[]; total: number } | undefined;
   isLoading: boolean;
-  current: number;
-  size: number;
-  sort: string;
-  hasFilters: boolean;
+  search: SessionsSearch;
   selected: string[];
   onSelect: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
+  toolbar: ReactNode;
 }
 
-/** Table of sessions; sorting and paging are stored in the URL and done by the server. */
+/** Sessions of one page; sorting and paging change the URL, and the server does them. */
 export function SessionTable(props: SessionTableProps) {
   const { t } = useTranslation();
-  const orderOf = (field: string) =>
-    props.sort === field ? 'ascend' : props.sort === `-${field}` ? 'descend' : null;
-  const columns: TableColumnsType<Session> = [
+  const columns = useColumns();
+  return (
+    <ListTable<Session>
+      name="sessions"
+      rowKey="id"
+      columns={columns}
+      page={props.page}
+      isLoading={props.isLoading}
+      search={props.search}
+      defaultSort={DEFAULT_SORT}
+      onChange={props.onChange}
+      toolbar={props.toolbar}
+      empty={<NoSessions hasFilters={Object.keys(filtersOf(props.search)).length > 0} />}
+      rowSelection={{
+        selectedRowKeys: props.selected,
+        onChange: keys => props.onSelect(keys.map(String)),
+        getCheckboxProps: session => ({
+          disabled: isEnded(session),
+          'aria-label': t('sessions.select', { name: session.name })
+        }),
+        getTitleCheckboxProps: () => ({ 'aria-label': t('sessions.select-all') })
+      }}
+    />
+  );
+}
+
+function useColumns(): ListColumn<Session>[] {
+  const { t, i18n } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const seesOthers = me !== undefined && me.role !== 'user';
+  return [
     {
       key: 'name',
       title: t('sessions.name'),
       sorter: true,
-      sortOrder: orderOf('name'),
       render: (_, session) => (
         <Link from="/sessions" to="." search={old => ({ ...old, session: session.id })}>
           {session.name}
@@ -41,7 +73,6 @@ export function SessionTable(props: SessionTableProps) {
       key: 'status',
       title: t('sessions.status'),
       sorter: true,
-      sortOrder: orderOf('status'),
       render: (_, session) => (
         <>
           <StatusTag status={session.status} />
@@ -54,6 +85,7 @@ export function SessionTable(props: SessionTableProps) {
     {
       key: 'type',
       title: t('sessions.type'),
+      sorter: true,
       responsive: ['md'],
       render: (_, session) => <Tag>{t(`types.${session.type}`)}</Tag>
     },
@@ -64,10 +96,47 @@ export function SessionTable(props: SessionTableProps) {
       render: (_, session) => <SlotTags slots={session.requested} />
     },
     {
+      key: 'devices',
+      title: t('sessions.devices'),
+      responsive: ['lg'],
+      render: (_, session) => <DeviceTags session={session} />
+    },
+    {
       key: 'elapsed',
       title: t('sessions.elapsed'),
       responsive: ['sm'],
       render: (_, session) => <Elapsed session={session} />
+    },
+    {
+      key: 'idle',
+      title: t('sessions.idle'),
+      responsive: ['lg'],
+      render: (_, session) => <IdleCountdown session={session} />
+    },
+    { key: 'owner', title: t('sessions.owner'), dataIndex: 'owner', isOptional: !seesOthers },
+    { key: 'project', title: t('sessions.project'), dataIndex: 'project', isOptional: true },
+    {
+      key: 'resource_group',
+      title: t('sessions.group'),
+      dataIndex: 'resource_group',
+      sorter: true,
+      isOptional: true
+    },
+    { key: 'image', title: t('sessions.image'), dataIndex: 'image', isOptional: true },
+    { key: 'agent', title: t('sessions.agent'), dataIndex: 'agent', isOptional: true },
+    {
+      key: 'priority',
+      title: t('sessions.priority'),
+      dataIndex: 'priority',
+      sorter: true,
+      isOptional: true
+    },
+    {
+      key: 'created_at',
+      title: t('sessions.created'),
+      sorter: true,
+      isOptional: true,
+      render: (_, session) => formatTime(session.created_at, i18n.language)
     },
     {
       key: 'open',
@@ -81,47 +150,6 @@ export function SessionTable(props: SessionTableProps) {
         )
     }
   ];
-  return (
-    <Table<Session>
-      rowKey="id"
-      size="middle"
-      columns={columns}
-      dataSource={props.page?.items ?? []}
-      loading={props.isLoading}
-      className="bai-table"
-      showSorterTooltip={false}
-      locale={{ emptyText: <NoSessions hasFilters={props.hasFilters} /> }}
-      rowSelection={{
-        selectedRowKeys: props.selected,
-        onChange: keys => props.onSelect(keys.map(String)),
-        getCheckboxProps: session => ({
-          disabled: isEnded(session),
-          'aria-label': t('sessions.select', { name: session.name })
-        }),
-        getTitleCheckboxProps: () => ({ 'aria-label': t('sessions.select-all') })
-      }}
-      pagination={{
-        current: props.current,
-        pageSize: props.size,
-        total: props.page?.total ?? 0,
-        pageSizeOptions: PAGE_SIZES,
-        showSizeChanger: true,
-        showTotal: (total, [first, last]) => t('table.range', { first, last, total })
-      }}
-      onChange={(pagination, _, sorter, { action }) => {
-        if (action === 'sort' && !Array.isArray(sorter)) {
-          const { columnKey, order } = sorter;
-          const sort = order
-            ? `${order === 'descend' ? '-' : ''}${String(columnKey)}`
-            : '-created_at';
-          props.onChange({ sort, page: 1 });
-        } else {
-          const { current = 1, pageSize = props.size } = pagination;
-          props.onChange({ page: current, size: pageSize });
-        }
-      }}
-    />
-  );
 }
 
 function NoSessions({ hasFilters }: { hasFilters: boolean }) {

@@ -5,8 +5,18 @@ import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { isEnded, PAGE_SIZES, sessionsQuery, useStopSessions } from '../../data/sessions';
-import { filtersOf, readSessionsSearch, TABS, type SessionsSearch, type Tab } from './search';
+import { FilterBar } from '../../components/FilterBar';
+import { listQuery } from '../../components/listSearch';
+import { isEnded, sessionsQuery, useStopSessions } from '../../data/sessions';
+import { meQuery } from '../../data/me';
+import {
+  DEFAULT_SORT,
+  filtersOf,
+  readSessionsSearch,
+  TABS,
+  type SessionsSearch,
+  type Tab
+} from './search';
 import { SessionDrawer } from './SessionDrawer';
 import { SessionTable } from './SessionTable';
 
@@ -19,18 +29,19 @@ export function SessionsPage() {
   const { modal, message } = App.useApp();
   const stop = useStopSessions();
   const [selected, setSelected] = useState<string[]>([]);
-  const size = search.size ?? PAGE_SIZES[1] ?? 20;
   const sessions = useQuery(
-    sessionsQuery({
-      limit: size,
-      offset: ((search.page ?? 1) - 1) * size,
-      sort: search.sort ?? '-created_at',
-      filters: filtersOf(search)
-    })
+    sessionsQuery({ ...listQuery(search, DEFAULT_SORT), filters: filtersOf(search) })
   );
+  const { data: me } = useQuery(meQuery);
+  const properties = [
+    { key: 'resource_group', title: t('sessions.group') },
+    { key: 'image__contains', title: t('sessions.image') },
+    { key: 'project', title: t('sessions.project') },
+    ...(me && me.role !== 'user' ? [{ key: 'owner', title: t('sessions.owner') }] : [])
+  ];
 
   const change = (changes: SessionsSearch, replace = false) =>
-    void navigate({ search: old => ({ ...old, ...changes }), replace });
+    void navigate({ search: old => readSessionsSearch({ ...old, ...changes }), replace });
   const chosen = (sessions.data?.items ?? []).filter(
     session => selected.includes(session.id) && !isEnded(session)
   );
@@ -75,33 +86,37 @@ export function SessionsPage() {
         onChange={tab => change({ tab: tab as Tab, page: 1 })}
         items={TABS.map(key => ({ key, label: t(`sessions.tab-${key}`) }))}
       />
-      <Flex wrap gap="small" style={{ marginBottom: 12 }}>
-        <Input.Search
-          allowClear
-          key={search.name ?? ''}
-          defaultValue={search.name ?? ''}
-          placeholder={t('sessions.find')}
-          aria-label={t('sessions.find')}
-          onSearch={name => change({ name, page: 1 })}
-          style={{ maxWidth: 280 }}
-        />
-        <Button danger disabled={chosen.length === 0} onClick={confirmStop}>
-          {t('sessions.stop-selected', { count: chosen.length })}
-        </Button>
-      </Flex>
       {sessions.error && (
         <ErrorNotice error={sessions.error} onRetry={() => void sessions.refetch()} />
       )}
       <SessionTable
         page={sessions.data}
         isLoading={sessions.isFetching && !sessions.data}
-        current={search.page ?? 1}
-        size={size}
-        sort={search.sort ?? '-created_at'}
-        hasFilters={Object.keys(filtersOf(search)).length > 0}
+        search={search}
         selected={selected}
         onSelect={setSelected}
         onChange={change}
+        toolbar={
+          <>
+            <Input.Search
+              allowClear
+              key={search.name ?? ''}
+              defaultValue={search.name ?? ''}
+              placeholder={t('sessions.find')}
+              aria-label={t('sessions.find')}
+              onSearch={name => change({ name, page: 1 })}
+              style={{ maxWidth: 240 }}
+            />
+            <FilterBar
+              properties={properties}
+              filters={search.filters ?? {}}
+              onChange={filters => change({ filters, page: 1 })}
+            />
+            <Button danger disabled={chosen.length === 0} onClick={confirmStop}>
+              {t('sessions.stop-selected', { count: chosen.length })}
+            </Button>
+          </>
+        }
       />
       <SessionDrawer
         id={search.session}

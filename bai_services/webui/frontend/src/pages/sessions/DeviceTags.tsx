@@ -1,0 +1,18 @@
+import { Flex, Tag } from 'antd';
+import { useTranslation } from 'react-i18next';
+import type { Session } from '../../data/sessions';
+
+/** The devices of a session with its share of each and how the share is enforced. */
+export function DeviceTags({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  return (
+    <Flex wrap gap={4}>
+      {session.devices.map(device => (
+        <Tag key={`${device.id} ${device.kernel}`} style={{ marginInlineEnd: 0 }}>
+          {device.model} {device.share}
+          {device.enforcement && ` · ${t(`enforcement.${device.enforcement}`, device.enforcement)}`}
+        </Tag>
+      ))}
+    </Flex>
+  );
+}

@@ -1,0 +1,100 @@
+import { useState } from 'react';
+import { App, Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { isEnded, isPending, useChangeSession, type Session } from '../../data/sessions';
+
+const HOUR = 3600;
+
+/** What else can be done with a session: rename, priority, keep alive, extend. */
+export function SessionMenu({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const [field, setField] = useState<'name' | 'priority'>();
+  const change = useChangeSession(session.id);
+  const addable = Math.min(session.lifetime?.addable_seconds ?? 0, HOUR);
+  const say = (key: string) => ({
+    onSuccess: () => void message.success(t(key)),
+    onError: (error: Error) => void message.error(error.message)
+  });
+  const items: MenuProps['items'] = [
+    { key: 'name', label: t('sessions.rename'), onClick: () => setField('name') },
+    ...(isPending(session)
+      ? [{ key: 'priority', label: t('sessions.priority'), onClick: () => setField('priority') }]
+      : []),
+    ...(session.idle_ends_at !== null
+      ? [
+          {
+            key: 'alive',
+            label: t('sessions.keep-alive'),
+            onClick: () => change.mutate({ kind: 'activity' }, say('sessions.kept-alive'))
+          }
+        ]
+      : []),
+    ...(addable > 0
+      ? [
+          {
+            key: 'extend',
+            label: t('sessions.extend'),
+            onClick: () =>
+              change.mutate({ kind: 'lifetime', seconds: addable }, say('sessions.extended'))
+          }
+        ]
+      : [])
+  ];
+  if (isEnded(session)) {
+    return null;
+  }
+  return (
+    <>
+      <Dropdown trigger={['click']} menu={{ items }}>
+        <Button>{t('sessions.more')}</Button>
+      </Dropdown>
+      {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
+    </>
+  );
+}
+
+interface ChangeFieldProps {
+  session: Session;
+  field: 'name' | 'priority';
+  onClose: () => void;
+}
+
+function ChangeField({ session, field, onClose }: ChangeFieldProps) {
+  const { t } = useTranslation();
+  const [form] = Form.useForm<{ value: string | number }>();
+  const change = useChangeSession(session.id);
+  const submit = ({ value }: { value: string | number }) =>
+    change.mutate(
+      { kind: 'fields', values: { [field]: value } },
+      {
+        onSuccess: onClose,
+        onError: error => form.setFields([{ name: 'value', errors: [error.message] }])
+      }
+    );
+  return (
+    <Modal
+      open
+      title={t(field === 'name' ? 'sessions.rename' : 'sessions.priority')}
+      onCancel={onClose}
+      onOk={form.submit}
+      confirmLoading={change.isPending}
+      okText={t('entities.save')}
+    >
+      <Form
+        form={form}
+        layout="vertical"
+        initialValues={{ value: session[field] }}
+        onFinish={submit}
+      >
+        <Form.Item
+          name="value"
+          label={t(`sessions.${field}`)}
+          extra={field === 'priority' ? t('sessions.priority-help') : undefined}
+        >
+          {field === 'name' ? <Input autoFocus /> : <InputNumber autoFocus min={0} precision={0} />}
+        </Form.Item>
+      </Form>
+    </Modal>
+  );
+}
