@@ -66,6 +66,7 @@ async def test_deep_link_survives_sign_in(hub: RunningHub, browser: Browser) -> 
     assert await page.get_by_placeholder("Find by name").input_value() == "lab"
 
 
+@pytest.mark.checklist("SES-09")
 async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     ui: Sessions, rest: httpx.Client
 ) -> None:
@@ -194,7 +195,7 @@ async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
         await dialog.get_by_role("button", name="Save").click()
         await dialog.wait_for(state="hidden")
     await ui.drawer.get_by_text("webui-new", exact=True).first.wait_for()
-    found = checked(rest.get(f"/sessions/{session_id}"), 200)
+    found = wait_for(rest, session_id, "PENDING")
     assert (found["name"], found["priority"]) == ("webui-new", 5)
 
     await ui.drawer.get_by_role("tab", name="Command line").click()
