@@ -187,6 +187,6 @@ class StorageHosts:
         try:
             await host.sweep(is_start)
         except BaiError as error:
-            log.info("storage host %s cannot be cleaned up: %s", host.name, error.message)
+            log.info("storage host is not cleaned up: %s", error.message)
         finally:
             del self._cleanups[host.name]
