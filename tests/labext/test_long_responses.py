@@ -55,7 +55,7 @@ async def test_a_disconnected_client_ends_a_long_response(
     async with running(app), asking(server, app) as client:
         async with client.stream("GET", "") as answer:
             assert (await anext(answer.aiter_raw()))[:1] == LONG[:1]
-        app.goes_on.set()
+        app.may_continue.set()
         await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
 
 
@@ -65,7 +65,7 @@ async def test_a_pause_in_a_long_response_is_awaited(server: JupyterServer) -> N
         pieces, got = answer.aiter_raw(), b""
         while len(got) < MIN_FAST_MOVE_BYTES:
             got += await anext(pieces)
-        app.goes_on.set()
+        app.may_continue.set()
         async for piece in pieces:
             got += piece
     assert got == LONG
