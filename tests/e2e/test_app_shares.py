@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
@@ -21,7 +22,6 @@ from tests.testbed.wait import wait_until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    import httpx
 
 pytestmark = pytest.mark.e2e
 
@@ -171,6 +171,17 @@ async def test_the_link_of_a_share_opens_only_that_app(shared_port: SharedPort) 
         shared_port.rest.delete(f"/sessions/{shared_port.session['id']}/app-shares/{share['id']}")
         wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to end")
         assert await is_denied(shared_port.hub, f"{shared}ws", visitor(guest))
+
+
+def test_a_visit_ends_when_the_visitor_signs_out(shared_port: SharedPort) -> None:
+    share = shared_port.share(shared_port.app, user="user2")
+    url = f"{shared_port.hub.url}{shared_port.session['url']}shared/{shared_port.app}/"
+    with shared_port.hub.sign_in("user2") as guest:
+        assert guest.get(share["url"], follow_redirects=True).status_code == 200
+        visit = visitor(guest)
+        assert httpx.get(url, headers=visit).status_code == 200
+        guest.get("/hub/logout", follow_redirects=True)
+    wait_until(lambda: httpx.get(url, headers=visit).status_code == 403, 20, "the visit to end")
 
 
 async def test_revoking_a_share_closes_its_websockets(shared_port: SharedPort) -> None:
