@@ -14,6 +14,9 @@ from .pages import Shell
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
+# Without animations nothing is seen halfway through one.
+DEFAULTS: dict[str, Any] = {"locale": "en-US", "reduced_motion": "reduce"}
+
 ShellT = TypeVar("ShellT", bound=Shell)
 Opener = Callable[..., Awaitable[ShellT]]
 
@@ -29,7 +32,7 @@ async def opened(hub: RunningHub, browser: Browser) -> AsyncIterator[Opener[Any]
     errors: list[str] = []
 
     async def open_page(kind: type[ShellT], username: str, path: str, **options: Any) -> ShellT:
-        context = await browser.new_context(**({"locale": "en-US"} | options))
+        context = await browser.new_context(**(DEFAULTS | options))
         contexts.append(context)
         page = await context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

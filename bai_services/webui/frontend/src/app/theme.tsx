@@ -5,6 +5,7 @@ import type { Locale } from 'antd/es/locale';
 
 export type ThemeMode = 'light' | 'dark' | 'system';
 const STORAGE_KEY = 'bai-theme';
+const HAS_MOTION = !window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 const SYSTEM_DARK = window.matchMedia('(prefers-color-scheme: dark)');
 
 // Some AntD components, such as the pager, contain texts.
@@ -19,7 +20,9 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
 const LIGHT: ThemeConfig = {
   algorithm: theme.defaultAlgorithm,
   token: {
+    motion: HAS_MOTION,
     colorPrimary: '#0958d9',
+    colorError: '#cf1322',
     colorLink: '#0958d9',
     colorTextTertiary: 'rgba(0, 0, 0, 0.65)',
     colorTextPlaceholder: 'rgba(0, 0, 0, 0.6)'
@@ -29,6 +32,8 @@ const DARK_LINK = '#69b1ff';
 const DARK: ThemeConfig = {
   algorithm: theme.darkAlgorithm,
   token: {
+    motion: HAS_MOTION,
+    colorError: '#ff7875',
     colorLink: DARK_LINK,
     colorTextTertiary: 'rgba(255, 255, 255, 0.7)',
     colorTextPlaceholder: 'rgba(255, 255, 255, 0.6)'

@@ -1,5 +1,6 @@
 import { Progress, Table } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { ScrollArea } from '../../components/ScrollArea';
 import { formatBytes } from '../../components/bytes';
 import type { Session } from '../../data/sessions';
 
@@ -15,44 +16,45 @@ export function SessionKernels({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const usageOf = (kernel: Kernel) => kernel.usage as KernelUsage;
   return (
-    <Table<Kernel>
-      rowKey="id"
-      size="small"
-      className="bai-table"
-      pagination={false}
-      dataSource={session.kernels}
-      columns={[
-        { key: 'hostname', title: t('kernels.hostname'), dataIndex: 'hostname' },
-        { key: 'agent', title: t('sessions.agent'), render: (_, { agent }) => agent ?? '–' },
-        {
-          key: 'cpu',
-          title: t('kernels.cpu'),
-          render: (_, kernel) => {
-            const cores = usageOf(kernel).cpu_cores;
-            return cores?.toLocaleString(i18n.language, { maximumFractionDigits: 2 }) ?? '–';
+    <ScrollArea label={t('sessions.kernels')}>
+      <Table<Kernel>
+        rowKey="id"
+        size="small"
+        pagination={false}
+        dataSource={session.kernels}
+        columns={[
+          { key: 'hostname', title: t('kernels.hostname'), dataIndex: 'hostname' },
+          { key: 'agent', title: t('sessions.agent'), render: (_, { agent }) => agent ?? '–' },
+          {
+            key: 'cpu',
+            title: t('kernels.cpu'),
+            render: (_, kernel) => {
+              const cores = usageOf(kernel).cpu_cores;
+              return cores?.toLocaleString(i18n.language, { maximumFractionDigits: 2 }) ?? '–';
+            }
+          },
+          {
+            key: 'memory',
+            title: t('kernels.memory'),
+            render: (_, kernel) => {
+              const bytes = usageOf(kernel).mem_bytes;
+              return bytes === undefined ? '–' : formatBytes(bytes, i18n.language);
+            }
+          },
+          {
+            key: 'progress',
+            title: t('kernels.progress'),
+            render: (_, { progress }) =>
+              typeof progress['percent'] === 'number' && (
+                <Progress
+                  size="small"
+                  percent={Math.round(progress['percent'])}
+                  aria-label={t('kernels.progress')}
+                />
+              )
           }
-        },
-        {
-          key: 'memory',
-          title: t('kernels.memory'),
-          render: (_, kernel) => {
-            const bytes = usageOf(kernel).mem_bytes;
-            return bytes === undefined ? '–' : formatBytes(bytes, i18n.language);
-          }
-        },
-        {
-          key: 'progress',
-          title: t('kernels.progress'),
-          render: (_, { progress }) =>
-            typeof progress['percent'] === 'number' && (
-              <Progress
-                size="small"
-                percent={Math.round(progress['percent'])}
-                aria-label={t('kernels.progress')}
-              />
-            )
-        }
-      ]}
-    />
+        ]}
+      />
+    </ScrollArea>
   );
 }

@@ -75,7 +75,7 @@ function useColumns(): ListColumn<Session>[] {
       sorter: true,
       render: (_, session) => (
         <>
-          <StatusTag status={session.status} />
+          <StatusTag status={session.status} />{' '}
           {(isPending(session) || session.status === 'ERROR') && (
             <Typography.Text type="secondary">{session.status_info}</Typography.Text>
           )}
