@@ -25,21 +25,19 @@ export function onChange(listener: Listener): () => void {
 export function followChanges(): void {
   let retryMillis = FIRST_RETRY_MILLIS;
   let timer: number | undefined;
+  // Later changes do not restart the timer: a steady stream must not delay the refresh.
   const refresh = () => {
-    window.clearTimeout(timer);
-    timer = window.setTimeout(
-      () => void queries.invalidateQueries({ queryKey: ['sessions'] }),
-      DEBOUNCE_MILLIS
-    );
+    timer ??= window.setTimeout(() => {
+      timer = undefined;
+      void queries.invalidateQueries({ queryKey: ['sessions'] });
+    }, DEBOUNCE_MILLIS);
   };
   const open = () => {
     const source = new EventSource(`${config.api}/events`);
     source.onopen = () => {
-      // Changes may have been missed while the stream was closed.
-      if (retryMillis > FIRST_RETRY_MILLIS) {
-        refresh();
-      }
       retryMillis = FIRST_RETRY_MILLIS;
+      // Changes may have been missed between the loading of the list and now.
+      refresh();
     };
     source.onerror = () => {
       source.close();
