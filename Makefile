@@ -30,13 +30,13 @@ run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
 # A test file stays on one worker; tests/testbed/plugin.py puts the longest files first.
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
-# More options for the tests of whole demos, for example --reruns=1.
-E2E_OPTIONS ?=
+# More options for the tests, for example --reruns=1.
+TEST_OPTIONS ?=
 
 # Tests of whole demos run after the others: each nearly fills a small machine by itself.
 test: install check $(STAMP)-compiled
-	$(PYTEST) --ignore=tests/e2e
-	$(PYTEST) tests/e2e $(E2E_OPTIONS)
+	$(PYTEST) --ignore=tests/e2e $(TEST_OPTIONS)
+	$(PYTEST) tests/e2e $(TEST_OPTIONS)
 
 test-fast: install $(STAMP)-compiled
 	$(PYTEST) tests/core tests/db tests/api
