@@ -69,6 +69,17 @@ class Database:
                 yield tx
 
     @asynccontextmanager
+    async def dry_run(self) -> AsyncIterator[AsyncConnection]:
+        """Open a transaction that may write; roll it back at the end."""
+        with _translate_errors():
+            async with self._turn, self._writer.connect() as tx:
+                transaction = await tx.begin()
+                try:
+                    yield tx
+                finally:
+                    await transaction.rollback()
+
+    @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a read-only transaction without a lock.
 

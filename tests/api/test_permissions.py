@@ -271,6 +271,8 @@ TABLE = [
     Row("GET /session-dependencies", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
+    # A missing owner is a problem of the request, which the preview reports.
+    Row("POST /sessions/preview", "ok ok ok ok ok ok 403 ok 403", {"name": "{fresh}"}),
     Row("GET /sessions/options", "ok ok ok ok ok ok 403 invalid-request 403"),
     Row("GET /sessions/quotas", "ok ok ok ok ok ok 403 invalid-request 403"),
     Row("GET /sessions/{session}", "ok ok 404 ok 404 404 ok ok 403"),

@@ -179,6 +179,23 @@ async def wait_for_work(agent: FakeAgent) -> list[dict[str, object]]:
     return found
 
 
+async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    await (await api.client("admin")).patch(
+        "/domains/default", {"total_resource_slots": {"cpu": "8"}}
+    )
+    done = await bai("session", "create", "lab1", *QUARTER, "--preview", by="user")
+    assert "lab1: local/session:latest, cpu=1 cuda.shares=0.25 mem=1g" in done.stdout
+    assert "it would start now" in done.stdout
+    assert "domain default: cpu=1 of 8 left (limit 8, used 0)" in done.stdout
+    assert (await bai("session", "ls", "--json", by="user")).document["total"] == 0
+
+    big = ("-r", "cpu=999", "-r", "mem=1g")
+    done = await bai("session", "create", "a b", *big, "--preview", by="user")
+    assert done.code == 1
+    assert "name: " in done.stderr
+    assert "resources.cpu: " in done.stderr
+
+
 async def test_why_explains_a_pending_session(bai: Bai, api: Api, agent: FakeAgent) -> None:
     for name in ("big1", "big2"):
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")

@@ -12,7 +12,7 @@ from bai_services.core.sessions.kernel_group import MAIN_HOST, MAX_KERNELS
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel
-from .sessions import Session
+from .responses import Session
 
 
 class LaunchRequest(Body):

@@ -44,6 +44,7 @@ from .kinds import (
     set_priority,
     wait,
 )
+from .preview import print_preview
 from .terminal import attach
 from .waiting import print_created, print_result, wait_for_status
 from .watch import events, follow_log, top
@@ -247,6 +248,10 @@ for _command in (
     help="Priority, 0 to 100; higher starts first. The keypair policy limits it. Default: 10.",
 )  # fmt: skip
 @click.option(
+    "--preview", is_flag=True,
+    help="Create no session; show when it would start and how much of each quota it would use.",
+)  # fmt: skip
+@click.option(
     "--wait", is_flag=True,
     help="Wait until the session is running, or a batch session has ended.",
 )  # fmt: skip
@@ -262,6 +267,7 @@ async def create(
     *,
     project: str | None,
     secrets: dict[str, str],
+    preview: bool,
     wait: bool,
     timeout_seconds: float | None,
     as_json: bool,
@@ -276,6 +282,8 @@ async def create(
         raise click.UsageError("--timeout needs --wait")
     if wait and options["enqueue_only"]:
         raise click.UsageError("--wait and --enqueue-only are mutually exclusive")
+    if preview and (wait or options["enqueue_only"]):
+        raise click.UsageError("--preview creates no session: omit --wait and --enqueue-only")
     if duplicates := sorted(secrets.keys() & options["environ"].keys()):
         raise click.UsageError(
             f"{duplicates[0]} is given with both --env and --secret-env; use only one"
@@ -288,6 +296,9 @@ async def create(
     body["name"] = name
     if project or "template" not in body:
         body["project"] = project or await _default_project(connection)
+    if preview:
+        print_preview(await connection.client.post("/sessions/preview", body), as_json=as_json)
+        return
     found = await connection.client.post("/sessions", body)
     if not wait:
         print_created(connection, found, as_json=as_json)

@@ -40,8 +40,13 @@ def format_lines(found: Mapping[str, Any]) -> list[str]:
         return [f"session {found['name']} is not pending: it is {found['status']}"]
     position = f"position {found['position']}" if found["position"] else "pending"
     group, priority = found["resource_group"], found["priority"]
-    lines = [f"{found['name']}: {position} in resource group {group}, priority {priority}"]
-    lines += [_check(check) for check in found["checks"]]
+    title = f"{found['name']}: {position} in resource group {group}, priority {priority}"
+    return [title, *explanation_lines(found)]
+
+
+def explanation_lines(found: Mapping[str, Any]) -> list[str]:
+    """Format the checks, the estimated start and the suggestions of a response."""
+    lines = [_check(check) for check in found["checks"]]
     estimate = found["estimate"]
     if estimate["starts_at"]:
         certainty = _certainty(estimate["certainty"])

@@ -76,6 +76,7 @@ def check_none_failed(dependencies: Sequence[Dependency]) -> None:
         raise Conflict(
             f"depends on sessions that ended without success: {names}; a session starts only "
             "after the success of all its dependencies",
+            field="dependencies",
             dependencies=[d.id for d in failed],
         )
 

@@ -68,6 +68,28 @@ class Touched:
     scopes: frozenset[Scope] = field(default_factory=frozenset)
 
 
+async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
+    """Return the current state of the touched entities; see ``QueueStore.changes``."""
+    ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
+    waiting = await read_pending(tx, ids)
+    running = await read_running(tx, ids)
+    there = {w.id for w in waiting} | {r.id for r in running}
+    scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
+    scopes |= touched.scopes
+    held = {p.agent_id for r in running for p in r.placements} | touched.agents
+    found = await read_agents_of(tx, held)
+    caps = await read_caps(tx, scopes)
+    return Changes(
+        pending=waiting,
+        running=running,
+        gone=tuple(sorted(ids - there)),
+        agents=found,
+        gone_agents=tuple(sorted(held - {agent.id for agent in found})),
+        caps={scope: caps.get(scope) for scope in scopes},
+        usage=await read_usage(tx, scopes),
+    )
+
+
 class QueueStore:
     """Reads and writes of the scheduler.
 
@@ -104,24 +126,7 @@ class QueueStore:
         Sessions that are neither pending nor running are in ``gone``.
         """
         async with self._db.read() as tx:
-            ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
-            waiting = await read_pending(tx, ids)
-            running = await read_running(tx, ids)
-            there = {w.id for w in waiting} | {r.id for r in running}
-            scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
-            scopes |= touched.scopes
-            held = {p.agent_id for r in running for p in r.placements} | touched.agents
-            found = await read_agents_of(tx, held)
-            caps = await read_caps(tx, scopes)
-            return Changes(
-                pending=waiting,
-                running=running,
-                gone=tuple(sorted(ids - there)),
-                agents=found,
-                gone_agents=tuple(sorted(held - {agent.id for agent in found})),
-                caps={scope: caps.get(scope) for scope in scopes},
-                usage=await read_usage(tx, scopes),
-            )
+            return await read_changes(tx, touched)
 
     async def learning_groups(self) -> list[str]:
         """Return the resource groups whose placement policy is trained with past requests."""

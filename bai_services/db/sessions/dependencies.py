@@ -112,7 +112,9 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
     missing = sorted({key for _, key in pairs} - {item.id for item in awaited})
     if missing:
         raise NotFound(
-            f"you have no session {missing[0]} that could be a dependency", session=missing[0]
+            f"you have no session {missing[0]} that could be a dependency",
+            field="dependencies",
+            session=missing[0],
         )
     check_none_failed(awaited)
     await tx.execute(

@@ -14,6 +14,7 @@ from bai_services.core.accounts.roles import Visibility
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
+from bai_services.core.scheduling.queue import Changes
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import (
     LIVE,
@@ -25,6 +26,7 @@ from ..accounts.owner_visibility import is_owner_visible
 from ..audit import AuditEntry, record
 from ..database import Database
 from ..scheduling.caps import CHUNK
+from ..scheduling.queue import Touched, read_changes
 from ..tables.sessions import counters, kernels, sessions, status_history
 from . import dependencies, session_insert
 from .rows import (
@@ -103,26 +105,28 @@ class SessionStore:
             If a folder can no longer be mounted.
         """
         async with self._db.write() as tx:
-            # The update of the counter serializes all creations, so the following checks are exact.
-            sequences = await session_insert.next_sequences(tx, len(new_sessions))
-            existing = await session_insert.existing_sessions(tx, new_sessions)
-            fresh = [new for new in new_sessions if new.id not in existing]
-            if fresh:
-                await session_insert.check_pending(tx, fresh)
-                await session_insert.insert(tx, fresh, sequences[: len(fresh)], at)
-                await session_insert.open_callbacks(tx, fresh, at)
-                await dependencies.write(
-                    tx, fresh[0].owner_id, session_insert.resolve_dependencies(fresh, existing)
-                )
-                for new in fresh:
-                    await session_insert.mount_folders(tx, new, at)
-                if audit is not None:
-                    await record(tx, audit(fresh))
-            made = {row.id: row for row in await _rows_of(tx, [new.id for new in fresh])}
-        return [
-            (existing[new.id], False) if new.id in existing else (made[new.id], True)
-            for new in new_sessions
-        ]
+            created = await _create(tx, new_sessions, at)
+            fresh = [new for new in new_sessions if created[new.id][1]]
+            if fresh and audit is not None:
+                await record(tx, audit(fresh))
+        return [created[new.id] for new in new_sessions]
+
+    async def try_enqueue(self, new: NewSession, at: datetime) -> tuple[SessionRow, Changes | None]:
+        """Do the same as ``enqueue``, return the changes of the queue, and roll it back.
+
+        There are no changes (None) if a live session with the same owner, name and specification
+        exists.
+
+        Raises
+        ------
+        BaiError
+            As ``enqueue_all``.
+        """
+        async with self._db.dry_run() as tx:
+            row, is_new = (await _create(tx, [new], at))[new.id]
+            if not is_new:
+                return row, None
+            return row, await read_changes(tx, Touched(frozenset([new.id])))
 
     async def move(
         self,
@@ -345,6 +349,27 @@ class SessionStore:
 _OF_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
     sessions.c.sequence
 )
+
+
+async def _create(
+    tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
+) -> dict[str, tuple[SessionRow, bool]]:
+    """Insert sessions of one owner; return the row for each id, and whether it is new."""
+    # The update of the counter serializes all creations, so the following checks are exact.
+    sequences = await session_insert.next_sequences(tx, len(new_sessions))
+    existing = await session_insert.existing_sessions(tx, new_sessions)
+    fresh = [new for new in new_sessions if new.id not in existing]
+    if fresh:
+        await session_insert.check_pending(tx, fresh)
+        await session_insert.insert(tx, fresh, sequences[: len(fresh)], at)
+        await session_insert.open_callbacks(tx, fresh, at)
+        await dependencies.write(
+            tx, fresh[0].owner_id, session_insert.resolve_dependencies(fresh, existing)
+        )
+        for new in fresh:
+            await session_insert.mount_folders(tx, new, at)
+    made = {row.id: (row, True) for row in await _rows_of(tx, [new.id for new in fresh])}
+    return made | {new_id: (row, False) for new_id, row in existing.items()}
 
 
 async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:

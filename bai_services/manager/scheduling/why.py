@@ -7,7 +7,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import NotFound
-from bai_services.core.scheduling.queue import Explanation
+from bai_services.core.scheduling.queue import Certainty, Estimate, Explanation
 from bai_services.core.scheduling.queue.why import Choices, Explainer
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.sessions.requests import RequestStore
@@ -32,29 +32,26 @@ class StartExplanations:
         row = await self._sessions.find_visible(caller, key)
         if row.status is not Status.PENDING:
             return _to_json(row, None)
-        choices = await self._choices(row)
+        choices = await start_choices(self._store, row)
         why = await self._scheduler.query(partial(_explain, row.id, choices))
         return _to_json(row, why)
 
-    async def _choices(self, row: SessionRow) -> Choices:
-        """Return the resource groups and presets that the owner could request instead."""
-        try:
-            owner = await self._store.owner(user_id=row.owner_id)
-        except NotFound:
-            return Choices()
-        projects = await self._store.projects_of(row.owner_id)
-        project = next((p for p in projects if p.id == row.project_id), None)
-        if project is None:
-            return Choices()
-        offer = await self._store.offer(owner, project, row.access_key)
-        return Choices(
-            [g.name for g in offer.groups if row.type in g.allowed_session_types],
-            {
-                p.name: p.slots
-                for p in offer.presets
-                if p.resource_group in ("", row.resource_group)
-            },
-        )
+
+async def start_choices(store: RequestStore, row: SessionRow) -> Choices:
+    """Return the resource groups and presets that the owner of a session could request instead."""
+    try:
+        owner = await store.owner(user_id=row.owner_id)
+    except NotFound:
+        return Choices()
+    projects = await store.projects_of(row.owner_id)
+    project = next((p for p in projects if p.id == row.project_id), None)
+    if project is None:
+        return Choices()
+    offer = await store.offer(owner, project, row.access_key)
+    return Choices(
+        [g.name for g in offer.groups if row.type in g.allowed_session_types],
+        {p.name: p.slots for p in offer.presets if p.resource_group in ("", row.resource_group)},
+    )
 
 
 def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explanation | None:
@@ -64,32 +61,43 @@ def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explana
 def _to_json(row: SessionRow, why: Explanation | None) -> Row:
     """Return the explanation; without ``why``, the stored reasons of a pending session."""
     is_pending = row.status is Status.PENDING
-    response: Row = {
+    response = {
         "session_id": row.id,
         "name": row.name,
         "status": row.status,
         "resource_group": row.resource_group,
         "priority": row.priority,
-        "is_complete": why is not None,
-        "position": None,
-        "ahead": None,
-        "checks": row.reasons if is_pending else [],
-        "estimate": {"starts_at": None, "certainty": "unknown"},
-        "sooner": [],
+        **explanation_json(why),
     }
+    return response if why or not is_pending else {**response, "checks": row.reasons}
+
+
+def explanation_json(why: Explanation | None) -> Row:
+    """Return an explanation as a JSON object; without one, the same object with empty values."""
     if why is None:
-        return response
-    at = why.estimate.starts_at
+        return {
+            "is_complete": False,
+            "position": None,
+            "ahead": None,
+            "checks": [],
+            "estimate": {"starts_at": None, "certainty": Certainty.UNKNOWN},
+            "sooner": [],
+        }
     return {
-        **response,
+        "is_complete": True,
         "position": why.position,
         "ahead": why.ahead,
         "checks": list(why.checks),
-        "estimate": {
-            "starts_at": None if at is None else at.isoformat(),
-            "certainty": str(why.estimate.certainty),
-        },
+        "estimate": estimate_json(why.estimate),
         "sooner": [
             {"kind": s.kind, "message": s.message, "facts": dict(s.facts)} for s in why.suggestions
         ],
+    }
+
+
+def estimate_json(estimate: Estimate) -> Row:
+    at = estimate.starts_at
+    return {
+        "starts_at": None if at is None else at.isoformat(),
+        "certainty": str(estimate.certainty),
     }

@@ -30,6 +30,7 @@ from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
 from .lifetimes import Lifetimes
 from .logs import Logs
+from .preview import SessionPreviews
 from .requests.options import Options
 from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
@@ -43,6 +44,7 @@ class SessionServices:
 
     sessions: Sessions
     options: Options
+    previews: SessionPreviews
     templates: Templates
     launch: Launch
     kernels: Kernels
@@ -96,6 +98,7 @@ def session_services(
     return SessionServices(
         sessions=sessions,
         options=Options(request_store, requests, folders, scheduling.jit_warmup),
+        previews=SessionPreviews(requests, request_store, store, scheduling.scheduler, clock),
         templates=Templates(context, projects),
         launch=Launch(store, kernel_store, plans, lifecycle, clock),
         kernels=kernels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -101,10 +102,7 @@ def _request_of(row: SessionRow) -> dict[str, Any]:
         "cluster_mode": row.cluster_mode,
         "shared_memory": format_amount(MEM, row.shared_memory_bytes),
         "priority": row.priority,
-        "mounts": [
-            {name: mount.get(name) for name in MOUNT_FIELDS} | {"subpath": mount.get("subpath", "")}
-            for mount in row.mounts
-        ],
+        "mounts": [mount_json(mount) for mount in row.mounts],
         "environ": {
             name: text for name, text in masked(row.environ).items() if name != PREOPEN_PORTS
         },
@@ -211,6 +209,11 @@ def url_of(settings: Settings, user: str, server: str) -> str:
     """Return the path of a session's server behind the proxy."""
     path = f"{settings.hub_base_url.rstrip('/')}/user/{quote(user, safe='')}/"
     return f"{path}{quote(server, safe='')}/" if server else path
+
+
+def mount_json(mount: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mount of a session's row as the API shows it."""
+    return {name: mount.get(name) for name in MOUNT_FIELDS} | {"subpath": mount.get("subpath", "")}
 
 
 def _text(time: datetime | None) -> str | None:

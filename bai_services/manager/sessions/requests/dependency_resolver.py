@@ -69,6 +69,7 @@ class DependencyResolver:
                 raise NotFound(
                     f"you have no session {key[:80]!r} to depend on; a session can only depend "
                     "on sessions of the same owner",
+                    field="dependencies",
                     session=key[:80],
                 )
         check_none_failed([existing[key] for key in self.existing_keys])

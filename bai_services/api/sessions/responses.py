@@ -1,0 +1,360 @@
+"""Responses of the session routes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from ..fields import ResponseModel, SlotsOutput
+
+
+class Allocation(ResponseModel):
+    agent: str
+    device: str | None
+    slot: str
+    amount: str
+    is_simulated: bool
+
+
+class Mount(ResponseModel):
+    vfolder: str
+    vfolder_id: str
+    subpath: str
+    path: str
+    permission: str
+
+
+class SessionDependency(ResponseModel):
+    id: str
+    name: str
+    status: str
+    result: str
+
+
+class SessionKernel(ResponseModel):
+    id: str
+    role: str
+    hostname: str
+    agent: str | None
+    container_id: str | None
+    progress: dict[str, Any]
+    usage: dict[str, Any]
+
+
+class AllocatedDevice(ResponseModel):
+    """A device, or share of one, that is allocated to a kernel. A null value is unknown."""
+
+    id: str
+    family: str
+    model: str
+    share: str
+    memory_bytes: int | None
+    enforcement: str | None
+    is_simulated: bool
+    kernel: str
+    used_memory_bytes: int | None
+    utilization_percent: float | None
+    processes: int | None
+    active_at: datetime | None
+
+
+class Lifetime(ResponseModel):
+    """Maximum run time.
+
+    ``added_seconds``: extensions so far. ``addable_seconds``: maximum further extension.
+    """
+
+    seconds: int
+    added_seconds: int
+    addable_seconds: int
+
+
+class Idleness(ResponseModel):
+    """``idle_since``: the last activity. ``idle_ends_at``: when the session will be stopped unless
+    it is used. Null: the session has no idle timeout.
+    """
+
+    idle_since: datetime | None
+    idle_ends_at: datetime | None
+    next_report_seconds: float
+
+
+class SessionToken(ResponseModel):
+    """A Hub token that only gives access to the server of this session."""
+
+    token: str
+    expires_in_seconds: int
+
+
+class SessionCallback(ResponseModel):
+    """State of the callbacks of a session.
+
+    ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
+    ``tries``: attempts to send the current one. ``next_at``: time of its next retry.
+    """
+
+    url: str
+    is_open: bool
+    delivered: int
+    given_up: int
+    tries: int
+    next_at: datetime | None
+    last_at: datetime | None
+    last_error: str
+
+
+class Session(ResponseModel):
+    """``hidden_fields``: fields that are empty because the caller may not read them."""
+
+    id: str
+    name: str
+    type: str
+    owner: str
+    owner_id: str
+    domain: str
+    project: str
+    project_id: str
+    resource_group: str
+    image: str
+    architecture: str
+    status: str
+    status_info: str
+    reasons: list[dict[str, Any]]
+    notices: list[str]
+    cluster_size: int
+    cluster_mode: str
+    kernels: list[SessionKernel]
+    requested: SlotsOutput
+    shared_memory: str
+    priority: int
+    mounts: list[Mount]
+    environ: dict[str, str]
+    secret_environ: list[str]
+    preopen_ports: list[int]
+    result: str
+    exit_code: int | None
+    startup_command: str | None
+    starts_at: datetime | None
+    batch_timeout: int | None
+    lifetime: Lifetime | None
+    ends_at: datetime | None
+    idle_since: datetime | None
+    idle_ends_at: datetime | None
+    is_draining: bool
+    dependencies: list[SessionDependency]
+    callback: SessionCallback | None
+    allocations: list[Allocation]
+    progress: dict[str, Any]
+    usage: dict[str, Any]
+    devices: list[AllocatedDevice]
+    enforcement: dict[str, str]
+    kernel_id: str | None
+    agent: str | None
+    queue_position: int | None
+    estimated_start: dict[str, str] | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    terminated_at: datetime | None
+    started_by: str
+    hub_user: str
+    hub_server: str
+    url: str
+    page: str
+    hidden_fields: list[str]
+
+
+class CreatedSessions(ResponseModel):
+    items: list[Session]
+
+
+class GraphItem(SessionDependency):
+    depends_on: list[str]
+
+
+class DependencyGraph(ResponseModel):
+    """``is_complete``: false if the graph is larger than the response."""
+
+    items: list[GraphItem]
+    is_complete: bool
+
+
+class StatusChange(ResponseModel):
+    at: datetime
+    event: str
+    from_status: str
+    to_status: str
+    reason: str
+
+
+class History(ResponseModel):
+    items: list[StatusChange]
+
+
+class Usage(ResponseModel):
+    session_id: str
+    kernels: list[dict[str, Any]]
+
+
+class SlotLimit(ResponseModel):
+    """Amounts of a slot that a new session may request.
+
+    ``now``: maximum that can start now. ``in_force``: shares that devices in use currently offer.
+    ``enforcement``: enforcement level that is guaranteed for shares.
+    """
+
+    min: str
+    max: str
+    now: str
+    step: str
+    in_force: list[str] = []
+    enforcement: str | None = None
+
+
+class SessionOptions(ResponseModel):
+    projects: list[dict[str, Any]]
+    project: str | None
+    resource_groups: list[dict[str, Any]]
+    resource_group: str | None
+    images: list[dict[str, Any]]
+    presets: list[dict[str, Any]]
+    limits: dict[str, SlotLimit]
+    vfolders: list[dict[str, Any]]
+    environ_limits: dict[str, Any]
+    preopen_limits: dict[str, Any]
+
+
+class SlotQuota(ResponseModel):
+    """``limit``, ``left`` and ``percent`` are null if the scope does not limit the slot.
+
+    ``is_limiting``: no other scope has less left.
+    """
+
+    slot: str
+    used: str
+    limit: str | None
+    left: str | None
+    percent: int | None
+    is_limiting: bool
+
+
+class ScopeQuota(ResponseModel):
+    """``kind``: domain, project, user, keypair or resource-group."""
+
+    kind: str
+    name: str
+    slots: list[SlotQuota]
+
+
+class GroupResource(ResponseModel):
+    """Amounts of all schedulable agents of a resource group together."""
+
+    slot: str
+    total: str
+    used: str
+    free: str
+    percent: int
+
+
+class SessionQuotas(ResponseModel):
+    projects: list[str]
+    project: str | None
+    resource_groups: list[str]
+    resource_group: str | None
+    scopes: list[ScopeQuota]
+    resources: list[GroupResource]
+
+
+class StartEstimate(ResponseModel):
+    starts_at: datetime | None
+    certainty: str
+
+
+class Remedy(ResponseModel):
+    kind: str
+    message: str
+    facts: dict[str, Any]
+
+
+class Explanation(ResponseModel):
+    """``position``: position in the queue. ``ahead``: number of sessions before it.
+
+    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
+    explanation could be computed.
+    """
+
+    is_complete: bool
+    position: int | None
+    ahead: int | None
+    checks: list[dict[str, Any]]
+    estimate: StartEstimate
+    sooner: list[Remedy]
+
+
+class PendingExplanation(Explanation):
+    """Without a complete explanation, ``checks`` are the last stored reasons."""
+
+    session_id: str
+    name: str
+    status: str
+    resource_group: str
+    priority: int
+
+
+class FieldProblem(ResponseModel):
+    """``field``: path of the field in the request, such as ``mounts.0.path``; may be empty."""
+
+    field: str
+    problem: str
+
+
+class PreviewedSession(ResponseModel):
+    """A session as it would be created, defaults included.
+
+    ``requested``: for each kernel. ``total``: for all kernels together.
+    """
+
+    name: str
+    type: str
+    project: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested: SlotsOutput
+    total: SlotsOutput
+    shared_memory: str
+    cluster_size: int
+    cluster_mode: str
+    mounts: list[Mount]
+    starts_at: datetime | None
+    batch_timeout: int | None
+
+
+class CapUse(ResponseModel):
+    """A cap that applies to the session: ``left`` is the rest without it, ``asked`` its amount."""
+
+    scope: str
+    scope_id: str
+    slot: str
+    asked: str
+    limit: str
+    used: str
+    left: str
+    message: str
+
+
+class SessionPreview(Explanation):
+    """What would happen if the session were created now.
+
+    ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
+    id of the live session that the request would return. ``is_complete``: false if the start could
+    not be computed.
+    """
+
+    problems: list[FieldProblem]
+    existing_session: str | None
+    session: PreviewedSession | None
+    notices: list[str]
+    starts_now: bool
+    caps: list[CapUse]

@@ -1,0 +1,61 @@
+"""Output of `bai session create --preview`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from bai_services.core.errors import InvalidRequest
+
+from .. import output
+from .why import explanation_lines
+
+
+def print_preview(found: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the preview of a session.
+
+    Raises
+    ------
+    InvalidRequest
+        If the session cannot be created; the message contains every problem.
+    """
+    if as_json:
+        output.print_json(found)
+        return
+    if found["problems"]:
+        raise InvalidRequest("\n".join(_problem(each) for each in found["problems"]))
+    for line in _lines(found):
+        click.echo(line)
+
+
+def _problem(problem: Mapping[str, Any]) -> str:
+    field = problem["field"]
+    return f"{field}: {problem['problem']}" if field else str(problem["problem"])
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    session = found["session"]
+    if found["existing_session"]:
+        yield f"{session['name']} exists already (id {found['existing_session']})"
+        return
+    amounts = " ".join(f"{slot}={amount}" for slot, amount in session["requested"].items())
+    size = session["cluster_size"]
+    each = f"{size} kernels of {amounts}" if size > 1 else amounts
+    group = session["resource_group"]
+    yield f"{session['name']}: {session['image']}, {each}, resource group {group}"
+    if found["starts_now"]:
+        yield "it would start now"
+    else:
+        yield from explanation_lines(found)
+    yield from _caps(found["caps"])
+
+
+def _caps(caps: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for number, cap in enumerate(caps):
+        if number == 0:
+            yield "quotas:"
+        scope, slot = f"{cap['scope']} {cap['scope_id']}", cap["slot"]
+        amounts = f"{cap['asked']} of {cap['left']} left (limit {cap['limit']}, used {cap['used']})"
+        yield f"  {scope}: {slot}={amounts}"

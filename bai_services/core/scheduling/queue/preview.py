@@ -1,0 +1,51 @@
+"""Preview a session that does not exist yet: when it would start, and what it would use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..caps import Violation
+from .estimate import Budget
+from .model import Certainty, Changes, Estimate, Explanation
+from .shape import session_slots
+from .why import Choices, Explainer
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would happen if a session were created now.
+
+    ``caps`` are all caps that apply to the session, with the amounts that it requests, whether it
+    exceeds them or not. ``explanation`` is None if the session would start at once.
+    """
+
+    estimate: Estimate
+    caps: tuple[Violation, ...]
+    explanation: Explanation | None
+
+
+def preview(
+    explainer: Explainer,
+    changes: Changes,
+    choices: Choices,
+    now: datetime,
+    budget: Budget | None = None,
+) -> Preview:
+    """Apply ``changes`` with one pending session to a copy of the explainer's queue, and run a pass
+    there at ``now``.
+
+    ``budget`` limits the simulation that estimates its start.
+    """
+    queue = explainer.queue.fork_to_run()
+    queue.apply(changes)
+    (pending,) = changes.pending
+    quotas = queue.quotas
+    rows, need = quotas.rows(pending.scopes), quotas.need(session_slots(pending))
+    caps = tuple(cap for _, cap in quotas.checks(rows, need))
+    result = queue.run(now)
+    if any(decision.session_id == pending.id for decision in result.decisions):
+        return Preview(Estimate(now, Certainty.KNOWN), caps, None)
+    explanation = Explainer(queue, budget).explain(pending.id, choices)
+    estimate = Estimate(None, Certainty.UNKNOWN) if explanation is None else explanation.estimate
+    return Preview(estimate, caps, explanation)

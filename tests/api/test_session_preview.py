@@ -1,0 +1,115 @@
+"""`POST /sessions/preview`: the problems of a request, or the start and the caps of its session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core import errors
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+
+from .test_sessions import QUARTER, status_of
+
+
+async def preview(user: Client, **request: Any) -> dict[str, Any]:
+    return dict(await user.post("/sessions/preview", {"resources": QUARTER, **request}))
+
+
+def without_ids(value: Any) -> Any:
+    """Return the checks of an explanation without the session's id, which a preview invents."""
+    if not isinstance(value, list):
+        return value
+    return [{k: v for k, v in each.items() if k != "session_id"} for each in value]
+
+
+async def counts(api: Api) -> tuple[int, int]:
+    """Return the number of sessions and of audit entries."""
+    admin = await api.client("admin")
+    sessions, entries = await admin.get("/sessions"), await admin.get("/audit-log")
+    return sessions["total"], entries["total"]
+
+
+async def test_preview_of_a_start_now(api: Api, agent: FakeAgent, user: Client) -> None:
+    await (await api.client("admin")).patch(
+        "/domains/default", {"total_resource_slots": {"cpu": "4"}}
+    )
+    before = await counts(api)
+    found = await preview(user, name="lab1", shared_memory="128m")
+    assert (found["problems"], found["starts_now"], found["is_complete"]) == ([], True, True)
+    assert found["estimate"]["certainty"] == "known"
+    session = found["session"]
+    assert (session["image"], session["requested"]) == ("local/session:latest", QUARTER)
+    assert (session["resource_group"], session["shared_memory"]) == ("default", "128m")
+    cpu = next(cap for cap in found["caps"] if cap["slot"] == "cpu")
+    assert (cpu["scope"], cpu["asked"], cpu["used"], cpu["limit"]) == ("domain", "1", "0", "4")
+    assert await counts(api) == before
+    # Nothing was created: the same name is free.
+    created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    assert created["name"] == "lab1"
+
+
+async def test_preview_of_a_wait_is_the_same_as_why_after_creation(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await user.post("/sessions", {"name": "first", "resources": {"cpu": "5", "mem": "1g"}})
+    await status_of(user, "first", "SCHEDULED")
+    request = {"name": "second", "resources": {"cpu": "5", "mem": "1g"}}
+    found = await preview(user, **request)
+    assert not found["starts_now"]
+    await user.post("/sessions", request)
+    why = await user.get("/sessions/second/why")
+    for key in ("position", "ahead", "checks", "sooner", "estimate", "is_complete"):
+        assert without_ids(found[key]) == without_ids(why[key]), key
+
+
+async def test_preview_reports_all_problems_with_their_fields(
+    agent: FakeAgent, user: Client
+) -> None:
+    found = await preview(user, name="bad name!", mounts=[{"vfolder": "none"}], environ={"1x": ""})
+    fields = {each["field"] for each in found["problems"]}
+    assert fields == {"name", "mounts.0.vfolder", "environ.1x"}
+    assert (found["session"], found["starts_now"]) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("request_body", "field", "text"),
+    [
+        ({"resources": {"cpu": "999", "mem": "1g"}}, "resources.cpu", "999"),
+        (
+            {"resources": {"cpu": "1", "mem": "1g", "cuda.device": "99"}},
+            "resources.cuda.device",
+            "99",
+        ),
+        ({"image": "none:1"}, "image", "none:1"),
+        ({"dependencies": ["none"]}, "dependencies", "none"),
+    ],
+)
+async def test_preview_names_the_field_of_a_problem(
+    agent: FakeAgent, user: Client, request_body: dict[str, Any], field: str, text: str
+) -> None:
+    found = await preview(user, **request_body)
+    assert [each["field"] for each in found["problems"]] == [field]
+    assert text in found["problems"][0]["problem"]
+
+
+async def test_preview_with_the_name_of_a_live_session(agent: FakeAgent, user: Client) -> None:
+    created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    same = await preview(user, name="lab1")
+    assert (same["existing_session"], same["problems"]) == (created["id"], [])
+    other = await preview(user, name="lab1", resources={"cpu": "2", "mem": "1g"})
+    assert [each["field"] for each in other["problems"]] == ["name"]
+
+
+async def test_preview_applies_a_template(agent: FakeAgent, user: Client) -> None:
+    await user.post("/session-templates", {"name": "small", "request": {"resources": QUARTER}})
+    found = await user.post("/sessions/preview", {"template": "small"})
+    assert found["session"]["requested"] == QUARTER
+
+
+async def test_monitor_has_no_preview(api: Api, agent: FakeAgent) -> None:
+    monitor = await api.client("monitor")
+    with pytest.raises(errors.Forbidden):
+        await preview(monitor)

@@ -1,0 +1,83 @@
+"""Preview of a session: the same start as after its creation, and the caps that apply to it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from bai_services.core.scheduling.caps import ScopeCaps
+from bai_services.core.scheduling.placement import AgentState
+from bai_services.core.scheduling.queue import (
+    Certainty,
+    Changes,
+    Estimate,
+    PendingSession,
+    Queue,
+    Snapshot,
+)
+from bai_services.core.scheduling.queue.estimate import Budget
+from bai_services.core.scheduling.queue.preview import preview
+from bai_services.core.scheduling.queue.why import Choices, Explainer
+
+from .factories import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot
+from .test_estimate_properties import EXAMPLES, clusters, sessions
+
+NO_LIMIT = Budget(seconds=60)
+
+
+def queue_after_pass(world: Snapshot) -> Queue:
+    queue = Queue(world)
+    queue.run(NOW)
+    return queue
+
+
+def test_preview_of_a_session_that_starts_now() -> None:
+    caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 4000}, max_sessions=3)}
+    queue = queue_after_pass(snapshot([], [agent()], caps=caps))
+    found = preview(Explainer(queue), Changes([pending_session(1)]), Choices(), NOW)
+    assert found.estimate == Estimate(NOW, Certainty.KNOWN)
+    assert found.explanation is None
+    used = [(cap.scope_id, cap.slot, cap.asked, cap.used, cap.limit) for cap in found.caps]
+    assert used == [("ann", "cpu", "1", "0", "4"), ("ann", "sessions", "1", "0", "3")]
+
+
+def test_preview_of_a_session_that_waits() -> None:
+    """It names the running session's end, an exceeded cap, and what would start it sooner."""
+    hour = timedelta(hours=1)
+    blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + hour)
+    busy = agent(used={"cpu": 7000, "mem": 2**30})
+    queue = queue_after_pass(snapshot([], [busy], running=[blocker]))
+    new = pending_session(1, wanted=request(cpu="2"))
+    found = preview(Explainer(queue), Changes([new]), Choices(), NOW)
+    assert found.estimate == Estimate(NOW + hour, Certainty.KNOWN)
+    assert found.explanation is not None
+    assert [s.kind for s in found.explanation.suggestions] == ["smaller"]
+    assert [c["check"] for c in found.explanation.checks if not c["passed"]] == ["resources"]
+
+
+@EXAMPLES
+@given(
+    clusters,
+    st.lists(st.integers(), min_size=1, max_size=8).flatmap(
+        lambda ns: st.tuples(*(sessions(n, priorities=True, depends=True) for n in range(len(ns))))
+    ),
+)
+def test_preview_is_what_happens_after_creation(
+    agents: list[AgentState], jobs: tuple[PendingSession, ...]
+) -> None:
+    queue = queue_after_pass(snapshot(list(jobs[:-1]), agents))
+    pending = sorted(queue.pending_ids())
+    new = jobs[-1]
+    found = preview(Explainer(queue), Changes([new]), Choices(), NOW, NO_LIMIT)
+    again = preview(Explainer(queue), Changes([new]), Choices(), NOW, NO_LIMIT)
+    assert again == found
+    assert sorted(queue.pending_ids()) == pending
+
+    queue.apply(Changes(pending=[new]))
+    starts = {decision.session_id for decision in queue.run(NOW).decisions}
+    event("starts now" if new.id in starts else "waits")
+    assert (found.explanation is None) == (new.id in starts)
+    if found.explanation is not None:
+        assert found.explanation == Explainer(queue, NO_LIMIT).explain(new.id, Choices())
