@@ -191,7 +191,7 @@ async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) 
 
     big = ("-r", "cpu=999", "-r", "mem=1g")
     done = await bai("session", "create", "a b", *big, "--preview", by="user")
-    assert done.code == 1
+    assert done.code == 2
     assert "name: " in done.stderr
     assert "resources.cpu: " in done.stderr
 
