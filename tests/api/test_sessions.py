@@ -474,7 +474,17 @@ async def test_options_show_the_limits_that_can_start_now(
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     await status_of(user, "lab1", "SCHEDULED")
     options = await user.get("/sessions/options", project="default")
-    assert options["limits"]["cpu"] == {"min": "0.001", "max": "6", "now": "5", "step": "0.001"}
+    assert options["limits"]["cpu"] == {
+        "min": "0.001",
+        "max": "6",
+        "now": "5",
+        "allowed": "6",
+        "largest": "8",
+        "step": "0.001",
+    }
+    assert options["device_models"] == [
+        {"family": "cuda", "model": "", "memory_bytes": 16 * 2**30, "count": 2}
+    ]
     assert options["limits"]["cuda.shares"]["max"] == "1"
     assert options["limits"]["cuda.shares"]["now"] == "0.75"
     # The agent has not reported an enforcement level.

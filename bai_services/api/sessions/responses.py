@@ -199,29 +199,105 @@ class Usage(ResponseModel):
 class SlotLimit(ResponseModel):
     """Amounts of a slot that a new session may request.
 
-    ``now``: maximum that can start now. ``in_force``: shares that devices in use currently offer.
+    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, or null.
+    ``largest``: the most that one agent has. ``max``: the lower of both. ``in_force``: shares that
+    devices in use currently offer.
     ``enforcement``: enforcement level that is guaranteed for shares.
     """
 
     min: str
     max: str
     now: str
+    allowed: str | None
+    largest: str
     step: str
     in_force: list[str] = []
     enforcement: str | None = None
 
 
+class DeviceModel(ResponseModel):
+    """``memory_bytes``: memory of one device; null: unknown. ``count``: devices of all agents."""
+
+    family: str
+    model: str
+    memory_bytes: int | None
+    count: int
+
+
+class OfferedProject(ResponseModel):
+    id: str
+    name: str
+    domain: str
+    default_image: str | None
+
+
+class OfferedGroup(ResponseModel):
+    """``notices``: properties of its agents that users must know."""
+
+    name: str
+    description: str
+    engine: str
+    is_default: bool
+    notices: list[str]
+
+
+class OfferedImage(ResponseModel):
+    name: str
+    architecture: str
+    aliases: list[str]
+    min: SlotsOutput
+    max: SlotsOutput
+    apps: list[str]
+
+
+class OfferedPreset(ResponseModel):
+    """``allocatable``: a session with this preset could start now."""
+
+    name: str
+    resources: SlotsOutput
+    shared_memory: str | None
+    allocatable: bool
+
+
+class OfferedFolder(ResponseModel):
+    """``owner``: user name, or project of a project folder."""
+
+    id: str
+    name: str
+    owner: str
+    permission: str
+    is_auto_mounted: bool
+
+
+class EnvironLimits(ResponseModel):
+    """``reserved``: variables, and prefixes of variables, that users cannot set."""
+
+    count: int
+    name_length: int
+    value_bytes: int
+    total_bytes: int
+    reserved: list[str]
+
+
+class PreopenLimits(ResponseModel):
+    count: int
+    lowest: int
+    highest: int
+    reserved: list[int]
+
+
 class SessionOptions(ResponseModel):
-    projects: list[dict[str, Any]]
+    projects: list[OfferedProject]
     project: str | None
-    resource_groups: list[dict[str, Any]]
+    resource_groups: list[OfferedGroup]
     resource_group: str | None
-    images: list[dict[str, Any]]
-    presets: list[dict[str, Any]]
+    images: list[OfferedImage]
+    presets: list[OfferedPreset]
     limits: dict[str, SlotLimit]
-    vfolders: list[dict[str, Any]]
-    environ_limits: dict[str, Any]
-    preopen_limits: dict[str, Any]
+    device_models: list[DeviceModel]
+    vfolders: list[OfferedFolder]
+    environ_limits: EnvironLimits
+    preopen_limits: PreopenLimits
 
 
 class SlotQuota(ResponseModel):

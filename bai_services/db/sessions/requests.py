@@ -25,6 +25,7 @@ from ..scheduling.queue_rows import read_agents
 from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.cluster import (
     agents,
+    devices,
     image_aliases,
     images,
     presets,
@@ -85,6 +86,16 @@ class PresetFacts:
     resource_group: str
     slots: ResourceSlots
     shared_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceModel:
+    """Devices of one model in a resource group."""
+
+    family: str
+    model: str
+    memory_bytes: int | None  # of each; None: unknown
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,12 @@ class RequestStore:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
         # NULL: the agent does not report it, and can mount them.
         return not values or any(value is not False for value in values)
+
+    async def device_models(self, group: str) -> list[DeviceModel]:
+        """Return the models of the devices of a resource group's agents that are alive."""
+        async with self._db.read() as tx:
+            rows = await tx.execute(_DEVICE_MODELS, {"of_group": group})
+            return [DeviceModel(**row) for row in rows.mappings()]
 
     async def projects_of(self, user_id: str) -> list[ProjectFacts]:
         """Return the projects of a user, the project named ``default`` first."""
@@ -305,6 +322,15 @@ _BINDS_SUBPATHS = (
     sa.select(agents.c.facts["binds_subpaths"].as_boolean())
     .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
     .distinct()
+)
+_DEVICE_MODELS = (
+    sa.select(
+        devices.c.family, devices.c.model, devices.c.memory_bytes, sa.func.count().label("count")
+    )
+    .join_from(devices, agents, devices.c.agent_id == agents.c.id)
+    .where(agents.c.status == ALIVE, agents.c.resource_group == sa.bindparam("of_group"))
+    .group_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
+    .order_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
 )
 # Reads only the notices of the agents' large ``facts``; most agents have none.
 _NOTICES_OF = agents.c.facts["notices"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
@@ -62,6 +63,7 @@ class Options:
             "images": [],
             "presets": [],
             "limits": {},
+            "device_models": [],
             "vfolders": [],
             "environ_limits": environ_limits(),
             "preopen_limits": preopen_limits(),
@@ -161,14 +163,15 @@ class Options:
                 if preset.resource_group in ("", group.name)
             ],
             "limits": limits(facts, agents),
+            "device_models": [asdict(m) for m in await self._store.device_models(group.name)],
         }
 
 
 def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
     """Return for each slot the minimum, the maximum, and the maximum that can start now (``now``).
 
-    The maximum is bounded by the caller's limits and the largest agent; ``now`` also by the
-    current usage and by the free capacity of one agent.
+    The maximum is bounded by the caller's limits (``allowed``; None: no limit) and the largest
+    agent (``largest``); ``now`` also by the current usage and by the free capacity of one agent.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     sessions_left = policy.left(caps, policy.SESSIONS, facts.usage)
@@ -187,6 +190,8 @@ def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
             zip(("min", "max", "now"), (format_amount(slot, n) for n in values), strict=True)
         )
         result[slot]["step"] = format_amount(slot, kind.step)
+        result[slot]["allowed"] = None if highest is None else format_amount(slot, highest)
+        result[slot]["largest"] = format_amount(slot, amounts.largest)
         if amounts.in_force:
             result[slot]["in_force"] = [format_amount(slot, share) for share in amounts.in_force]
         if amounts.enforcement is not None:
