@@ -45,6 +45,7 @@ async def test_preview_of_a_start_now(api: Api, agent: FakeAgent, user: Client) 
     assert (session["resource_group"], session["shared_memory"]) == ("default", "128m")
     cpu = next(cap for cap in found["caps"] if cap["slot"] == "cpu")
     assert (cpu["scope"], cpu["asked"], cpu["used"], cpu["limit"]) == ("domain", "1", "0", "4")
+    assert (cpu["used_percent"], cpu["total_percent"]) == (0, 25)
     assert await counts(api) == before
     # Nothing was created: the same name is free.
     created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})

@@ -408,7 +408,11 @@ class PreviewedSession(ResponseModel):
 
 
 class CapUse(ResponseModel):
-    """A cap that applies to the session: ``left`` is the rest without it, ``asked`` its amount."""
+    """A cap that applies to the session.
+
+    ``asked``: requested by the session. ``left``: what remains without it. ``used_percent``: of the
+    limit, without the session. ``total_percent``: with it; more than 100 if it exceeds the limit.
+    """
 
     scope: str
     scope_id: str
@@ -417,6 +421,8 @@ class CapUse(ResponseModel):
     limit: str
     used: str
     left: str
+    used_percent: int
+    total_percent: int
     message: str
 
 

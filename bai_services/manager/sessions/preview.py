@@ -7,8 +7,8 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import AlreadyExists, BaiError, InUse
-from bai_services.core.resources import MEM, format_amount
-from bai_services.core.scheduling.caps import violation_facts
+from bai_services.core.resources import MEM, format_amount, parse_amount
+from bai_services.core.scheduling.caps import SESSIONS, Violation, violation_facts
 from bai_services.core.scheduling.queue.preview import preview
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import RequestStore
@@ -72,7 +72,7 @@ class SessionPreviews:
             starts_now=found.explanation is None,
             session=_session_json(new),
             notices=row.notices,
-            caps=[violation_facts(cap) for cap in found.caps],
+            caps=[_cap_json(cap) for cap in found.caps],
         )
 
 
@@ -86,6 +86,24 @@ def _problems(error: BaiError) -> list[Row]:
 
 # Field of the request that an error refers to, by the error's code, if its details do not name it.
 _FIELDS = {AlreadyExists.code: "name", InUse.code: "mounts"}
+
+
+def _cap_json(cap: Violation) -> Row:
+    used, asked, limit = (_number(cap.slot, text) for text in (cap.used, cap.asked, cap.limit))
+    return {
+        **violation_facts(cap),
+        "used_percent": _percent(used, limit),
+        "total_percent": _percent(used + asked, limit),
+    }
+
+
+def _number(slot: str, text: str) -> int:
+    return int(text) if slot == SESSIONS else parse_amount(slot, text)
+
+
+def _percent(amount: int, limit: int) -> int:
+    """Return a percentage of a limit, rounded down; 100 of a limit of 0."""
+    return 100 * amount // limit if limit else 100
 
 
 def _session_json(new: NewSession) -> Row:
