@@ -23,6 +23,7 @@ NAMES = frozenset(
         "start",
         "dashboard",
         "sessions",
+        "launch",
         "data",
         "users",
         "credentials",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from bai_services.client import Client
+from bai_services.db.scheduling.queue import QueueStore
 from tests.api.test_sessions import status_of
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -36,6 +38,21 @@ async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user
     assert why["estimate"]["certainty"] in ("known", "estimated", "rough", "unknown")
     smaller = next(remedy for remedy in why["sooner"] if remedy["kind"] == "smaller")
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
+
+
+async def test_reservation_is_known_after_a_restart(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    for name in ("big1", "big2"):
+        await user.post("/sessions", {"name": name, "resources": SIX})
+    waiting = await user.get("/sessions/big2")
+    store = QueueStore(api.world.manager.database)
+
+    async def reserved() -> frozenset[str]:
+        return (await store.snapshot(datetime.now(UTC))).reserved
+
+    await wait_until_async(reserved, 10, "a stored reservation")
+    assert await reserved() == {waiting["id"]}
 
 
 async def test_explanation_of_a_session_that_is_not_pending_is_empty(

@@ -31,6 +31,7 @@ from .queue_rows import (
     read_recent,
     read_running,
 )
+from .reservations import read_reserved
 
 # Decisions or wait states per transaction. Fewer on SQLite, where each write transaction blocks all
 # other writers.
@@ -118,6 +119,7 @@ class QueueStore:
                 groups=groups,
                 now=now,
                 durations=await read_durations(tx),
+                reserved=await read_reserved(tx),
             )
 
     async def changes(self, touched: Touched) -> Changes:

@@ -66,6 +66,7 @@ class World:
     arrived_at: dict[str, int] = field(default_factory=dict)
     started: dict[str, int] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
+    reserved: frozenset[str] = frozenset()
 
     def snapshot(self) -> Snapshot:
         usage: dict[Scope, dict[str, int]] = {}
@@ -88,6 +89,7 @@ class World:
             },
             running=list(self.running.values()),
             now=at(self.now),
+            reserved=self.reserved,
         )
 
     def _with_usage(self, agent: AgentState) -> AgentState:
@@ -123,7 +125,9 @@ class World:
                 w, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
             )
         queue = Queue(self.snapshot())
-        for decision in queue.run(at(self.now)).decisions:
+        result = queue.run(at(self.now))
+        self.reserved = frozenset(r.session_id for r in result.reservations)
+        for decision in result.decisions:
             w = self.pending.pop(decision.session_id)
             self.started[w.id] = self.now
             running = queue.running_session(w.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...resources import format_amount
@@ -167,6 +168,14 @@ def reserved(reservation: Reservation) -> Reason:
         session_id=reservation.session_id,
         starts_at=None if at is None else at.isoformat(),
         agents=sorted({place.agent_id for place in reservation.placements}),
+    )
+
+
+def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
+    """Return whether the reasons of a session contain its own reservation (see ``reserved``)."""
+    return any(
+        check["check"] == RESERVATION and check["passed"] and check["session_id"] == session_id
+        for check in reasons
     )
 
 

@@ -154,6 +154,9 @@ class Snapshot:
     history: Mapping[str, Mapping[Scope, Sequence[DailyUsage]]] = field(default_factory=dict)
     # Run times in seconds of ended sessions, by kind: a sample of the latest, in any order.
     durations: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    # Ids of the pending sessions that had a reservation after the last pass. The next pass
+    # withholds their quota from the other groups.
+    reserved: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from .explain import blocked_reasons, explain_group
 from .group_pass import GroupPass
 from .group_queue import GroupQueue
 from .model import (
+    Certainty,
     Changes,
     Decision,
     GiveWay,
@@ -21,6 +22,7 @@ from .model import (
     PassResult,
     PendingSession,
     Reason,
+    Reservation,
     RunningSession,
     Snapshot,
     no_op,
@@ -79,6 +81,15 @@ class Queue:
         for pending in snapshot.pending:
             give_way()
             self._add(pending)
+        for session_id in sorted(snapshot.reserved & self._pending.keys()):
+            self._restore_reservation(self._pending[session_id])
+
+    def _restore_reservation(self, pending: PendingSession) -> None:
+        """Note that a session had a reservation; the next pass computes its placements."""
+        group = pending.request.resource_group
+        group_queue = self.group_queue(group)
+        reservation = Reservation(pending.id, group, None, Certainty.UNKNOWN)
+        group_queue.reservations = (*group_queue.reservations, reservation)
 
     def _new_group_queues(self, snapshot: Snapshot) -> dict[str, GroupQueue]:
         agents: dict[str, list[AgentState]] = {}

@@ -10,6 +10,7 @@ import {
   FolderOutlined,
   HomeOutlined,
   KeyOutlined,
+  PlusCircleOutlined,
   ProjectOutlined,
   SafetyOutlined,
   TeamOutlined
@@ -22,6 +23,7 @@ export type PagePath =
   | '/start'
   | '/dashboard'
   | '/sessions'
+  | '/launch'
   | '/data'
   | '/users'
   | '/credentials'
@@ -51,6 +53,7 @@ export const PAGES: readonly Page[] = [
   { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
+  { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
   { path: '/users', title: 'pages.users', icon: <TeamOutlined />, roles: ADMINS },
   { path: '/credentials', title: 'pages.credentials', icon: <KeyOutlined />, roles: ADMINS },

@@ -4,6 +4,7 @@ import { config } from '../config';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
+import { readLauncherSearch } from '../pages/launcher/search';
 import { readSessionsSearch } from '../pages/sessions/search';
 import { StartPage } from '../pages/start/StartPage';
 import { root } from './root';
@@ -30,6 +31,13 @@ const sessions = createRoute({
   path: '/sessions',
   component: lazyRouteComponent(() => import('../pages/sessions/SessionsPage'), 'SessionsPage'),
   validateSearch: readSessionsSearch
+});
+
+const launch = createRoute({
+  getParentRoute: () => root,
+  path: '/launch',
+  component: lazyRouteComponent(() => import('../pages/launcher/LauncherPage'), 'LauncherPage'),
+  validateSearch: readLauncherSearch
 });
 
 const data = createRoute({
@@ -121,6 +129,7 @@ export const router = createRouter({
     start,
     dashboard,
     sessions,
+    launch,
     data,
     users,
     credentials,

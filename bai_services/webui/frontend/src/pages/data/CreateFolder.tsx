@@ -22,8 +22,15 @@ interface Values {
   cloneable: boolean;
 }
 
+interface CreateFolderProps {
+  isOpen: boolean;
+  onClose: () => void;
+  /** Called with the name of the new folder. */
+  onCreated?: (name: string) => void;
+}
+
 /** A dialog that creates a folder; an error is shown at its field. */
-export function CreateFolder({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
+export function CreateFolder({ isOpen, onClose, onCreated }: CreateFolderProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const [form] = Form.useForm<Values>();
@@ -37,6 +44,7 @@ export function CreateFolder({ isOpen, onClose }: { isOpen: boolean; onClose: ()
     create.mutate(values, {
       onSuccess: folder => {
         void message.success(t('data.created', { name: folder.name }));
+        onCreated?.(folder.name);
         close();
       }
     });

@@ -1,11 +1,13 @@
 import { useState } from 'react';
 import { App, Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { isEnded, isPending, useChangeSession, type Session } from '../../data/sessions';
+import { requestOfSession } from '../launcher/form';
 
 const HOUR = 3600;
 
-/** What else can be done with a session: rename, priority, keep alive, extend. */
+/** What else can be done with a session: rename, priority, keep alive, extend, start again. */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { message } = App.useApp();
@@ -16,7 +18,15 @@ export function SessionMenu({ session }: { session: Session }) {
     onSuccess: () => void message.success(t(key)),
     onError: (error: Error) => void message.error(error.message)
   });
-  const items: MenuProps['items'] = [
+  const again = {
+    key: 'again',
+    label: (
+      <Link to="/launch" search={{ request: requestOfSession(session) }}>
+        {t('sessions.start-again')}
+      </Link>
+    )
+  };
+  const live: MenuProps['items'] = [
     { key: 'name', label: t('sessions.rename'), onClick: () => setField('name') },
     ...(isPending(session)
       ? [{ key: 'priority', label: t('sessions.priority'), onClick: () => setField('priority') }]
@@ -41,12 +51,9 @@ export function SessionMenu({ session }: { session: Session }) {
         ]
       : [])
   ];
-  if (isEnded(session)) {
-    return null;
-  }
   return (
     <>
-      <Dropdown trigger={['click']} menu={{ items }}>
+      <Dropdown trigger={['click']} menu={{ items: isEnded(session) ? [again] : [...live, again] }}>
         <Button>{t('sessions.more')}</Button>
       </Dropdown>
       {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}

@@ -3,7 +3,6 @@ import { Button, Empty, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { config } from '../../config';
 import { Elapsed } from '../../components/Elapsed';
 import { ListTable, type ListColumn } from '../../components/ListTable';
 import { SlotTags } from '../../components/SlotTags';
@@ -159,7 +158,11 @@ function NoSessions({ hasFilters }: { hasFilters: boolean }) {
       image={Empty.PRESENTED_IMAGE_SIMPLE}
       description={t(hasFilters ? 'sessions.none-found' : 'sessions.none')}
     >
-      {!hasFilters && <Button href={`${config.hub}spawn`}>{t('sessions.create')}</Button>}
+      {!hasFilters && (
+        <Link to="/launch">
+          <Button>{t('sessions.create')}</Button>
+        </Link>
+      )}
     </Empty>
   );
 }

@@ -1,9 +1,8 @@
 import { useState } from 'react';
 import { App, Button, Flex, Input, Tabs, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import { getRouteApi } from '@tanstack/react-router';
+import { getRouteApi, Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { config } from '../../config';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { FilterBar } from '../../components/FilterBar';
 import { listQuery } from '../../components/listSearch';
@@ -77,9 +76,9 @@ export function SessionsPage() {
         <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
           {t('pages.sessions')}
         </Typography.Title>
-        <Button type="primary" href={`${config.hub}spawn`}>
-          {t('sessions.create')}
-        </Button>
+        <Link to="/launch">
+          <Button type="primary">{t('sessions.create')}</Button>
+        </Link>
       </Flex>
       <Tabs
         activeKey={search.tab ?? 'all'}

@@ -2,7 +2,6 @@ import { Button, Card, Flex, Skeleton, Steps, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { config } from '../../config';
 import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { StatusTag } from '../../components/StatusTag';
@@ -32,9 +31,11 @@ export function StartPage() {
       <div className="bai-cards">
         <Card title={t('start.begin')}>
           <Flex vertical gap="small">
-            <Button type="primary" size="large" href={`${config.hub}spawn`}>
-              {t('start.interactive')}
-            </Button>
+            <Link to="/launch">
+              <Button type="primary" size="large" block>
+                {t('start.interactive')}
+              </Button>
+            </Link>
             <Link to="/data">
               <Button block>{t('start.folders')}</Button>
             </Link>

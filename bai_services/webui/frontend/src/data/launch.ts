@@ -1,0 +1,85 @@
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Schemas } from './client';
+import { queries } from './queries';
+
+export type SessionOptions = Schemas['SessionOptions'];
+export type SessionPreview = Schemas['SessionPreview'];
+export type SlotLimit = Schemas['SlotLimit'];
+export type Template = Schemas['Template'];
+/** The fields of a new session; those that are left out have the defaults of the API. */
+export type SessionRequest = Partial<Schemas['SessionRequest']>;
+
+/** What a new session may use, and what is free; without names, the defaults. */
+export const optionsQuery = (project: string | undefined, group: string | undefined) =>
+  queryOptions({
+    // Free resources change with the sessions, mountable folders with the folders.
+    queryKey: ['sessions', 'options', project, group],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET('/sessions/options', {
+          signal,
+          params: {
+            query: {
+              ...(project ? { project } : {}),
+              ...(group ? { resource_group: group } : {})
+            }
+          }
+        })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+/** What would happen if the session were created now. */
+export const previewQuery = (request: SessionRequest) =>
+  queryOptions({
+    queryKey: ['sessions', 'preview', request],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.POST('/sessions/preview', { signal, body: request as Schemas['TemplatedSession'] })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+const MAX_TEMPLATES = 100;
+
+export const templatesQuery = queryOptions({
+  queryKey: ['session-templates'],
+  queryFn: ({ signal }) =>
+    unwrap(
+      api.GET('/session-templates', {
+        signal,
+        params: { query: { limit: MAX_TEMPLATES, sort: 'name' } }
+      })
+    )
+});
+
+/** Create one session, or several with numbered names: all or none. */
+export function useLaunch() {
+  return useMutation({
+    mutationFn: async ({ request, count }: { request: SessionRequest; count: number }) => {
+      if (count === 1) {
+        const body = request as Schemas['NewSession'];
+        return [await unwrap(api.POST('/sessions', { body }))];
+      }
+      const name = request.name ?? `session-${crypto.randomUUID().slice(0, 8)}`;
+      const sessions = Array.from({ length: count }, (_, index) => ({
+        ...request,
+        name: `${name}-${index + 1}`
+      })) as Schemas['TemplatedSession'][];
+      return (await unwrap(api.POST('/bulk-sessions', { body: { sessions } }))).items;
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+export function useSaveTemplate() {
+  return useMutation({
+    mutationFn: ({ name, request }: { name: string; request: SessionRequest }) =>
+      unwrap(
+        api.POST('/session-templates', {
+          body: { name, request } as unknown as Schemas['NewTemplate']
+        })
+      ),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['session-templates'] })
+  });
+}

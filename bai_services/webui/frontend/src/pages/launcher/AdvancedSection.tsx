@@ -1,0 +1,158 @@
+import { useState } from 'react';
+import { Button, Checkbox, Flex, Input, InputNumber, Select } from 'antd';
+import { DeleteOutlined, PlusOutlined } from '@ant-design/icons';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions';
+import { Field, idOf } from './Field';
+import type { VariableRow } from './form';
+import { problemOf, useLauncher } from './launcherForm';
+
+const MAX_PRIORITY = 100;
+const MAX_CHOICES = 20;
+
+/** Environment variables; the values of secret ones are neither shown again nor in the URL. */
+export function EnvironmentSection() {
+  const { t } = useTranslation();
+  const { form, change, preview } = useLauncher();
+  const set = (index: number, changes: Partial<VariableRow>) =>
+    change({
+      environ: form.environ.map((old, n) => (n === index ? { ...old, ...changes } : old))
+    });
+  const problem = problemOf(preview, 'environ') ?? problemOf(preview, 'secret_environ');
+  return (
+    <>
+      {problem && <p role="alert">{problem}</p>}
+      {form.environ.map((variable, index) => (
+        <Flex key={index} wrap gap="small" align="start">
+          <Field name={`environ.${variable.name}`} label={t('launcher.variable')}>
+            <Input
+              id={idOf(`environ.${variable.name}`)}
+              value={variable.name}
+              onChange={event => set(index, { name: event.target.value })}
+            />
+          </Field>
+          <Field name="" label={t('launcher.value')}>
+            <Input
+              aria-label={t('launcher.value-of', { name: variable.name })}
+              type={variable.isSecret ? 'password' : 'text'}
+              autoComplete="off"
+              value={variable.value}
+              onChange={event => set(index, { value: event.target.value })}
+            />
+          </Field>
+          <Checkbox
+            style={{ marginBlockStart: 36 }}
+            checked={variable.isSecret}
+            onChange={event => set(index, { isSecret: event.target.checked })}
+          >
+            {t('launcher.secret')}
+          </Checkbox>
+          <Button
+            style={{ marginBlockStart: 30 }}
+            type="text"
+            icon={<DeleteOutlined />}
+            aria-label={t('launcher.remove-variable', { name: variable.name })}
+            onClick={() => change({ environ: form.environ.filter((_, n) => n !== index) })}
+          />
+        </Flex>
+      ))}
+      <Button
+        icon={<PlusOutlined />}
+        onClick={() =>
+          change({ environ: [...form.environ, { name: '', value: '', isSecret: false }] })
+        }
+      >
+        {t('launcher.add-variable')}
+      </Button>
+    </>
+  );
+}
+
+/** Ports, sessions that must end first, priority, and the address of callbacks. */
+export function NetworkSection() {
+  const { t } = useTranslation();
+  const { form, change, options } = useLauncher();
+  const limits = options?.preopen_limits;
+  return (
+    <>
+      <Field
+        name="preopen_ports"
+        label={t('launcher.ports')}
+        help={
+          limits &&
+          t('launcher.ports-help', {
+            lowest: limits.lowest,
+            highest: limits.highest,
+            count: limits.count
+          })
+        }
+      >
+        <Select
+          id={idOf('preopen_ports')}
+          mode="tags"
+          open={false}
+          suffix={null}
+          tokenSeparators={[',', ' ']}
+          value={form.preopen_ports.map(String)}
+          onChange={values =>
+            change({ preopen_ports: values.map(Number).filter(Number.isInteger) })
+          }
+        />
+      </Field>
+      {form.type === 'batch' && <DependencyField />}
+      <Field name="priority" label={t('launcher.priority')} help={t('launcher.priority-help')}>
+        <InputNumber
+          id={idOf('priority')}
+          min={0}
+          max={MAX_PRIORITY}
+          precision={0}
+          placeholder="10"
+          value={form.priority}
+          onChange={priority => change({ priority })}
+        />
+      </Field>
+      <Field name="callback_url" label={t('launcher.callback')} help={t('launcher.callback-help')}>
+        <Input
+          id={idOf('callback_url')}
+          placeholder="https://"
+          value={form.callback_url}
+          onChange={event => change({ callback_url: event.target.value })}
+        />
+      </Field>
+    </>
+  );
+}
+
+const LIVE = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running].join(',');
+
+/** The caller's sessions that must succeed before this one starts; the server searches. */
+function DependencyField() {
+  const { t } = useTranslation();
+  const { form, change } = useLauncher();
+  const [text, setText] = useState('');
+  const sessions = useQuery(
+    sessionsQuery({
+      limit: MAX_CHOICES,
+      offset: 0,
+      sort: '-created_at',
+      filters: { status__in: LIVE, type: 'batch', ...(text ? { name__contains: text } : {}) }
+    })
+  );
+  return (
+    <Field
+      name="dependencies"
+      label={t('launcher.dependencies')}
+      help={t('launcher.dependencies-help')}
+    >
+      <Select
+        id={idOf('dependencies')}
+        mode="multiple"
+        showSearch={{ filterOption: false, onSearch: setText }}
+        value={form.dependencies}
+        onChange={dependencies => change({ dependencies })}
+        options={(sessions.data?.items ?? []).map(({ name }) => ({ value: name, label: name }))}
+      />
+    </Field>
+  );
+}

@@ -1,0 +1,32 @@
+import { Form } from 'antd';
+import type { ReactNode } from 'react';
+import { problemOf, useLauncher } from './launcherForm';
+
+interface FieldProps {
+  /** Field of the request, such as `mounts.0.path`; its problem is shown here. */
+  name: string;
+  label: ReactNode;
+  help?: ReactNode;
+  /** An element with the id `launch-NAME`. */
+  children: ReactNode;
+}
+
+export const idOf = (name: string) => `launch-${name}`;
+
+/** A labelled control of the launcher, with its problem or else a help text. */
+export function Field({ name, label, help, children }: FieldProps) {
+  const { preview } = useLauncher();
+  const problem = problemOf(preview, name);
+  return (
+    <Form.Item
+      layout="vertical"
+      label={label}
+      htmlFor={idOf(name)}
+      {...(problem ? { validateStatus: 'error' as const, help: problem } : {})}
+      {...(help ? { extra: help } : {})}
+      style={{ marginBottom: 12 }}
+    >
+      {children}
+    </Form.Item>
+  );
+}

@@ -1,0 +1,142 @@
+import { useState } from 'react';
+import { Button, Checkbox, Flex, Input, Select, Tag, Typography } from 'antd';
+import { PlusOutlined } from '@ant-design/icons';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import type { Schemas } from '../../data/client';
+import { CreateFolder } from '../data/CreateFolder';
+import { Field, idOf } from './Field';
+import type { MountRow } from './form';
+import { problemOf, useLauncher } from './launcherForm';
+
+type OfferedFolder = Schemas['OfferedFolder'];
+
+// A search makes longer lists usable.
+const SEARCH_FROM = 8;
+
+/** Folders to mount: mount path and permission of each, and folders that are always mounted. */
+export function FolderSection() {
+  const { t } = useTranslation();
+  const { form, change, options, preview } = useLauncher();
+  const [isCreating, setCreating] = useState(false);
+  const [text, setText] = useState('');
+  const all = options?.vfolders ?? [];
+  const automatic = all.filter(folder => folder.is_auto_mounted);
+  const known = all.map(({ name }) => name);
+  const lost = form.mounts.filter(({ vfolder }) => !known.includes(vfolder));
+  const shown = all.filter(
+    ({ name, is_auto_mounted: isAutomatic }) => !isAutomatic && name.includes(text)
+  );
+  const remove = (vfolder: string) =>
+    change({ mounts: form.mounts.filter(mount => mount.vfolder !== vfolder) });
+  return (
+    <>
+      <Flex wrap gap="small" style={{ marginBottom: 12 }}>
+        {all.length >= SEARCH_FROM && (
+          <Input.Search
+            allowClear
+            style={{ maxWidth: 240 }}
+            placeholder={t('launcher.find-folder')}
+            aria-label={t('launcher.find-folder')}
+            onChange={event => setText(event.target.value)}
+          />
+        )}
+        <Button icon={<PlusOutlined />} onClick={() => setCreating(true)}>
+          {t('launcher.new-folder')}
+        </Button>
+      </Flex>
+      {all.length === 0 && <p>{t('launcher.no-folders')}</p>}
+      {lost.map(({ vfolder }) => (
+        <Flex key={vfolder} gap="small" align="center">
+          <Typography.Text type="danger">
+            {problemOf(
+              preview,
+              `mounts.${form.mounts.findIndex(m => m.vfolder === vfolder)}.vfolder`
+            ) ?? vfolder}
+          </Typography.Text>
+          <Button size="small" onClick={() => remove(vfolder)}>
+            {t('launcher.remove')}
+          </Button>
+        </Flex>
+      ))}
+      {shown.map(folder => (
+        <FolderRow key={folder.id} folder={folder} />
+      ))}
+      {automatic.length > 0 && (
+        <p>
+          {t('launcher.auto-mounted')}{' '}
+          {automatic.map(({ id, name }) => (
+            <Tag key={id}>{name}</Tag>
+          ))}
+        </p>
+      )}
+      <CreateFolder
+        isOpen={isCreating}
+        onClose={() => setCreating(false)}
+        onCreated={name => change({ mounts: [...form.mounts, newMount(name)] })}
+      />
+    </>
+  );
+}
+
+const newMount = (vfolder: string): MountRow => ({
+  vfolder,
+  subpath: '',
+  path: '',
+  permission: ''
+});
+
+function FolderRow({ folder }: { folder: OfferedFolder }) {
+  const { t } = useTranslation();
+  const { form, change } = useLauncher();
+  const index = form.mounts.findIndex(({ vfolder }) => vfolder === folder.name);
+  const mount = form.mounts[index];
+  const set = (changes: Partial<MountRow>) =>
+    change({ mounts: form.mounts.map((old, n) => (n === index ? { ...old, ...changes } : old)) });
+  return (
+    <div style={{ marginBottom: 8 }}>
+      <Flex gap="small" align="center" wrap>
+        <Checkbox
+          checked={mount !== undefined}
+          onChange={event =>
+            change({
+              mounts: event.target.checked
+                ? [...form.mounts, newMount(folder.name)]
+                : form.mounts.filter((_, n) => n !== index)
+            })
+          }
+        >
+          {folder.name}
+        </Checkbox>
+        <Typography.Text type="secondary">{folder.owner}</Typography.Text>
+        <Link to="/data" search={{ folder: folder.id }} target="_blank">
+          {t('launcher.files')}
+        </Link>
+      </Flex>
+      {mount && (
+        <Flex wrap gap="middle" style={{ paddingInlineStart: 24 }}>
+          <Field name={`mounts.${index}.path`} label={t('launcher.mount-path')}>
+            <Input
+              id={idOf(`mounts.${index}.path`)}
+              placeholder={`/home/work/${folder.name}`}
+              value={mount.path}
+              onChange={event => set({ path: event.target.value })}
+            />
+          </Field>
+          <Field name={`mounts.${index}.vfolder`} label={t('launcher.permission')}>
+            <Select
+              id={idOf(`mounts.${index}.vfolder`)}
+              style={{ minWidth: 180 }}
+              value={mount.permission || folder.permission}
+              onChange={permission => set({ permission: permission as MountRow['permission'] })}
+              options={(folder.permission === 'ro' ? ['ro'] : ['ro', 'rw']).map(value => ({
+                value,
+                label: t(`permissions.${value}`)
+              }))}
+            />
+          </Field>
+        </Flex>
+      )}
+    </div>
+  );
+}

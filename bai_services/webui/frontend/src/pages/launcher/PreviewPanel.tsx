@@ -1,0 +1,154 @@
+import { Alert, Flex, Progress, Skeleton, Spin, Tag, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { SlotTags } from '../../components/SlotTags';
+import { formatTime } from '../../components/time';
+import type { SessionPreview } from '../../data/launch';
+import { idOf } from './Field';
+import { useLauncher } from './launcherForm';
+
+/** When the session would start, why not now, what would start it sooner, and what it uses. */
+export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
+  const { t } = useTranslation();
+  const { preview } = useLauncher();
+  if (!preview) {
+    return <Skeleton active />;
+  }
+  return (
+    <Spin spinning={!isCurrent} delay={300}>
+      <div aria-live="polite">
+        {preview.problems.length > 0 && <Problems preview={preview} />}
+        {preview.existing_session && <Alert type="warning" showIcon title={t('launcher.exists')} />}
+        {preview.session && !preview.existing_session && <StartTime preview={preview} />}
+        {preview.session && (
+          <>
+            <Typography.Paragraph type="secondary" style={{ marginBlock: 12 }}>
+              {preview.session.image} · {preview.session.resource_group}
+              {preview.session.cluster_size > 1 &&
+                ` · ${t('launcher.kernels', { count: preview.session.cluster_size })}`}
+            </Typography.Paragraph>
+            <SlotTags slots={preview.session.total} />
+          </>
+        )}
+        {preview.session?.mounts.length === 0 && (
+          <Alert
+            style={{ marginBlock: 12 }}
+            type="warning"
+            showIcon
+            title={t('launcher.no-folder-warning')}
+          />
+        )}
+        {preview.caps.length > 0 && <Caps caps={preview.caps} />}
+      </div>
+    </Spin>
+  );
+}
+
+function Problems({ preview }: { preview: SessionPreview }) {
+  const { t } = useTranslation();
+  return (
+    <Alert
+      type="error"
+      showIcon
+      title={t('launcher.cannot-start', { count: preview.problems.length })}
+      description={
+        <ul style={{ margin: 0, paddingInlineStart: 16 }}>
+          {preview.problems.map(({ field, problem }) => (
+            <li key={field + problem}>
+              {field ? <a href={`#${idOf(field)}`}>{problem}</a> : problem}
+            </li>
+          ))}
+        </ul>
+      }
+    />
+  );
+}
+
+function StartTime({ preview }: { preview: SessionPreview }) {
+  const { t, i18n } = useTranslation();
+  if (preview.starts_now) {
+    return <Alert type="success" showIcon title={t('launcher.starts-now')} />;
+  }
+  if (!preview.is_complete) {
+    return <Alert type="info" showIcon title={t('launcher.start-unknown')} />;
+  }
+  const { starts_at: startsAt, certainty } = preview.estimate;
+  return (
+    <Alert
+      type="info"
+      showIcon
+      title={
+        startsAt
+          ? t('why.estimate', {
+              time: formatTime(startsAt, i18n.language),
+              certainty: t(`certainty.${certainty}`)
+            })
+          : t('why.no-estimate')
+      }
+      description={
+        <>
+          {preview.position !== null && (
+            <div>
+              {t('why.position', {
+                position: preview.position,
+                group: preview.session?.resource_group
+              })}
+            </div>
+          )}
+          <ul style={{ margin: 0, paddingInlineStart: 16 }}>
+            {preview.checks
+              .filter(check => !check['passed'])
+              .map(check => (
+                <li key={String(check['message'])}>{String(check['message'])}</li>
+              ))}
+          </ul>
+          {preview.sooner.length > 0 && (
+            <>
+              <strong>{t('why.sooner')}</strong>
+              <ul style={{ margin: 0, paddingInlineStart: 16 }}>
+                {preview.sooner.map(({ message }) => (
+                  <li key={message}>{message}</li>
+                ))}
+              </ul>
+            </>
+          )}
+        </>
+      }
+    />
+  );
+}
+
+/** What the session takes from each limit: in use, and with the session. */
+function Caps({ caps }: { caps: SessionPreview['caps'] }) {
+  const { t } = useTranslation();
+  return (
+    <section style={{ marginBlockStart: 16 }}>
+      <Typography.Title level={5}>{t('launcher.quotas')}</Typography.Title>
+      {caps.map(cap => {
+        const name = `${t(`launcher.scope-${cap.scope}`, cap.scope)}: ${cap.slot}`;
+        const text = t('launcher.cap', {
+          asked: cap.asked,
+          used: cap.used,
+          limit: cap.limit
+        });
+        return (
+          <div key={cap.scope + cap.scope_id + cap.slot} style={{ marginBottom: 4 }}>
+            <Flex wrap justify="space-between" gap="small">
+              <span>{name}</span>
+              <span>
+                {text} {cap.total_percent > 100 && <Tag color="error">{t('launcher.over')}</Tag>}
+              </span>
+            </Flex>
+            <Progress
+              size="small"
+              showInfo={false}
+              percent={Math.min(cap.total_percent, 100)}
+              success={{ percent: Math.min(cap.used_percent, 100) }}
+              status={cap.total_percent > 100 ? 'exception' : 'normal'}
+              aria-label={`${name}: ${text}`}
+            />
+          </div>
+        );
+      })}
+    </section>
+  );
+}

@@ -1,0 +1,170 @@
+import { Alert, Flex, Input, InputNumber, Radio, Select, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { SlotTags } from '../../components/SlotTags';
+import type { SessionOptions } from '../../data/launch';
+import { DeviceFields } from './DeviceFields';
+import { Field, idOf } from './Field';
+import { useLauncher } from './launcherForm';
+import { SlotField } from './SlotField';
+
+const MAX_KERNELS = 64;
+const BASIC_SLOTS = ['cpu', 'mem'];
+
+/** Project, resource group, image, amounts of resources, and the number of kernels. */
+export function ResourceSection() {
+  const { t } = useTranslation();
+  const { form, change, options } = useLauncher();
+  if (!options) {
+    return null;
+  }
+  const group = options.resource_groups.find(({ name }) => name === options.resource_group);
+  return (
+    <>
+      <Flex wrap gap="middle">
+        {options.projects.length > 1 && (
+          <Field name="project" label={t('launcher.project')}>
+            <Select
+              id={idOf('project')}
+              style={{ minWidth: 200 }}
+              value={form.project || (options.project ?? '')}
+              onChange={project => change({ project, resource_group: '', preset: '' })}
+              options={options.projects.map(({ id, name }) => ({ value: id, label: name }))}
+            />
+          </Field>
+        )}
+        {options.resource_groups.length > 1 && (
+          <Field name="resource_group" label={t('launcher.group')}>
+            <Select
+              id={idOf('resource_group')}
+              style={{ minWidth: 200 }}
+              value={form.resource_group || (options.resource_group ?? '')}
+              onChange={resource_group => change({ resource_group, preset: '' })}
+              options={options.resource_groups.map(({ name, description }) => ({
+                value: name,
+                label: description ? `${name} (${description})` : name
+              }))}
+            />
+          </Field>
+        )}
+      </Flex>
+      {group?.notices.map(notice => (
+        <Alert key={notice} type="warning" showIcon title={notice} style={{ marginBottom: 12 }} />
+      ))}
+      <ImageField options={options} />
+      <PresetField options={options} />
+      {BASIC_SLOTS.map(slot => (
+        <SlotField key={slot} slot={slot} />
+      ))}
+      <DeviceFields />
+      <Field
+        name="shared_memory"
+        label={t('launcher.shared-memory')}
+        help={t('launcher.shared-memory-help')}
+      >
+        <Input
+          id={idOf('shared_memory')}
+          style={{ width: 160 }}
+          placeholder="64m"
+          value={form.shared_memory}
+          onChange={event => change({ shared_memory: event.target.value })}
+        />
+      </Field>
+      <ClusterFields />
+    </>
+  );
+}
+
+function ImageField({ options }: { options: SessionOptions }) {
+  const { t } = useTranslation();
+  const { form, change } = useLauncher();
+  const preset = options.projects.find(({ id }) => id === options.project)?.default_image;
+  return (
+    <Field
+      name="image"
+      label={t('launcher.image')}
+      help={!form.image && preset ? t('launcher.image-default', { image: preset }) : undefined}
+    >
+      <Select
+        id={idOf('image')}
+        showSearch={{ optionFilterProp: 'label' }}
+        allowClear
+        placeholder={preset}
+        value={form.image || undefined}
+        onChange={(image: string | undefined) => change({ image: image ?? '' })}
+        options={options.images.map(({ name, aliases, architecture, apps }) => ({
+          value: name,
+          label: [aliases[0] ? `${aliases[0]} (${name})` : name, architecture, apps.join(', ')]
+            .filter(Boolean)
+            .join(' · ')
+        }))}
+      />
+    </Field>
+  );
+}
+
+/** Presets fill in amounts; those that cannot start now can be chosen, too: the session waits. */
+function PresetField({ options }: { options: SessionOptions }) {
+  const { t } = useTranslation();
+  const { form, change } = useLauncher();
+  return (
+    <Field name="preset" label={t('launcher.preset')}>
+      <Select
+        id={idOf('preset')}
+        allowClear
+        placeholder={t('launcher.preset-none')}
+        value={form.preset || undefined}
+        onChange={(preset: string | undefined) => change({ preset: preset ?? '', resources: {} })}
+        options={options.presets.map(({ name, resources, allocatable }) => ({
+          value: name,
+          label: (
+            <Flex gap="small" align="center" wrap>
+              <span>{name}</span>
+              <SlotTags slots={resources} />
+              {!allocatable && (
+                <Typography.Text type="secondary">{t('launcher.preset-waits')}</Typography.Text>
+              )}
+            </Flex>
+          )
+        }))}
+      />
+    </Field>
+  );
+}
+
+function ClusterFields() {
+  const { t } = useTranslation();
+  const { form, change } = useLauncher();
+  return (
+    <Flex wrap gap="middle">
+      <Field
+        name="cluster_size"
+        label={t('launcher.cluster-size')}
+        help={form.cluster_size > 1 ? t('launcher.cluster-size-help') : undefined}
+      >
+        <InputNumber
+          id={idOf('cluster_size')}
+          min={1}
+          max={MAX_KERNELS}
+          precision={0}
+          value={form.cluster_size}
+          onChange={value => change({ cluster_size: value ?? 1 })}
+        />
+      </Field>
+      {form.cluster_size > 1 && (
+        <Field name="cluster_mode" label={t('launcher.cluster-mode')}>
+          <Radio.Group
+            id={idOf('cluster_mode')}
+            value={form.cluster_mode}
+            onChange={event =>
+              change({ cluster_mode: event.target.value as 'single-node' | 'multi-node' })
+            }
+            options={(['single-node', 'multi-node'] as const).map(value => ({
+              value,
+              label: t(`launcher.${value}`)
+            }))}
+          />
+        </Field>
+      )}
+    </Flex>
+  );
+}

@@ -1,0 +1,179 @@
+import type { SessionOptions, SessionRequest } from '../../data/launch';
+import type { Session } from '../../data/sessions';
+
+export interface MountRow {
+  vfolder: string;
+  subpath: string;
+  path: string;
+  permission: 'ro' | 'rw' | '';
+}
+
+export interface VariableRow {
+  name: string;
+  value: string;
+  isSecret: boolean;
+}
+
+/** The state of the launcher's form. Empty texts mean the defaults of the API. */
+export interface LaunchForm {
+  type: 'interactive' | 'batch';
+  name: string;
+  project: string;
+  resource_group: string;
+  image: string;
+  preset: string;
+  resources: Record<string, string>;
+  shared_memory: string;
+  cluster_size: number;
+  cluster_mode: 'single-node' | 'multi-node';
+  startup_command: string;
+  starts_at: string;
+  batch_timeout: string;
+  mounts: MountRow[];
+  environ: VariableRow[];
+  preopen_ports: number[];
+  dependencies: string[];
+  priority: number | null;
+  callback_url: string;
+}
+
+export const EMPTY: LaunchForm = {
+  type: 'interactive',
+  name: '',
+  project: '',
+  resource_group: '',
+  image: '',
+  preset: '',
+  resources: {},
+  shared_memory: '',
+  cluster_size: 1,
+  cluster_mode: 'single-node',
+  startup_command: '',
+  starts_at: '',
+  batch_timeout: '',
+  mounts: [],
+  environ: [],
+  preopen_ports: [],
+  dependencies: [],
+  priority: null,
+  callback_url: ''
+};
+
+const TEXTS = [
+  'name',
+  'project',
+  'resource_group',
+  'image',
+  'preset',
+  'shared_memory',
+  'startup_command',
+  'starts_at',
+  'batch_timeout',
+  'callback_url'
+] as const;
+
+const recordOf = (value: unknown): Record<string, unknown> =>
+  value !== null && typeof value === 'object' ? (value as Record<string, unknown>) : {};
+
+const textOf = (value: unknown) =>
+  typeof value === 'string' || typeof value === 'number' ? String(value) : '';
+
+const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+
+/** Read a request of the API, for example of a template or a URL; unknown values are left out. */
+export function formOf(request: unknown): LaunchForm {
+  const given = recordOf(request);
+  const texts = Object.fromEntries(TEXTS.map(key => [key, textOf(given[key])]));
+  const secrets = listOf(given['secret_environ']).map(textOf);
+  const size = Number(given['cluster_size']);
+  const { priority } = given;
+  return {
+    ...EMPTY,
+    ...texts,
+    type: given['type'] === 'batch' ? 'batch' : 'interactive',
+    resources: Object.fromEntries(
+      Object.entries(recordOf(given['resources'])).map(([slot, amount]) => [slot, textOf(amount)])
+    ),
+    cluster_size: Number.isInteger(size) && size > 1 ? size : 1,
+    cluster_mode: given['cluster_mode'] === 'multi-node' ? 'multi-node' : 'single-node',
+    mounts: listOf(given['mounts']).map(recordOf).map(mountOf),
+    environ: Object.entries(recordOf(given['environ'])).map(([name, value]) => ({
+      name,
+      value: secrets.includes(name) ? '' : textOf(value),
+      isSecret: secrets.includes(name)
+    })),
+    preopen_ports: listOf(given['preopen_ports']).map(Number).filter(Number.isInteger),
+    dependencies: listOf(given['dependencies']).map(textOf),
+    priority: typeof priority === 'number' ? priority : null
+  };
+}
+
+const mountOf = (mount: Record<string, unknown>): MountRow => ({
+  vfolder: textOf(mount['vfolder']),
+  subpath: textOf(mount['subpath']),
+  path: textOf(mount['path']),
+  permission:
+    mount['permission'] === 'ro' || mount['permission'] === 'rw' ? mount['permission'] : ''
+});
+
+/** The request of the API: only fields that differ from the defaults. */
+export function requestOf(form: LaunchForm): SessionRequest {
+  const texts = TEXTS.filter(key => key !== 'batch_timeout' && form[key] !== '');
+  const variables = form.environ.filter(({ name }) => name !== '');
+  const secrets = variables.filter(({ isSecret }) => isSecret).map(({ name }) => name);
+  const resources = Object.entries(form.resources).filter(([, amount]) => amount !== '');
+  return {
+    type: form.type,
+    ...Object.fromEntries(texts.map(key => [key, form[key]])),
+    ...(resources.length > 0 ? { resources: Object.fromEntries(resources) } : {}),
+    ...(form.batch_timeout ? { batch_timeout: form.batch_timeout } : {}),
+    ...(form.cluster_size > 1
+      ? { cluster_size: form.cluster_size, cluster_mode: form.cluster_mode }
+      : {}),
+    ...(form.mounts.length > 0 ? { mounts: form.mounts.map(mountRequestOf) } : {}),
+    ...(variables.length > 0
+      ? { environ: Object.fromEntries(variables.map(({ name, value }) => [name, value])) }
+      : {}),
+    ...(secrets.length > 0 ? { secret_environ: secrets } : {}),
+    ...(form.preopen_ports.length > 0 ? { preopen_ports: form.preopen_ports } : {}),
+    ...(form.dependencies.length > 0 ? { dependencies: form.dependencies } : {}),
+    ...(form.priority === null ? {} : { priority: form.priority })
+  };
+}
+
+const mountRequestOf = ({ permission, ...mount }: MountRow) => ({
+  ...mount,
+  permission: permission || null
+});
+
+/** The same request without the values of secret variables, for URLs and templates. */
+export function withoutSecrets(request: SessionRequest): SessionRequest {
+  const secrets = request.secret_environ ?? [];
+  const shown = Object.entries(request.environ ?? {}).map(([name, value]) => [
+    name,
+    secrets.includes(name) ? '' : value
+  ]);
+  const environ = Object.fromEntries(shown) as Record<string, string>;
+  return request.environ ? { ...request, environ } : request;
+}
+
+/** The request that creates a session like an existing one; its name is in use or taken. */
+export function requestOfSession(session: Session): SessionRequest {
+  return requestOf(
+    formOf({
+      ...session,
+      name: '',
+      starts_at: '',
+      dependencies: [],
+      resources: session.requested,
+      shared_memory: session.shared_memory === '0' ? '' : session.shared_memory
+    })
+  );
+}
+
+/** The image of the form, or without a choice that of the project. */
+export function imageOf(form: LaunchForm, options: SessionOptions) {
+  const project = options.projects.find(({ id }) => id === options.project);
+  const chosen = form.image || (project?.default_image ?? '');
+  return options.images.find(({ name, aliases }) => name === chosen || aliases.includes(chosen));
+}

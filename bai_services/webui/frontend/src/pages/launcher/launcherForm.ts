@@ -1,0 +1,26 @@
+import { createContext, useContext } from 'react';
+import type { SessionOptions, SessionPreview } from '../../data/launch';
+import type { LaunchForm } from './form';
+
+/** What the sections of the launcher share. */
+export interface Launcher {
+  form: LaunchForm;
+  change: (changes: Partial<LaunchForm>) => void;
+  options: SessionOptions | undefined;
+  /** The preview of the form as it was a moment ago. */
+  preview: SessionPreview | undefined;
+}
+
+export const LauncherContext = createContext<Launcher | undefined>(undefined);
+
+export function useLauncher(): Launcher {
+  const launcher = useContext(LauncherContext);
+  if (!launcher) {
+    throw new Error('useLauncher needs a LauncherContext');
+  }
+  return launcher;
+}
+
+/** The problem of a field, such as `mounts.0.path`, as the server reports it. */
+export const problemOf = (preview: SessionPreview | undefined, field: string) =>
+  preview?.problems.find(problem => problem.field === field)?.problem;

@@ -1,0 +1,15 @@
+import type { SessionRequest } from '../../data/launch';
+import { defined } from '../../components/listSearch';
+import { formOf, requestOf, withoutSecrets } from './form';
+
+/** State of the launcher in the URL: the request, without values of secret variables. */
+export interface LauncherSearch {
+  request?: SessionRequest;
+}
+
+/** Read the state from a URL; invalid values are ignored. */
+export function readLauncherSearch(search: Record<string, unknown>): LauncherSearch {
+  const { request } = search;
+  const isGiven = request !== null && typeof request === 'object';
+  return defined({ request: isGiven ? withoutSecrets(requestOf(formOf(request))) : undefined });
+}

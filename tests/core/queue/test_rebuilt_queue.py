@@ -1,0 +1,64 @@
+"""A queue that is rebuilt from the database, as after a restart, decides like the one before it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.placement import Policy
+from bai_services.core.scheduling.queue import (
+    Backfill,
+    Changes,
+    GroupState,
+    PendingSession,
+    Queue,
+    Snapshot,
+)
+
+from .factories import NOW, agent, pending_session, request, started, with_usage
+
+
+def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
+    """The groups g0 (backfill off) and g1 share a limit of two sessions.
+
+    The reservation of s2 in g1 uses the second one, so that s3 in g0, decided first, waits.
+    """
+    domain = Scope(ScopeKind.DOMAIN, "d1")
+    caps = {domain: ScopeCaps(domain, "d1", max_sessions=2)}
+    agents = [agent(f"{g}a", cpu=4, resource_group=g) for g in ("g0", "g1")]
+    groups = {
+        "g0": GroupState("g0", placement=Policy.BEST_FIT, backfill=Backfill.OFF),
+        "g1": GroupState("g1", placement=Policy.BEST_FIT),
+    }
+
+    def session(n: int, group: str, cpu: str, seconds: int, *scopes: Scope) -> PendingSession:
+        wanted = request(group, cpu=cpu)
+        return pending_session(n, wanted=wanted, scopes=scopes, max_run_seconds=seconds)
+
+    waiting = [
+        session(0, "g0", "4", 300),
+        session(1, "g1", "4", 1000, domain),
+        session(2, "g1", "2", 1000, domain),
+        session(3, "g0", "0.5", 1000, domain),
+    ]
+    queue = Queue(Snapshot(waiting, agents, caps=caps, groups=groups, now=NOW))
+    first = queue.run(NOW)
+    assert started(first) == ["s0", "s1"]
+    later = NOW + timedelta(seconds=300)
+    held = queue.running_session("s1")
+    assert held is not None
+    busy = [agents[0], with_usage(agents[1], held.slots)]
+    rebuilt = Queue(
+        Snapshot(
+            waiting[2:],
+            busy,
+            caps=caps,
+            usage={domain: {**held.slots, "sessions": 1}},
+            groups=groups,
+            running=[held],
+            now=later,
+            reserved=frozenset(r.session_id for r in first.reservations),
+        )
+    )
+    queue.apply(Changes(gone=["s0"]))
+    assert started(queue.run(later)) == started(rebuilt.run(later)) == []

@@ -1,0 +1,47 @@
+"""Page object of the launcher."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .pages import Shell
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+
+class Launcher(Shell):
+    """The form of a new session and its preview."""
+
+    @property
+    def preview(self) -> Locator:
+        return self.page.get_by_role("complementary", name="What would happen")
+
+    def field(self, name: str) -> Locator:
+        """Return the control of a field of the request, such as ``resources.cpu``."""
+        return self.page.locator(f"[id='launch-{name}']")
+
+    def item(self, name: str) -> Locator:
+        """Return a field with its label, help and problem."""
+        return self.page.locator(".ant-form-item", has=self.field(name))
+
+    async def fill(self, **values: str) -> None:
+        for name, value in values.items():
+            await self.field(name.replace("__", ".")).fill(value)
+
+    async def choose(self, name: str, option: str) -> None:
+        """Choose an option of a select."""
+        await self.field(name).click()
+        chosen = self.page.locator(".ant-select-item-option", has_text=option)
+        await chosen.first.click()
+
+    async def requested(self, amount: str) -> None:
+        """Wait until the preview shows an amount, such as ``mem 512m``."""
+        await self.preview.locator(".ant-tag").get_by_text(amount).wait_for()
+
+    @property
+    def start_button(self) -> Locator:
+        return self.preview.get_by_role("button", name="Start the session")
+
+    async def launch(self) -> None:
+        await self.start_button.click()
