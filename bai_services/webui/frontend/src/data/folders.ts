@@ -104,7 +104,11 @@ export const grantsQuery = (id: string) =>
       )
   });
 
-const refresh = () => queries.invalidateQueries({ queryKey: ['folders'] });
+// The options of a new session contain the folders that it can mount.
+const refresh = () =>
+  Promise.all(
+    [['folders'], ['sessions', 'options']].map(queryKey => queries.invalidateQueries({ queryKey }))
+  );
 
 /** A mutation after which everything about folders is read again. */
 function useFolderChange<Arguments, Result>(mutationFn: (args: Arguments) => Promise<Result>) {
