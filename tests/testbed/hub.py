@@ -113,7 +113,7 @@ def running_hub(folder: Path) -> Iterator[HubAndManager]:
             [
                 sys.executable,
                 "-m",
-                "jupyterhub",
+                "bai_services.run_hub",
                 "-f",
                 str(Path(__file__).parent / "hub_config.py"),
             ],
