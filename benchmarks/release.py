@@ -53,7 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.release", description=__doc__)
     parser.add_argument("--database", choices=["sqlite", "postgres"], default="sqlite")
     parser.add_argument("--pending", type=int, default=10_000)
-    parser.add_argument("--agents", type=int, default=10, help=f"machines with {CORES} cores, full")
+    parser.add_argument(
+        "--agents",
+        type=int,
+        default=10,
+        help=f"number of agents with {CORES} cores each, all in use at the start",
+    )
     parser.add_argument("--releases", type=int, default=200)
     return parser
 

@@ -47,7 +47,7 @@ async def test_first_admin_can_sign_in_as_superadmin(tmp_path: Path) -> None:
         await manager.stop()
 
 
-def test_second_first_admin_is_rejected(tmp_path: Path) -> None:
+def test_first_admin_is_rejected_if_a_superadmin_exists(tmp_path: Path) -> None:
     first_admin(tmp_path, "root-user", "root@example.com")
     done = first_admin(tmp_path, "other", "other@example.com")
     assert done.returncode == 3

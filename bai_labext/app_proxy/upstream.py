@@ -16,11 +16,11 @@ from tornado.iostream import IOStream
 CONNECT_TIMEOUT_SECONDS = 60.0
 # Timeout until the head of a response has arrived; the body has no timeout.
 RESPONSE_HEAD_TIMEOUT_SECONDS = 300.0
-# Shorter than the idle timeout of apps (often 5 s). It also limits for how long an idle connection
-# blocks an app that serves one connection at a time.
+# Shorter than the idle timeout of apps (often 5 s). An idle connection also blocks an app that
+# serves one connection at a time; this limits the delay.
 IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
-MAX_LENGTH_DIGITS = 18
+MAX_CONTENT_LENGTH_DIGITS = 18
 MAX_HEAD_BYTES = 256 * 1024
 # Reading from an app pauses while more than this is buffered.
 MAX_BUFFERED_BYTES = 512 * 1024
@@ -281,8 +281,10 @@ class AppResponse:
 
         Raises
         ------
-        ConnectionCut, HTTPInputError
-            If the connection ends before, or the head is not valid HTTP.
+        ConnectionCut
+            If the connection ends before the head is complete.
+        HTTPInputError
+            If the head is too long or not valid HTTP.
         """
         while self.code < 200:
             first, _, rest = (await self.connection.read_head()).decode("latin-1").partition("\r\n")
@@ -305,7 +307,7 @@ class AppResponse:
         elif coding:
             remove_headers(self.headers, ("Content-Length",))
         elif (text := self.headers.get("Content-Length")) is not None:
-            if not (text.isascii() and text.isdecimal() and len(text) <= MAX_LENGTH_DIGITS):
+            if not (text.isascii() and text.isdecimal() and len(text) <= MAX_CONTENT_LENGTH_DIGITS):
                 raise HTTPInputError("the Content-Length of the app's response is not a number")
             self.length = int(text)
         remove_headers(self.headers, RESPONSE_HOP_BY_HOP)

@@ -10,7 +10,8 @@ from bai_services.core.errors import BaiError, Unavailable
 
 from .base import APIHandler
 
-# The sum with ``sign_in.TOKEN_CACHE_SECONDS`` must be below 5 s: a sign-out takes effect in 5 s.
+# This interval plus ``sign_in.TOKEN_CACHE_SECONDS`` must be less than 5 s, because a sign-out must
+# take effect within 5 s.
 CHECK_INTERVAL_SECONDS = 1.5
 
 

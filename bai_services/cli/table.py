@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-# Minimum width to which a column of sentences is wrapped.
-_SENTENCE_WIDTH = 24
+# A column of sentences is never wrapped to fewer than this many characters.
+_MIN_SENTENCE_WIDTH = 24
 _GAP = 2
 
 
@@ -28,7 +28,7 @@ def fit_columns(
     for column in columns:
         texts = [title(column), *(row[column] for row in rows)]
         natural = max(_longest_line(text) for text in texts)
-        min_width = min(natural, max(_SENTENCE_WIDTH, *(_longest_word(text) for text in texts)))
+        min_width = min(natural, max(_MIN_SENTENCE_WIDTH, *(_longest_word(text) for text in texts)))
         gap = _GAP if chosen else 0
         if chosen and used + gap + min_width > width:
             continue
@@ -65,7 +65,8 @@ def print_rows(
         table.add_column(title(column), min_width=width, max_width=width)
     for row in rows:
         table.add_row(*(Text(row[column]) for column in widths))
-    # Wider than the terminal only if the first column is; then the terminal wraps its lines.
+    # The table is wider than the terminal only if its first column is. The terminal then wraps the
+    # lines.
     console.width = max(console.width, sum(widths.values()) + _GAP * len(widths))
     console.print(table, crop=False)
     return [column for column in columns if column not in widths]

@@ -78,7 +78,8 @@ class KernelContainer(DockerSpawner):
         return self._client
 
     async def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        # A cancelled start waits for its call, so that a created container is known and removed.
+        # ``shield``: a call continues after its start is cancelled, so that a container that it
+        # creates is known and can be removed.
         return await self._calls.run(
             self._plan.endpoint,
             self._plan.user,
@@ -100,7 +101,7 @@ class KernelContainer(DockerSpawner):
         return ip, port
 
     async def _gateway_bridge_ip(self) -> str:
-        """Return the container's address on the gateway bridge; empty if it is not on an overlay.
+        """Return the container's address on the gateway bridge; empty without an overlay network.
 
         Addresses of an overlay network are not reachable from outside it, not even from the host.
         Docker gives each container on an overlay a second address, on a bridge of its host.
@@ -132,7 +133,7 @@ class KernelContainer(DockerSpawner):
         return created
 
     async def pull_image(self, image: str) -> None:
-        """Do nothing: the agent has pulled the image before the manager issues the plan."""
+        """Do nothing: the agent pulls the image before the manager issues the plan."""
 
     async def remove_object(self) -> None:
         """Remove the container, running or not, with its volumes; idempotent."""
@@ -217,12 +218,12 @@ def _host_options(plan: LaunchPlan, limits: ContainerLimits) -> dict[str, Any]:
         },
         "extra_hosts": dict(limits.extra_hosts),
         "devices": [_device(node) for node in plan.injection.device_nodes],
-        "device_requests": [_request(request) for request in plan.injection.device_requests],
+        "device_requests": [_device_request(request) for request in plan.injection.device_requests],
     }
     if mem := plan.slots.get("mem"):
         host["memswap_limit"] = mem  # memory and swap together, so no swap
     if cpu := plan.slots.get("cpu"):
-        host["nano_cpus"] = cpu * 1_000_000
+        host["nano_cpus"] = cpu * 1_000_000  # cpu is in thousandths of a core
     if size := plan.injection.layer_limit_bytes:
         host["storage_opt"] = {"size": str(size)}
     if plan.shared_memory_bytes:
@@ -252,8 +253,8 @@ def _device(node: Any) -> str:
     return f"{path}:{node.get('target') or path}:{node.get('permissions') or 'rw'}"
 
 
-def _request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known fields of a device request (``docker run --gpus`` and alike)."""
+def _device_request(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the known fields of a device request (as for ``docker run --gpus``)."""
     known = ("driver", "count", "device_ids", "capabilities", "options")
     return {name: request[name] for name in known if name in request}
 

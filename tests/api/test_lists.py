@@ -46,6 +46,10 @@ VALUES_BY_OPERATOR = {
     "__lte": FEW,
 }
 
+# Values are parsed before the query, so all of them are only sent with PostgreSQL, which is the
+# stricter database.
+ON_SQLITE = {operator: FEW for operator in VALUES_BY_OPERATOR}
+
 LISTS = [
     path_of(pattern)
     for pattern, handler in ROUTES
@@ -81,13 +85,14 @@ async def test_list_accepts_or_rejects_every_filter_and_sort_order(
     rejected = await http.get(url, params={"no_such_field": "x"})
     assert rejected.status_code == 400
     fields = re.sub(r".*its fields are ", "", rejected.json()["message"]).split(", ")
+    values_of = ON_SQLITE if api.world.manager.database.is_sqlite else VALUES_BY_OPERATOR
     errors = {}
     for field in fields:
         for order in (field, f"-{field}"):
             response = await http.get(url, params={"sort": order})
             if response.status_code != 200:
                 errors[order] = response.text
-        for operator, values in VALUES_BY_OPERATOR.items():
+        for operator, values in values_of.items():
             for value in values:
                 response = await http.get(url, params={field + operator: value, "limit": 1})
                 # 404: some lists also accept the name of a resource, which must exist.

@@ -109,7 +109,7 @@ async def test_log_stream_ends_with_the_session(
     assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
 
 
-async def test_log_stream_of_another_user_is_not_found(
+async def test_logs_of_another_user_are_not_found(
     api: Api, session: dict[str, Any], printer: Printer
 ) -> None:
     other = await api.client("user2")

@@ -412,7 +412,6 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
     return code
 
 
-@pytest.mark.both_databases
 @pytest.mark.parametrize("role", ROLES)
 async def test_outcome_of_every_operation(api: Api, factory: ResourceFactory, role: str) -> None:
     column = ROLES.index(role)

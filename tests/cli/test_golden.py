@@ -23,7 +23,7 @@ from tests.testbed.wait import wait_until_async
 
 from .conftest import Bai
 from .terminal import all_on_terminal, environment, on_terminal
-from .test_sessions import run_it
+from .test_sessions import bring_to_running
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (80, 140)
@@ -94,7 +94,7 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
         "session", "create", "my-lab", "-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25",
         "--mount", "data", by="user",
     )  # fmt: skip
-    await run_it(api, agent, "my-lab")
+    await bring_to_running(api, agent, "my-lab")
     await bai("session", "create", "big-job", "-r", "cpu=8", "-r", "mem=1g", by="user")
     await wait_for_reason(bai, "big-job")
     assert (await bai("vfolder", "usage", "data", "--fresh", by="user")).code == 0

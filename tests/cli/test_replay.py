@@ -14,7 +14,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
-from .test_sessions import QUARTER, end_it, run_it
+from .test_sessions import QUARTER, bring_to_running, report_exit
 
 PODS = """\
 name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
@@ -162,11 +162,11 @@ async def test_replay_of_the_history_of_a_hub(
         by="user",
     )
     assert created.code == 0, created
-    await run_it(api, agent, "replayed")
+    await bring_to_running(api, agent, "replayed")
     found = (await bai(*arguments)).document
     assert (found["agents"], found["policies"]["mine"]["started"]) == (1, 1)
     session = (await bai("session", "info", "replayed", "--json", by="user")).document
-    await end_it(api, session["id"])
+    await report_exit(api, session["id"])
     exported = {"sessions": [session]}
     (files / "history.json").write_text(json.dumps(exported))
     message = error_of(

@@ -10,7 +10,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
-from .test_sessions import run_it
+from .test_sessions import bring_to_running
 
 
 async def test_wait_for_a_failed_batch_session_and_read_its_log(
@@ -22,7 +22,7 @@ async def test_wait_for_a_failed_batch_session_and_read_its_log(
     )  # fmt: skip
     session = made.document
     assert (session["type"], session["startup_command"]) == ("batch", "exit 3")
-    await run_it(api, agent, "train")
+    await bring_to_running(api, agent, "train")
     waiting = asyncio.create_task(bai("session", "wait", "train", "--json", by="user"))
     log = "2026-05-01T12:00:00.123456789Z epoch 1\n2026-05-01T12:00:01.000000000Z loss 2\n"
     end = {"exit_code": 3, "reason": "exited", "log": log}
@@ -66,7 +66,7 @@ async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: F
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
     assert (early.code, "only a running session" in early.stderr) == (1, True)
-    await run_it(api, agent, "lab1")
+    await bring_to_running(api, agent, "lab1")
     free = await bai("session", "keep-alive", "lab1", by="user")
     assert free.stdout == "lab1 has no idle timeout\n"
     update = ("admin", "keypair-policy", "update", "default", "--idle-timeout-seconds", "600")

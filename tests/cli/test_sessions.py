@@ -17,7 +17,7 @@ from .conftest import Bai
 QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
-async def run_it(api: Api, agent: FakeAgent, name: str) -> None:
+async def bring_to_running(api: Api, agent: FakeAgent, name: str) -> None:
     """Bring a pending session to RUNNING, as agent and spawner do."""
     user = await api.client("user")
     item = await agent.prepare()
@@ -28,7 +28,7 @@ async def run_it(api: Api, agent: FakeAgent, name: str) -> None:
     await agent.beat([agent.running(item)])
 
 
-async def end_it(api: Api, session_id: str, log: str = "") -> None:
+async def report_exit(api: Api, session_id: str, log: str = "") -> None:
     end = {"exit_code": 0, "reason": "stopped", "log": log}
     await api.hub.post(f"/sessions/{session_id}/exited", end)
 
@@ -41,7 +41,7 @@ async def test_create_info_open_rm_and_logs(bai: Bai, api: Api, agent: FakeAgent
             "--mount", "data:/home/work/data:ro", "-e", "SEED=1", "--wait", "--json", by="user",
         )
     )  # fmt: skip
-    await run_it(api, agent, "my.lab")
+    await bring_to_running(api, agent, "my.lab")
     session = (await creating).document
     assert (session["name"], session["status"]) == ("my.lab", "RUNNING")
     assert session["requested"] == {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
@@ -62,7 +62,7 @@ async def test_create_info_open_rm_and_logs(bai: Bai, api: Api, agent: FakeAgent
 
     stopping = (await bai("session", "rm", "my.lab", "--json", by="user")).document
     assert (stopping["id"], stopping["status"]) == (session["id"], "TERMINATING")
-    await end_it(api, session["id"], log="bye\x1b[0m\n")
+    await report_exit(api, session["id"], log="bye\x1b[0m\n")
     logs = await bai("session", "logs", "my.lab", by="user")
     # Escape sequences are only printed on a terminal.
     assert logs.stdout == "bye\n"
@@ -85,7 +85,7 @@ async def test_create_is_idempotent_and_has_defaults(bai: Bai, agent: FakeAgent)
     assert (other.code, other.error["error"]) == (1, "already-exists")
 
 
-async def test_create_needs_a_project_if_there_are_several(bai: Bai, api: Api) -> None:
+async def test_create_requires_the_project_of_a_member_of_several(bai: Bai, api: Api) -> None:
     for name in ("vision", "speech"):
         await bai("admin", "project", "create", name, by="domain-admin")
         await bai("admin", "project", "members", "add", name, "user", by="domain-admin")
@@ -147,7 +147,7 @@ async def test_wait_fails_after_its_timeout(bai: Bai, agent: FakeAgent) -> None:
 
 async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", *QUARTER, by="user")
-    await run_it(api, agent, "lab1")
+    await bring_to_running(api, agent, "lab1")
     # No agent prepares lab2: stopping a session that has not started cancels it.
     made = (await bai("session", "create", "lab2", *QUARTER, "--json", by="user")).document
     user = await api.client("user")
@@ -156,7 +156,7 @@ async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgen
         bai("session", "rm", "lab1", "lab2", "--wait", "--json", by="user")
     )
     await user.get("/sessions/lab1", wait="TERMINATING", timeout="10")
-    await end_it(api, first["id"])
+    await report_exit(api, first["id"])
     ended = (await stopping).document["items"]
     assert [(item["id"], item["status"]) for item in ended] == [
         (first["id"], "TERMINATED"),
@@ -241,7 +241,7 @@ def test_interruption_message(status: str, awaited: Status, part: str) -> None:
     assert part in interruption_message({"name": "lab1", "status": status}, awaited)
 
 
-async def test_exec_removes_two_hyphens_before_the_command(bai: Bai, agent: FakeAgent) -> None:
+async def test_exec_accepts_a_double_dash_before_the_command(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("session", "create", "lab1", by="user")).code == 0
     done = await bai("session", "exec", "lab1", "--", "--json", by="user")
     assert "the command is missing" not in done.stderr
@@ -255,7 +255,9 @@ async def test_error_for_an_invalid_name_suggests_a_valid_one(bai: Bai, api: Api
     assert (done.code, done.error["details"]["suggestion"]) == (2, "bad-name")
 
 
-async def test_secret_env_reads_the_environment_of_bai(bai: Bai, agent: FakeAgent) -> None:
+async def test_secret_env_reads_the_environment_of_the_cli_process(
+    bai: Bai, agent: FakeAgent
+) -> None:
     create = ("session", "create", "hidden", "--secret-env", "HF_KEY", "--enqueue-only")
     done = await bai(*create, "-e", "SEED=1", "--json", by="user", HF_KEY="s3cret-value")
     session = done.document

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bai_services.core.sessions.idle import REPORT_TTL, Idleness, idleness_of, next_report_seconds
+from bai_services.core.sessions.idle import (
+    REPORT_TTL,
+    UNLIMITED_REPORT_SECONDS,
+    Idleness,
+    idleness_of,
+    next_report_seconds,
+)
 from bai_services.core.sessions.lifecycle import SessionType
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -87,7 +93,7 @@ def test_time_of_the_next_activity_report(
 ) -> None:
     started = None if used is None else at(0)
     idleness = idleness_of(INTERACTIVE, started, None, None, timeout)
-    assert next_report_seconds(idleness, timeout, at(now)) == expected
+    assert next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) == expected
 
 
 seconds = st.integers(min_value=0, max_value=100_000)
@@ -120,7 +126,7 @@ def test_idle_end_needs_a_recent_report(
         # The session ran without activity and reported this.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_near(at(now))
-    assert 1 <= next_report_seconds(idleness, timeout, at(now)) <= 300
+    assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) <= 300
 
 
 @given(used=seconds, later=seconds, reported=seconds, timeout=st.integers(1, 100_000), now=seconds)
@@ -132,3 +138,9 @@ def test_activity_never_shortens_the_idle_time(
     assert before is not None and after is not None
     assert after.ends_at - before.ends_at == timedelta(seconds=later)
     assert not after.is_over(at(now)) or reported >= used + later + timeout
+
+
+@pytest.mark.parametrize("kind", [SessionType.BATCH, SessionType.INFERENCE])
+def test_session_that_never_ends_for_idleness_reports_rarely(kind: SessionType) -> None:
+    """They once reported every second if their policy had an idle timeout."""
+    assert next_report_seconds(kind, None, 600, at(0)) == UNLIMITED_REPORT_SECONDS

@@ -52,7 +52,7 @@ def test_mps_costs_a_single_client_at_most_3_percent(figures: Any) -> None:
     assert mps_figure(figures, "overhead_percent") <= 3
 
 
-def test_mps_costs_copies_at_most_3_percent(figures: Any) -> None:
+def test_mps_slows_copies_by_at_most_3_percent(figures: Any) -> None:
     assert mps_figure(figures, "copy_overhead_percent") <= 3
 
 

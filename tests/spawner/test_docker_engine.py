@@ -221,20 +221,21 @@ async def test_container_has_only_the_privileges_that_its_devices_require(
 async def test_container_has_only_the_given_devices_variables_and_mounts(
     begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
-    async def inside(given: LaunchPlan) -> tuple[set[str], dict[str, str], set[str]]:
+    async def inside(given: LaunchPlan) -> tuple[set[str], dict[str, str], set[str], str]:
         _, running = await begin(given)
         _, (_, nodes) = await ask(running, "run", command="ls -1 /dev")
         _, environ = await ask(running, "environ")
         _, (_, mounts) = await ask(running, "run", command="cut -d' ' -f2 /proc/mounts")
-        return set(nodes.split()), environ, set(mounts.split())
+        _, (_, shared) = await ask(running, "run", command="ls /dev/shm")
+        return set(nodes.split()), environ, set(mounts.split()), shared
 
     home = {"source": str(tmp_path / "home"), "target": "/home/work", "read_only": False}
     pipe, shm = tmp_path / "pipe", tmp_path / "shm"
     for folder in (pipe, shm):
         folder.mkdir(mode=0o777)
     (shm / "of-the-daemon").touch()
-    plain_nodes, plain_environ, plain_mounts = await inside(make_plan())
-    nodes, environ, mounts = await inside(
+    plain_nodes, plain_environ, plain_mounts, plain_shared = await inside(make_plan())
+    nodes, environ, mounts, shared = await inside(
         make_plan(
             environ={"NCCL_IB_DISABLE": "0"},
             injection={
@@ -258,6 +259,7 @@ async def test_container_has_only_the_given_devices_variables_and_mounts(
         "NCCL_P2P_LEVEL": "NVL",
     }
     assert mounts - plain_mounts == {"/run/mps"}
+    assert (plain_shared, shared) == ("", "of-the-daemon\n")
 
 
 async def test_locked_memory_is_unlimited_if_devices_require_it(
@@ -267,7 +269,8 @@ async def test_locked_memory_is_unlimited_if_devices_require_it(
     try:
         _, running = await begin(given)
     except EngineError as caught:
-        # The Docker daemon here may not raise a hard limit, but it received the request.
+        # A daemon without the privilege to raise hard limits rejects the start; the error proves
+        # that it received the limit.
         assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(caught)
         assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
     else:

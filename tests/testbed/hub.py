@@ -53,7 +53,7 @@ class HubAndManager:
 
 
 class Router(httpx.AsyncBaseTransport):
-    """Transport that replaces the proxy: it routes one base URL to Hub and manager."""
+    """Transport that acts as the proxy: it sends each request to the Hub or the manager by path."""
 
     def __init__(self, hub: HubAndManager) -> None:
         self._hub = urljoin(hub.hub_url, "/")

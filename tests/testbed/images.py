@@ -46,7 +46,7 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image without a registry, built once with debootstrap.
+    """Return the name of a base image, built once with debootstrap: no registry is needed.
 
     ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
 

@@ -8,7 +8,7 @@ import type { Translate } from './texts';
 
 const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
-/** Status bar item: share and used memory of the devices, or the session's memory without any. */
+/** Status bar item: share and used memory of the session's devices; without devices, its memory. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly model: Model,

@@ -14,7 +14,7 @@ from ..base import APIHandler, operation
 from ..fields import Body, LongText, NameText, ResponseModel
 
 # Not 0: session containers never run as root.
-ContainerId = Annotated[int, Field(ge=1, le=2**31 - 1)]
+PosixId = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Password = Annotated[SecretStr, Field(max_length=1024)]
 
 
@@ -31,8 +31,8 @@ class UserChange(Body):
     domain: NameText = ""
     resource_policy: NameText = ""
     allowed_client_ip: list[NameText] | None = None
-    container_uid: ContainerId | None = None
-    container_gid: ContainerId | None = None
+    container_uid: PosixId | None = None
+    container_gid: PosixId | None = None
 
     def given_fields(self) -> dict[str, object]:
         values = super().given_fields()
@@ -82,7 +82,7 @@ class NewKeypairOfUser(ResponseModel):
 
 
 class CreatedUser(User):
-    """``keypair``: the main keypair; its secret key is only contained in this response."""
+    """``keypair``: the main keypair. Only this response contains its secret key."""
 
     keypair: NewKeypairOfUser
 
@@ -129,7 +129,9 @@ class SignOutHandler(APIHandler):
 
 class UnlockHandler(APIHandler):
     @operation(
-        "Unlock a user: reset the failed sign-ins", tag="users", status=HTTPStatus.NO_CONTENT
+        "Unlock a user: reset the count of failed sign-ins",
+        tag="users",
+        status=HTTPStatus.NO_CONTENT,
     )
     async def post(self, key: str) -> None:
         await self.manager.accounts.users.unlock(self.caller, key)

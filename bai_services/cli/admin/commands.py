@@ -1,4 +1,4 @@
-"""`bai admin`: create, list, show, update and delete commands for every entity, and others."""
+"""`bai admin`: create, list, show, update and delete every entity; members, links and more."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class _Map(click.ParamType[Any]):
 
 
 def option_of(field: Field, *, is_required: bool = False) -> click.Option:
-    """Return the click option of a field; its value is None or empty if it is not given."""
+    """Return the click option of a field. Without the option, the value is None or empty."""
     name, text = f"--{field.option}", field.help
     if field.is_nullable:
         text += f" '{NONE}' clears the value."
@@ -189,8 +189,8 @@ def _list(entity: Entity) -> click.Command:
         ["--filter", "filters"],
         multiple=True,
         metavar="FIELD=VALUE",
-        help="List only objects with this value; also FIELD__contains, __in, __gte, __lte, __gt, "
-        "__lt and __ne. May be repeated.",
+        help="List only objects whose FIELD has this VALUE. Append __contains, __in, __gte, __lte, "
+        "__gt, __lt or __ne to FIELD for another comparison. May be repeated.",
     )
     command = _command(
         entity, "list", list_, f"List {entity.plural}.", [filter_option], "--limit 20"

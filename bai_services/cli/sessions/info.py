@@ -104,10 +104,11 @@ def _add_queue(screen: Screen, session: Mapping[str, Any]) -> None:
 
 def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
     requested, usage = session["requested"], session["usage"]
-    each = " each" if session["cluster_size"] > 1 else ""
+    is_cluster = session["cluster_size"] > 1
+    each = " each" if is_cluster else ""
     cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
-    # Usage is only measured while a session runs, and only that of the main kernel is shown here.
-    if session["status"] == Status.RUNNING and not each:
+    # Only for a running session with one kernel: ``usage`` covers only the main kernel.
+    if session["status"] == Status.RUNNING and not is_cluster:
         if cpu and usage.get("cpu_cores") is not None:
             cpu = f"{usage['cpu_cores']:.2f} of {cpu}"
         if mem and usage.get("mem_bytes") is not None:

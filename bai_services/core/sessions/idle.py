@@ -31,8 +31,8 @@ class Idleness:
     def is_over(self, now: datetime) -> bool:
         """Return whether the session must be stopped now.
 
-        This requires a recent report of the session that it was idle until ``ends_at``: if manager
-        or session were down, the activity in that time is unknown.
+        Only if the session itself reported at or after ``ends_at``, at most ``REPORT_TTL`` ago:
+        while the manager or the session is down, activity is unknown.
         """
         if self.reported_at is None or self.reported_at < self.ends_at:
             return False
@@ -41,6 +41,13 @@ class Idleness:
     def is_near(self, now: datetime) -> bool:
         """Return whether the end is near enough for a warning."""
         return self.ends_at - now <= min(WARNING_TIME, (self.ends_at - self.since) / 2)
+
+
+def has_idle_timeout(kind: SessionType, timeout_seconds: int) -> bool:
+    """Return whether a session ends when it is idle: only interactive ones do, because others run
+    unattended. ``timeout_seconds`` 0 means no limit.
+    """
+    return timeout_seconds > 0 and kind is SessionType.INTERACTIVE
 
 
 def idleness_of(
@@ -52,21 +59,24 @@ def idleness_of(
 ) -> Idleness | None:
     """Return the idleness of a running session; None if it has no idle timeout.
 
-    Only interactive sessions have one, because others run unattended. ``timeout_seconds`` 0 means
-    no limit. ``used_at`` is the time of the last activity.
+    ``used_at`` is the time of the last activity.
     """
-    if timeout_seconds <= 0 or kind is not SessionType.INTERACTIVE or started_at is None:
+    if started_at is None or not has_idle_timeout(kind, timeout_seconds):
         return None
     # A restart counts as activity.
     since = started_at if used_at is None else max(started_at, used_at)
     return Idleness(since, since + timedelta(seconds=timeout_seconds), reported_at)
 
 
-def next_report_seconds(idleness: Idleness | None, timeout_seconds: int, now: datetime) -> float:
-    """Return the seconds until a session's next activity report: at regular intervals, and when
-    its idle timeout ends.
+def next_report_seconds(
+    kind: SessionType, idleness: Idleness | None, timeout_seconds: int, now: datetime
+) -> float:
+    """Return the seconds until a session must send its next activity report.
+
+    ``REPORT_SECONDS``, or less if its idle timeout ends sooner. An interactive session without
+    ``idleness`` has not started yet, and reports again soon.
     """
-    if timeout_seconds <= 0:
+    if not has_idle_timeout(kind, timeout_seconds):
         return UNLIMITED_REPORT_SECONDS
     left = (idleness.ends_at - now).total_seconds() if idleness else 0.0
     return min(max(left, _MIN_REPORT_SECONDS), REPORT_SECONDS)

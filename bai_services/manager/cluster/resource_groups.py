@@ -85,7 +85,7 @@ class ResourceGroups:
         return await self._store.link(name, _kind(kind), target, entry)
 
     async def unlink(self, caller: Caller, name: str, kind: str, target: str) -> None:
-        """Remove that permission; running sessions continue."""
+        """Revoke the access of a domain, project, user or keypair; running sessions continue."""
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "unlink", name, kind=kind, target=target)
         await self._store.unlink(name, _kind(kind), target, entry)

@@ -63,11 +63,10 @@ class SessionActivity:
             )
             await self._audit.add(entry)
         started_at = row.started_at if row.status is Status.RUNNING else None
-        idleness = idleness_of(
-            SessionType(row.type), started_at, row.used_at, row.use_heard_at, seconds
-        )
+        kind = SessionType(row.type)
+        idleness = idleness_of(kind, started_at, row.used_at, row.use_heard_at, seconds)
         return {
             "idle_since": None if idleness is None else idleness.since,
             "idle_ends_at": None if idleness is None else idleness.ends_at,
-            "next_report_seconds": next_report_seconds(idleness, seconds, now),
+            "next_report_seconds": next_report_seconds(kind, idleness, seconds, now),
         }

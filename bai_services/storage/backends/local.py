@@ -1,4 +1,4 @@
-"""Backend for any mounted file system: a local disk, NFS, SMB, EFS, GlusterFS or a gateway."""
+"""Backend for any mounted file system, such as a local disk, NFS, SMB, EFS or GlusterFS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .backend import Backend
 class LocalBackend(Backend):
     """Uses only operations that every file system supports.
 
-    The manager enforces quotas on its own writes by rejecting them. Writes by sessions are counted,
+    The manager rejects its own writes that would exceed a quota. Writes by sessions are counted,
     but not limited.
     """
 

@@ -94,7 +94,8 @@ def _result(job: Job, code: int, output: bytes) -> Unpacked:
 
 def _too_slow(job: Job) -> InvalidRequest:
     return InvalidRequest(
-        f"the archive takes too long to unpack: its size allows {job.cpu_seconds} s of processor "
-        f"time and {job.cpu_seconds * WALL_FACTOR} s in all; split it into smaller archives",
+        f"the archive takes too long to unpack; the limits for its size are {job.cpu_seconds} s of "
+        f"CPU time and {job.cpu_seconds * WALL_FACTOR} s of elapsed time; split it into smaller "
+        "archives",
         limit_seconds=job.cpu_seconds,
     )

@@ -198,10 +198,11 @@ def test_compiled_code_matches_the_reference(
     st.lists(st.sampled_from(list(MIX)), min_size=1, max_size=6),
     st.sampled_from([Policy.BEST_FIT, Policy.PACK, Policy.SPREAD]),
 )
-def test_both_score_functions_are_equal(
+def test_both_score_functions_choose_the_same_agent(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """A full device of another family selects the other code path, but the same score."""
+    """A full device of a second family selects the code path for several families, which must
+    choose the same placements."""
     agents = fleet_of(drawn)
     mixed = [
         replace(a, devices=(*a.devices, Device(f"{a.id}-x", "rocm", used=1000))) for a in agents
@@ -222,7 +223,7 @@ def test_share_prices() -> None:
 
 @given(st.dictionaries(st.integers(5, 99).map(lambda n: n * 10), st.integers(1, 50), min_size=1))
 @settings(max_examples=40, deadline=None)
-def test_no_pattern_has_more_value_than_a_device(demand: dict[int, int]) -> None:
+def test_shares_on_one_device_are_never_worth_more_than_the_device(demand: dict[int, int]) -> None:
     prices, patterns = share_prices(demand)
     best = np.zeros(101)
     for room in range(1, 101):
@@ -238,7 +239,7 @@ def test_no_pattern_has_more_value_than_a_device(demand: dict[int, int]) -> None
 
 @given(st.lists(st.integers(0, 100).map(lambda n: n * 10), max_size=5))
 @settings(deadline=None)
-def test_reported_maximum_is_exact(free: list[int]) -> None:
+def test_most_shares_is_the_largest_share_that_fits(free: list[int]) -> None:
     most = most_shares(free)
     placer = Placer([agent("a", tuple(1000 - f for f in free))], Policy.BEST_FIT)
     for amount, can in ((most, most >= 50), (most + 10, False)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_tables_are_deterministic() -> None:
 
 
 def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
-    """With shares that need much cpu, a table of whole-device requests misjudges capacity."""
+    """If shares request many cores, tables of whole-device requests allocate less of the mix."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -112,7 +113,8 @@ def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
 
 
 def test_variant_that_serves_most_demand_is_chosen_if_run_times_are_known() -> None:
-    """Few machines fit a request for a whole machine, and cpu-only requests are more frequent."""
+    """Only 8 of 32 agents fit the whole-machine request, and cpu-only requests are more frequent
+    than it."""
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
     whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)
@@ -159,10 +161,10 @@ def test_run_times_are_learned_from_ended_requests() -> None:
     }
     assert mean_runtime_seconds(recent, []) == {}
     tables = build_tables(recent * 50, AGENTS, [60.0, 60.0, 120.0, 30.0] * 50)
-    assert Placer(AGENTS, Policy.PRICED, tables).fits is not None
+    assert place_request(Placer(AGENTS, Policy.PRICED, tables), request(device=2)) is not None
 
 
-def test_device_family_that_is_missing_in_the_tables_can_be_placed() -> None:
+def test_request_for_a_device_family_missing_from_the_tables_is_placed() -> None:
     tables = build_tables([request(shares="0.5")], AGENTS)
     placer = Placer(AGENTS[:1], Policy.PRICED, tables)
     placer.update(agent("new", (0, 0), family="rocm", model="MI300"))
@@ -195,12 +197,22 @@ def test_compiled_code_is_cached_across_processes() -> None:
     assert compiled() == 0
 
 
-def test_source_stamp_changes_with_constants_and_functions() -> None:
-    old = scores.UNIT
-    stamp = search.source_stamp()
+def _other_function() -> int:
+    return 1
+
+
+@pytest.mark.parametrize("is_function", [False, True], ids=["constant", "function"])
+def test_source_stamp_changes_with_constants_and_functions(is_function: bool) -> None:
+    values = vars(scores)
+    if is_function:
+        name = next(name for name, value in values.items() if hasattr(value, "py_func"))
+        new: object = SimpleNamespace(py_func=_other_function)
+    else:
+        name, new = "UNIT", scores.UNIT + 1
+    stamp, old = search.source_stamp(), values[name]
     try:
-        vars(scores)["UNIT"] = old + 1
+        values[name] = new
         assert search.source_stamp() != stamp
     finally:
-        vars(scores)["UNIT"] = old
+        values[name] = old
     assert search.source_stamp() == stamp

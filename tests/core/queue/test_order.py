@@ -63,13 +63,13 @@ ORDERS = [
         {},
         [pending_session(1), pending_session(2, priority=0), pending_session(3, priority=100)],
         ["s3", "s1", "s2"],
-        id="fifo: the higher priority before the earlier",
+        id="fifo: higher priority first, then creation time",
     ),
     pytest.param(
         {"order": Order.LIFO},
         [pending_session(1, priority=20), pending_session(2), pending_session(3)],
         ["s1", "s3", "s2"],
-        id="lifo: the higher priority before the later",
+        id="lifo: higher priority first, then the latest creation",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -115,7 +115,7 @@ ORDERS = [
             pending_session(4, BOB, priority=20),
         ],
         ["s3", "s4", "s1", "s2"],
-        id="drf: the higher priority before the smaller share",
+        id="drf: higher priority first, then the smaller dominant share",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
@@ -145,7 +145,7 @@ ORDERS = [
         {"order": Order.FAIR_SHARE},
         [pending_session(1, priority=20), pending_session(2, BOB)],
         ["s1", "s2"],
-        id="fair-share: the higher priority before the lighter user",
+        id="fair-share: higher priority first, then the user with less usage",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
@@ -154,7 +154,7 @@ ORDERS = [
             pending_session(2, scopes=(WEST, SHOP, ANN)),
         ],
         ["s2", "s1"],
-        id="fair-share: the lighter domain before the lighter user",
+        id="fair-share: usage of the domain counts before usage of the user",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE},
@@ -163,7 +163,7 @@ ORDERS = [
             pending_session(2, scopes=(WEST, SHOP, ANN)),
         ],
         ["s2", "s1"],
-        id="fair-share: the lighter project before the lighter user",
+        id="fair-share: usage of the project counts before usage of the user",
     ),
 ]
 HISTORY = {"main": {ANN: used(8, 2), BOB: used(1, 2), EAST: used(4, 2), LAB: used(2, 2)}}
@@ -252,7 +252,7 @@ def test_fair_share_factor(buckets: list[DailyUsage], options: FairShare, expect
     assert fair_factor(ANN, buckets, options, {"cpu": 8000}, DAY) == pytest.approx(expected)
 
 
-def test_fair_share_weighs_slots() -> None:
+def test_fair_share_applies_resource_weights() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]

@@ -1,4 +1,4 @@
-"""Requests prepared for repeated searches, and the placements that a search result stands for."""
+"""Prepare requests for repeated searches; convert search results into placements."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class PreparedRequest:
     """A request and the inputs of its searches, computed once."""
 
     request: Request
-    row: Ints  # its shape row
+    row: Ints  # the request as encoded by ``encode_request``
     searches: int  # one if all kernels are placed together, else one per kernel
     cpu_and_mem: ResourceSlots  # of one kernel
     kernels_per_search: int
     device_slots: tuple[str, ...]  # in the order of the needs in ``row``
     slot_thousandths: tuple[int, ...]  # thousandths of a device per unit of each device slot
-    has_agent_lists: bool  # it designates agents, or agents to avoid
+    has_agent_lists: bool  # whether the request names designated agents or agents to avoid
 
     @classmethod
     def of(cls, request: Request, names: NameTable) -> PreparedRequest:
@@ -58,7 +58,7 @@ class PreparedRequest:
     ) -> tuple[Placement, ...]:
         """Return what a search allocated on an agent: one placement per kernel of the search.
 
-        ``picks`` are those of the score cache right after the search.
+        ``picks`` is the score cache's buffer of picks; the next search overwrites it.
         """
         _, count, need, j, amount = result
         if not count:

@@ -8,7 +8,7 @@ import { sessionQuery } from '../data/sessions';
 
 const NOTIFIED: Record<string, 'success' | 'error'> = { RUNNING: 'success', ERROR: 'error' };
 
-/** Notify the user when one of the sessions starts to run or fails. */
+/** Notify users when one of their sessions starts running or fails. */
 export function useSessionNotices(): void {
   const { t } = useTranslation();
   const { notification } = App.useApp();

@@ -11,22 +11,22 @@ const COLORS: Record<string, 'success' | 'error' | 'warning' | 'default'> = {
   TERMINATED: 'default'
 };
 
-/** Used and available quantities of an agent, a bar for each slot. */
+/** Used amount and capacity of each slot of an agent, with a bar. */
 function Allocation({ agent }: { agent: Item }) {
   const slots = (agent['slots'] ?? {}) as Slots;
   const used = (agent['used'] ?? {}) as Slots;
   return (
     <div style={{ minWidth: 180 }}>
-      {Object.entries(slots).map(([slot, available]) => (
+      {Object.entries(slots).map(([slot, capacity]) => (
         <div key={slot}>
           <small>
-            {slot} {shortAmount(slot, used[slot] ?? '0')} / {shortAmount(slot, available)}
+            {slot} {shortAmount(slot, used[slot] ?? '0')} / {shortAmount(slot, capacity)}
           </small>
           <Progress
             size="small"
             showInfo={false}
             aria-label={slot}
-            percent={(100 * numberOf(used[slot] ?? '0')) / (numberOf(available) || 1)}
+            percent={(100 * numberOf(used[slot] ?? '0')) / (numberOf(capacity) || 1)}
           />
         </div>
       ))}
