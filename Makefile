@@ -2,7 +2,7 @@
 # make run       the demo on this machine: address and accounts are printed, Ctrl-C ends it
 # make test      everything that CI runs
 # make test-fast the tests of core, database and REST API
-# make soak      long forms of two tests: 200 cycles of faults, 100,000 made-up requests
+# make soak      long forms of three tests: 200 cycles of faults, 100,000 made-up requests, 500 sessions
 # make check     format, lint, types, layers, documentation
 # make docs      the documentation, in docs/_build/html
 # make image     the session image, in the Docker engine that answers
@@ -44,8 +44,9 @@ test-fast: install $(STAMP)-compiled
 # Each of the 318 fuzz tests sends 320 requests.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
+soak: export BAI_QUEUE_SESSIONS = 500
 soak: install $(STAMP)-compiled
-	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py
+	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
 
 check: $(STAMP)-dev $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 	$(BIN)/ruff format --check . scripts/run images/session/build

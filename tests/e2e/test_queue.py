@@ -6,6 +6,7 @@ processes around it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -21,11 +22,12 @@ from tests.testbed.wait import wait_until
 
 pytestmark = pytest.mark.e2e
 
-SESSIONS = 500
+# `make soak` runs 500.
+SESSIONS = int(os.environ.get("BAI_QUEUE_SESSIONS", "150"))
 CHAIN = 5
 PRIORITIES = 4
 # Number of sessions that run at the same time: far fewer than pending ones, so order matters.
-CAPACITY = 40
+CAPACITY = SESSIONS // 12
 TIMEOUT_SECONDS = 240
 CONFIG = """
 c.BaiSpawner.engine_classes = {"process": "tests.testbed.instant_exit_engine.InstantExitEngine"}
