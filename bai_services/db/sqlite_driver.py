@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,6 +36,8 @@ STATEMENTS_PER_TURN = 8
 # The low 8 bits of an error code are the primary code. The higher bits are details, such as
 # SQLITE_BUSY_RECOVERY.
 PRIMARY_CODE = 0xFF
+
+WAL_RETRY_SECONDS = 0.01
 
 _READS = ("SELECT", "PRAGMA")
 _INLINE = (*_READS, "INSERT", "UPDATE", "DELETE", "BEGIN")
@@ -66,13 +69,28 @@ class Connections:
     def _connect(self) -> sqlite3.Connection:
         # Timeout 0: a statement that finds the database locked is repeated in a thread, and waits
         # there.
-        return sqlite3.connect(
+        opened = sqlite3.connect(
             self._path,
             timeout=0,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=512,
         )
+        self._switch_to_wal(opened)
+        return opened
+
+    def _switch_to_wal(self, opened: sqlite3.Connection) -> None:
+        """Repeat the switch while the database is locked: SQLite itself does not wait for it."""
+        deadline = time.monotonic() + self.busy_seconds
+        while True:
+            try:
+                opened.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = error.sqlite_errorcode & PRIMARY_CODE == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() > deadline:
+                    raise
+            time.sleep(WAL_RETRY_SECONDS)
 
 
 class Connection:

@@ -167,7 +167,8 @@ async def test_sessions_request_mig_instances_by_profile(
     assert [a["device"] for a in session["allocations"] if a["slot"] == SLOT] == ["MIG-0000-1"]
     assert session["enforcement"] == {"cuda": "hardware"}
     options = await user.get("/sessions/options")
-    assert options["limits"][SLOT] == {"min": "0", "max": "1", "now": "0", "step": "1"}
+    limit = options["limits"][SLOT]
+    assert (limit["min"], limit["max"], limit["now"], limit["largest"]) == ("0", "1", "0", "1")
     assert options["limits"]["cuda.mig-3g.40gb"]["now"] == "1"
     with pytest.raises(InvalidRequest, match="mutually exclusive"):
         await create(user, "mixed", {SLOT: "1", "cuda.shares": "0.5"})

@@ -84,7 +84,7 @@ LISTED_RESOURCES = {
 UNOWNED = re.compile(
     r"/(me|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
     r"|agents|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
-    r"|/(sessions/(options|quotas)|bulk-sessions|events|app-visits)"
+    r"|/(sessions/(options|preview|quotas)|bulk-sessions|events|app-visits)"
 )
 # Metadata that a domain admin may read about every user of the domain, superadmins included.
 METADATA = {

@@ -155,3 +155,18 @@ async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
     assert len(calls) == 2
     await connection.close()
     connections.close()
+
+
+async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> None:
+    """SQLite itself does not wait for the lock that the switch to WAL needs."""
+    other = sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)
+    other.execute("CREATE TABLE words (word TEXT)")
+    other.execute("BEGIN IMMEDIATE")
+    database = Database(f"sqlite+aiosqlite:///{tmp_path}/new.sqlite")
+    opening = asyncio.create_task(database.check())
+    done, _ = await asyncio.wait([opening], timeout=0.2)
+    assert not done
+    other.execute("COMMIT")
+    await opening
+    await database.close()
+    other.close()
