@@ -63,10 +63,18 @@ def serve_empty_responses() -> Iterator[str]:
         try:
             while await reader.readuntil(b"\r\n\r\n"):
                 writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        except (asyncio.IncompleteReadError, ConnectionError):
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
         finally:
             writer.close()
+
+    async def end() -> None:
+        """Close the server and its open connections."""
+        server.close()
+        connections = asyncio.all_tasks() - {asyncio.current_task()}
+        for connection in connections:
+            connection.cancel()
+        await asyncio.gather(*connections, return_exceptions=True)
 
     server = loop.run_until_complete(asyncio.start_server(answer, "127.0.0.1", 0))
     thread = threading.Thread(target=loop.run_forever)
@@ -74,7 +82,7 @@ def serve_empty_responses() -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
-        loop.call_soon_threadsafe(server.close)
+        asyncio.run_coroutine_threadsafe(end(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
