@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from tests.testbed import ComponentMissing
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, BrowserContext
 
 FLAGS = [
     "--headless",
@@ -52,3 +53,54 @@ async def launch() -> AsyncIterator[Browser]:
             yield browser
         finally:
             await browser.close()
+
+
+class SharedBrowser:
+    """A browser for many tests: launched at its first use, and again after a crash.
+
+    A launch with Playwright's driver takes 1.5 s of CPU time.
+    """
+
+    def __init__(self) -> None:
+        self._stack = AsyncExitStack()
+        self._browser: Browser | None = None
+        self._profiles: dict[str, BrowserContext] = {}
+
+    async def get(self) -> Browser:
+        """Return the running browser.
+
+        Raises
+        ------
+        ComponentMissing
+            See `launch`.
+        """
+        if self._browser is None or not self._browser.is_connected():
+            self._profiles.clear()
+            self._browser = await self._stack.enter_async_context(launch())
+        return self._browser
+
+    async def profile(self, **options: Any) -> BrowserContext:
+        """Return the profile with these options, with its cookies and cached files.
+
+        Options are those of a browser context; ``name`` tells profiles apart.
+        """
+        key = json.dumps(options, sort_keys=True)
+        if key not in self._profiles:
+            options.pop("name", None)
+            self._profiles[key] = await (await self.get()).new_context(**options)
+        return self._profiles[key]
+
+    async def close_pages(self) -> None:
+        """Close all pages, and the profiles that `profile` did not return."""
+        if self._browser is None:
+            return
+        kept = list(self._profiles.values())
+        for context in self._browser.contexts:
+            if context not in kept:
+                await context.close()
+        for context in kept:
+            for page in context.pages:
+                await page.close()
+
+    async def aclose(self) -> None:
+        await self._stack.aclose()

@@ -13,11 +13,12 @@ import asyncio
 import gc
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import pytest_asyncio
 
 from bai_services.client import Client
 from bai_services.db import schema
@@ -39,6 +40,7 @@ from tests.testbed.skip import skip_or_fail
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
+    from tests.testbed.chromium import SharedBrowser
     from tests.testbed.docker_engine import DockerEngine
     from tests.testbed.postgres import Postgres
 
@@ -111,6 +113,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             markers.add("postgres")
         for marker in markers:
             item.add_marker(marker)
+        if "browser" in names:
+            # All tests of a worker share one Chromium, which belongs to one event loop.
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
         # The first test that uses the session image waits until it is built.
         may_build = item.get_closest_marker("docker") or item.get_closest_marker("e2e")
         if may_build and not item.get_closest_marker("timeout"):
@@ -170,17 +175,27 @@ def session_image(docker_engine: DockerEngine) -> str:
         skip_or_fail("docker", reason)
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
-    """A headless Chromium with a fresh profile, through Playwright's async interface."""
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_browser() -> AsyncIterator[SharedBrowser]:
+    """The Chromium of all tests of a worker."""
     from tests.testbed import chromium
 
-    async with AsyncExitStack() as stack:
-        try:
-            launched = await stack.enter_async_context(chromium.launch())
-        except ComponentMissing as reason:
-            skip_or_fail("browser", reason)
-        yield launched
+    async with aclosing(chromium.SharedBrowser()) as shared:
+        yield shared
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
+    """A headless Chromium, through Playwright's async interface.
+
+    The test's pages and profiles are deleted at its end.
+    """
+    try:
+        launched = await shared_browser.get()
+    except ComponentMissing as reason:
+        skip_or_fail("browser", reason)
+    yield launched
+    await shared_browser.close_pages()
 
 
 # --- databases

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pytest
+import pytest_asyncio
 
+from bai_services.i18n import catalogue
 from tests.hub import RunningHub
 
 from .pages import Shell
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser
+    from playwright.async_api import Browser, Page
+
+    from tests.testbed.chromium import SharedBrowser
 
 # Without animations nothing is seen halfway through one.
 DEFAULTS: dict[str, Any] = {"locale": "en-US", "reduced_motion": "reduce"}
@@ -21,26 +24,30 @@ ShellT = TypeVar("ShellT", bound=Shell)
 Opener = Callable[..., Awaitable[ShellT]]
 
 
-@pytest.fixture
-async def opened(hub: RunningHub, browser: Browser) -> AsyncIterator[Opener[Any]]:
-    """Sign in and open a page: ``await opened(Sessions, "user2", "/sessions")``.
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(
+    hub: RunningHub, browser: Browser, shared_browser: SharedBrowser
+) -> AsyncIterator[Opener[Any]]:
+    """Open a page as a signed-in user: ``await opened(Sessions, "user2", "/sessions")``.
 
     Further options, such as ``color_scheme``, ``viewport`` and ``locale``, are those of a
-    browser context.
+    browser context. Tests with the same user and options share a sign-in and cached files, but
+    no preferences.
     """
-    contexts = []
     errors: list[str] = []
+    pages: list[Page] = []
 
     async def open_page(kind: type[ShellT], username: str, path: str, **options: Any) -> ShellT:
-        context = await browser.new_context(**(DEFAULTS | options))
-        contexts.append(context)
-        page = await context.new_page()
+        profile = await shared_browser.profile(name=username, **(DEFAULTS | options))
+        page = await profile.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
+        pages.append(page)
         shown = kind(page, hub)
         await shown.sign_in(username, path)
         return shown
 
     yield open_page
-    for context in contexts:
-        await context.close()
+    for page in pages:
+        await page.evaluate("localStorage.clear()")
+        await page.context.clear_cookies(name=catalogue.COOKIE)
     assert errors == []

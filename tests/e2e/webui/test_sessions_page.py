@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.e2e.engines import checked, start, wait_for
 from tests.hub import RunningHub
@@ -33,7 +34,7 @@ def rest(hub: RunningHub) -> Iterator[httpx.Client]:
                 wait_for(client, session["id"], "TERMINATED", "CANCELLED")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def ui(opened: Opener[Sessions]) -> Sessions:
     """The page of sessions with ``user2`` signed in."""
     return await opened(Sessions, "user2", "/sessions")
