@@ -10,6 +10,7 @@ permissions) also run on PostgreSQL.
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
+from httpx._transports import default
 
 from bai_services.client import Client
 from bai_services.db import schema
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from tests.testbed.chromium import SharedBrowser
     from tests.testbed.docker_engine import DockerEngine
     from tests.testbed.postgres import Postgres
+
+# Without this, each client loads the root certificates: 25 ms, in each poll for a response.
+default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
 
 TESTS = Path(__file__).resolve().parents[1]
 DATABASE_ENGINES = ["sqlite", "postgres"]
