@@ -21,7 +21,7 @@ LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 WEBUI := bai_services/webui/dist/.built
 WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
 
-.PHONY: install run test test-fast soak check docs image clean
+.PHONY: install run test test-fast soak check check-style check-types check-labext check-webui docs image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
@@ -34,7 +34,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscop
 TEST_OPTIONS ?=
 
 # Tests of whole demos run after the others: each nearly fills a small machine by itself.
-test: install check $(STAMP)-compiled
+test: $(STAMP)-dev
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
 	$(PYTEST) --ignore=tests/e2e $(TEST_OPTIONS)
 	$(PYTEST) tests/e2e $(TEST_OPTIONS)
 
@@ -48,14 +49,23 @@ soak: export BAI_QUEUE_SESSIONS = 500
 soak: install $(STAMP)-compiled
 	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
 
-check: $(STAMP)-dev $(LABEXT_NEEDS) $(WEBUI_NEEDS)
+# Parts that do not depend on each other, for `make --jobs`.
+check: check-style check-types check-labext check-webui docs
+
+check-style: $(STAMP)-dev
 	$(BIN)/ruff format --check . scripts/run images/session/build
 	$(BIN)/ruff check . scripts/run images/session/build
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+check-types: $(STAMP)-dev
+	$(BIN)/mypy
+
+check-labext: $(LABEXT) $(STAMP)-dev
 	scripts/labext check
+
+# After the build, because both write the types of the API.
+check-webui: $(WEBUI) $(STAMP)-dev
 	scripts/webui check
-	@$(MAKE) --no-print-directory docs
 
 # Any warning is an error: an unknown page, anchor or directive, or a page that no other one lists.
 docs: $(STAMP)-dev
