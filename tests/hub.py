@@ -135,6 +135,16 @@ class RunningHub:
             # The launcher exits when its Hub has exited.
             self._launcher.wait(STOP_SECONDS)
 
+    @contextmanager
+    def suspended(self, component: Component) -> Iterator[None]:
+        """Suspend a component, and continue it at the end."""
+        process = self.process_of(component)
+        process.suspend()
+        try:
+            yield
+        finally:
+            process.resume()
+
     def interrupt(self) -> int:
         """Send SIGINT (Ctrl-C) and return the exit code of `make run`."""
         assert self._launcher is not None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -278,19 +278,17 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
 
 
 async def test_the_panel_recovers_after_an_outage_of_the_manager(
-    browser: Browser, own_hub: Any, tmp_path: Path
+    browser: Browser, hub: RunningHub, tmp_path: Path
 ) -> None:
-    hub = own_hub().start()
     async with panel_of_new_session(browser, hub, "panel-away") as (page, _session):
         panel = page.locator("#bai-session-panel")
-        hub.process_of("manager").suspend()
-        await panel.get_by_text("The resource manager cannot be reached now").wait_for(
-            timeout=lab.PATIENCE_MS
-        )
-        # Apps do not depend on the manager.
-        await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
-        await take_screenshot(page, "away", tmp_path)
-        hub.process_of("manager").resume()
+        with hub.suspended("manager"):
+            await panel.get_by_text("The resource manager cannot be reached now").wait_for(
+                timeout=lab.PATIENCE_MS
+            )
+            # Apps do not depend on the manager.
+            await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
+            await take_screenshot(page, "away", tmp_path)
         await panel.get_by_role("button", name="Try now").click()
         await panel.get_by_text("The resource manager cannot be reached now").wait_for(
             state="hidden", timeout=lab.PATIENCE_MS

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,16 +19,33 @@ from tests.testbed.wait import wait_until
 pytestmark = pytest.mark.e2e
 
 
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """The demo of this file, without Docker; started by `hub`."""
+    environment = {"DOCKER_HOST": "unix:///no/such/socket", "BAI_AGENT_CPU": "2"}
+    running = RunningHub(tmp_path_factory.mktemp("run"), engine="", environment=environment)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def hub(demo: RunningHub) -> RunningHub:
+    """The demo, running: a start takes 10 s of CPU time, so tests share it."""
+    if not demo.is_up():
+        demo.stop()
+        demo.start()
+    return demo
+
+
 def is_signed_in(client: httpx.Client) -> bool:
     return client.get("/hub/home").status_code == 200
 
 
-def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(
-    own_hub: Callable[..., RunningHub],
-) -> None:
-    hub = own_hub().start()
+def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(hub: RunningHub) -> None:
     text = hub.wait_for_output("Ctrl-C")
     assert hub.url in text
+    assert "Sessions run as processes." in text
+    assert "Not in Docker: no Docker engine responds" in text
     for name in ("admin", "domain-admin", "user", "user2", "acme-user"):
         assert name in text
     with hub.sign_in("user") as browser:
@@ -39,10 +56,7 @@ def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(
         assert is_signed_in(browser)
 
 
-def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(
-    own_hub: Callable[..., RunningHub],
-) -> None:
-    hub = own_hub(environment={"BAI_AGENT_CPU": "2"}).start()
+def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> None:
     session = running_session(hub, "user")
     hub.kill("hub")
     hub.start()
@@ -66,6 +80,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]
         rest.delete(f"/sessions/{waiting}")
+    session_in(hub, "user", waiting, "TERMINATED")
     times = [
         datetime.fromisoformat(step["at"]) for step in history if step["to_status"] != "PENDING"
     ]
@@ -75,8 +90,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(
     assert ended["status_info"]
 
 
-def test_a_killed_proxy_and_a_killed_hub_are_restarted(own_hub: Callable[..., RunningHub]) -> None:
-    hub = own_hub().start()
+def test_a_killed_proxy_and_a_killed_hub_are_restarted(hub: RunningHub) -> None:
     with hub.sign_in("user") as browser:
         old_proxy = hub.process_of("proxy")
         hub.kill("proxy")
@@ -94,25 +108,21 @@ def test_a_killed_proxy_and_a_killed_hub_are_restarted(own_hub: Callable[..., Ru
     assert hub.left_running() == []
 
 
-def test_the_supervisor_restarts_killed_services_before_the_hub_notices(
-    own_hub: Callable[..., RunningHub],
-) -> None:
-    hub = own_hub().start()
+def test_the_supervisor_restarts_killed_services_before_the_hub_notices(hub: RunningHub) -> None:
+    log = hub.home / "hub.log"
+    earlier = log.read_text()
     components: tuple[Component, ...] = ("manager", "agent")
     for component in components:
         before = hub.process_of(component)
         hub.kill(component)
         assert hub.process_of(component) != before
         wait_until(hub.is_up, 60, f"all components to respond with a new {component}")
-    assert "exited with status" not in (hub.home / "hub.log").read_text()
+    assert "exited with status" not in log.read_text().removeprefix(earlier)
     assert hub.interrupt() == 0
     assert hub.left_running() == []
 
 
-def test_all_processes_exit_after_the_launcher_is_killed(
-    own_hub: Callable[..., RunningHub],
-) -> None:
-    hub = own_hub().start()
+def test_all_processes_exit_after_the_launcher_is_killed(hub: RunningHub) -> None:
     hub.kill("launcher")
     wait_until(lambda: not hub.left_running(), 60, "the Hub to exit")
     # Ports and locks are released too: the hub starts again with the same folder.
@@ -160,10 +170,3 @@ def test_an_invalid_configuration_is_reported(
     assert done.returncode == 1
     assert text in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_without_docker_sessions_are_processes(own_hub: Callable[..., RunningHub]) -> None:
-    hub = own_hub(engine="", environment={"DOCKER_HOST": "unix:///no/such/socket"}).start()
-    text = hub.wait_for_output("Ctrl-C")
-    assert "Sessions run as processes." in text
-    assert "Not in Docker: no Docker engine responds" in text

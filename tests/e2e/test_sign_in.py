@@ -318,20 +318,14 @@ def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
         assert browser.get("/hub/admin").status_code == 200
 
 
-def test_the_sign_in_page_reports_an_unavailable_manager(
-    own_hub: Callable[..., RunningHub],
-) -> None:
-    hub = own_hub().start()
-    with hub.sign_in("user") as browser:
-        # A killed manager would be restarted before the sign-in.
-        manager = hub.process_of("manager")
-        manager.suspend()
+def test_the_sign_in_page_reports_an_unavailable_manager(hub: RunningHub) -> None:
+    # A killed manager would be restarted before the sign-in.
+    with hub.sign_in("user") as browser, hub.suspended("manager"):
         answer, _ = sign_in(hub, "user", hub.password)
         assert answer.status_code == 503
         assert ENGLISH("sign_in.unavailable") in text_of(answer)
         assert ENGLISH("sign_in.refused") not in text_of(answer)
         # Existing sign-ins survive the outage.
         assert is_signed_in(browser)
-        manager.resume()
     wait_until(hub.is_up, 90, "the manager to respond again")
     assert sign_in(hub, "user", hub.password)[1] is True
