@@ -22,6 +22,9 @@ from bai_services.manager.manager import Manager
 MAX_BODY_BYTES = 2**20
 # Chunk size with which the HTTP server reads bodies.
 BODY_CHUNK_BYTES = 2**18
+# Of a rejected body: the number of problems described, and the length of a field's path.
+MAX_PROBLEMS = 100
+MAX_FIELD_LENGTH = 200
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
 
 HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
@@ -251,10 +254,18 @@ class NotFoundHandler(APIHandler):
 
 
 def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
-    """Convert a validation error; the message is ``prefix`` and the problem of each field."""
+    """Convert a validation error; the message is ``prefix`` and the problem of each field.
+
+    At most ``MAX_PROBLEMS`` are described. A body of 1 MiB can have 100,000 of them, whose
+    descriptions would block the event loop for a second.
+    """
+    count = error.error_count()
+    if count > MAX_PROBLEMS:
+        return errors.InvalidRequest(f"the body has {count} invalid or unknown fields", problems=[])
+    found = error.errors(include_url=False, include_context=False, include_input=False)
     problems = [
-        {"field": ".".join(map(str, e["loc"])), "problem": e["msg"]}
-        for e in error.errors(include_url=False, include_context=False, include_input=False)
+        {"field": ".".join(map(str, e["loc"]))[:MAX_FIELD_LENGTH], "problem": e["msg"]}
+        for e in found
     ]
     text = "; ".join(f"{p['field'] or 'body'}: {p['problem']}" for p in problems)
     return errors.InvalidRequest(f"{prefix}: {text}" if prefix else text, problems=problems)

@@ -21,8 +21,11 @@ NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
 ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_PLAIN)]
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_PLAIN)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+MAX_SLOTS = 100
 # Strict, so that true is not accepted as 1.
-SlotsInput = dict[str, StrictStr | StrictInt | StrictFloat]
+SlotsInput = Annotated[
+    dict[NameText, StrictStr | StrictInt | StrictFloat], Field(max_length=MAX_SLOTS)
+]
 SlotsOutput = dict[str, str]
 Hosts = dict[NameText, list[NameText]]
 

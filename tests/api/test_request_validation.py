@@ -90,3 +90,22 @@ async def test_request_for_another_user_is_denied_without_a_list_of_problems(
     with pytest.raises(errors.Forbidden) as refused:
         await user.post("/sessions", {"name": "!", "owner": "admin", "image": "nothing:0"})
     assert "problems" not in refused.value.details
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resources": {f"slot-{number}": "1" for number in range(20_000)}},
+        {f"field-{number}": 1 for number in range(40_000)},
+        {"x" * 1_000_000: 1},
+    ],
+    ids=["many resources", "many fields", "long name of a field"],
+)
+@pytest.mark.parametrize("path", ["/sessions", "/sessions/preview"])
+async def test_description_of_a_rejected_body_is_short(
+    agent: FakeAgent, user: Client, path: str, spec: dict[str, Any]
+) -> None:
+    with pytest.raises(errors.InvalidRequest) as refused:
+        await user.post(path, {"name": "alone", **spec})
+    assert len(refused.value.message) < 20_000
+    assert len(refused.value.details["problems"]) <= 100

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -457,6 +457,18 @@ async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: C
     await exited(api, running, 0)
     await status_of(user, "one1", "SCHEDULED")
     assert (await user.get("/sessions/two2"))["status"] == "PENDING"
+
+
+async def test_session_renames_but_does_not_prioritize_sessions_of_its_owner(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    spec = {**BATCH, "starts_at": (datetime.now(UTC) + timedelta(days=1)).isoformat()}
+    made = await user.post("/sessions", {"name": "waiting", "enqueue_only": True, **spec})
+    sessions = api.world.manager.sessions.sessions
+    caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
+    with pytest.raises(errors.Forbidden, match="session.change-priority"):
+        await sessions.change(caller, made["id"], {"priority": 9})
+    assert (await sessions.change(caller, made["id"], {"name": "renamed"}))["name"] == "renamed"
 
 
 async def test_template_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:

@@ -176,3 +176,15 @@ def test_superadmin_has_every_user_action_except_entering_foreign_sessions() -> 
     for action, row in ACTIONS.items():
         expected = Reach.ALL if Role.USER in row else Reach.NONE
         assert reach(Role.SUPERADMIN, action) is personal.get(action, expected)
+
+
+def test_actions_of_sessions_are_those_in_the_security_guide() -> None:
+    # docs/security.md, "Permissions of a session".
+    assert {name for name in ACTIONS if reach(Role.SESSION, name) is not Reach.NONE} == {
+        "session.read",
+        "session.read-private",
+        "session.write",
+        "vfolder.read",
+        "quota.read",
+        "ssh-key.read",
+    }

@@ -150,6 +150,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # Read environment, command, callback and output, which may contain secrets of the owner.
     "session.read-private": {**_OWN_WRITES, **_HUB, **_SESSION},
     "session.write": {**_OWN_WRITES, **_HUB, **_SESSION},
+    "session.change-priority": {**_OWN_WRITES, **_HUB},
     # Set a priority above the limit of the owner's keypair policy.
     "session.prioritize": _DOMAIN_WRITES,
     # Designate the agents of a session.

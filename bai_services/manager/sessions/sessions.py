@@ -161,7 +161,8 @@ class Sessions:
         Conflict
             If ``changes`` has a priority and the session is not pending.
         Forbidden
-            If the priority exceeds the maximum of the keypair and the caller is no administrator.
+            If the priority exceeds the maximum of the keypair and the caller is no administrator,
+            or if the caller is a session.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -169,6 +170,7 @@ class Sessions:
         if name is not None:
             check_session_name(name)
         if priority is not None:
+            authorizer.require(caller, "session.change-priority", target_of(row))
             row = await self._prioritize(caller, row, priority)
         if name is not None:
             row = await self._store.rename(row.id, name)

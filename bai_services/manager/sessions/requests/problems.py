@@ -47,14 +47,18 @@ class _Problems:
     """Collects problems, at most one per field."""
 
     def __init__(self) -> None:
-        self.found: list[Problem] = []
+        self._messages: dict[str, str] = {}
+
+    @property
+    def found(self) -> list[Problem]:
+        return [{"field": field, "problem": text} for field, text in self._messages.items()]
 
     def has(self, field: str) -> bool:
-        return any(p["field"] == field or p["field"].startswith(f"{field}.") for p in self.found)
+        """Return whether the field, or a part of it such as ``environ.PATH``, has a problem."""
+        return any(name == field or name.startswith(f"{field}.") for name in self._messages)
 
     def add(self, field: str, error: BaiError) -> None:
-        if not any(p["field"] == field for p in self.found):
-            self.found.append({"field": field, "problem": error.message})
+        self._messages.setdefault(field, error.message)
 
     def check(self, field: str, check: Callable[[], object]) -> None:
         try:
