@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jupyterhub.utils import url_path_join
@@ -214,19 +215,22 @@ class Start:
             await self._wait_until_ready(engine, running)
             await self._spawner.report_started()
         except EngineError as error:
-            await self._undo(engine, running, error.reason, str(error))
+            await self._undo(engine, running, _failure(error.reason, str(error)))
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_engine(error, page, self._translate) from error
         except errors.BaiError as error:
-            await self._undo(engine, running, error.code, error.message)
+            await self._undo(engine, running, _failure(error.code, error.message))
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
-            await self._undo(engine, running, "start-cancelled", "the start was cancelled")
+            # The user stopped the server; the Hub's own timeout comes after ours.
+            await self._undo(
+                engine, running, Exit(None, EndReason.STOPPED, "the start was cancelled")
+            )
             raise
         except Exception:
             # A bug, which the Hub logs. It must not leave a session behind either.
-            await self._undo(engine, running, "internal", "internal error")
+            await self._undo(engine, running, _failure("internal", "internal error"))
             raise
         return running.url
 
@@ -279,10 +283,11 @@ class Start:
         lines = log.splitlines()[-LOG_TAIL_LINES:]
         return "\n" + "\n".join(lines) if lines else ""
 
-    async def _undo(
-        self, engine: Engine | None, running: Running | None, reason: str, text: str
-    ) -> None:
-        """Stop and remove the kernels of a failed start, and report the failure to the manager."""
+    async def _undo(self, engine: Engine | None, running: Running | None, end: Exit) -> None:
+        """Stop and remove the kernels of a start, and report its end to the manager.
+
+        The exit code of ``end`` is replaced by that of the main kernel.
+        """
         logs, code = NO_LOGS, None
         if engine is not None and running is not None:
             try:
@@ -294,12 +299,16 @@ class Start:
                     "Session %s may not be cleaned up completely: %s", self.session_id, error
                 )
         self._spawner.forget()
-        reason_text = f"{reason}: {text.splitlines()[0] if text else ''}"
-        ended = Exit(code, EndReason.START_FAILED, reason_text)
+        ended = replace(end, code=code)
         await self._sessions.report_exit(self.session_id, ended, logs, self._spawner.log)
 
     def _seconds_left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())
+
+
+def _failure(reason: str, text: str) -> Exit:
+    """Return the end of a failed start, with the first line of the explanation."""
+    return Exit(None, EndReason.START_FAILED, f"{reason}: {text.splitlines()[0] if text else ''}")
 
 
 def request_again(session: Mapping[str, Any]) -> dict[str, Any]:

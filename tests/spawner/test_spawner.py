@@ -210,6 +210,25 @@ async def test_cancelled_start_cancels_its_session(
     await reached(user, session["id"], "CANCELLED")
 
 
+async def test_start_cancelled_after_its_processes_exist_cancels_its_session(
+    hub: BareHub, preparing: FakeAgent, user: Client
+) -> None:
+    start = asyncio.create_task(hub.post_server("lab", SMALL))
+
+    async def process_exists() -> bool:
+        page = await user.get("/sessions", hub_server="lab")
+        return any(processes.session_processes(item["id"]) for item in page["items"])
+
+    await wait_until_async(process_exists, 20, "a process of the session")
+    session = await newest(user, "lab")
+    await hub.delete_server("lab")
+    await start
+
+    ended = await reached(user, session["id"], "CANCELLED")
+    assert ended["status_info"] == "the start was cancelled"
+    assert processes.session_processes(session["id"]) == []
+
+
 async def test_removing_a_server_cancels_its_pending_session(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
