@@ -522,6 +522,22 @@ async def test_outdated_template_is_rejected_with_the_field(
     await user.post("/sessions", spec)
 
 
+async def test_size_and_number_of_templates_are_limited(
+    api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = {"environ": {"DATA": "x" * 33_000}}
+    with pytest.raises(errors.InvalidRequest, match="at most 32768"):
+        await user.post("/session-templates", {"name": "large", "request": large})
+    monkeypatch.setattr("bai_services.db.sessions.templates.MAX_TEMPLATES", 1)
+    await user.post("/session-templates", {"name": "one", "request": {}})
+    with pytest.raises(errors.InvalidRequest, match="at most 32768"):
+        await user.patch("/session-templates/one", {"request": large})
+    with pytest.raises(errors.QuotaExceeded, match="at most 1 templates"):
+        await user.post("/session-templates", {"name": "two", "request": {}})
+    other = await api.client("user2")
+    await other.post("/session-templates", {"name": "two", "request": {}})
+
+
 async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin, foreign_user = await api.client("domain-admin"), await api.client("acme-user")

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
-from bai_services.core.errors import AlreadyExists, NotFound
+from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 
 from ..accounts.owner_visibility import is_owner_visible
@@ -22,6 +22,9 @@ from ..tables.accounts import projects, users
 from ..tables.sessions import session_templates
 
 Row = Mapping[str, Any]
+
+# Per user, project and domain: a list contains all of them.
+MAX_TEMPLATES = 100
 
 _SELECT = (
     sa.select(
@@ -100,8 +103,11 @@ class TemplateStore:
         ------
         AlreadyExists
             If a template with that name and the same visibility exists.
+        QuotaExceeded
+            If ``MAX_TEMPLATES`` with the same visibility exist.
         """
         async with self._db.write() as tx:
+            await _check_count(tx, values["scope"])
             with raise_on_violation(_taken(values["name"])):
                 await tx.execute(sa.insert(session_templates).values(values))
             await record(tx, audit)
@@ -130,6 +136,16 @@ class TemplateStore:
 
 def _visible_to(reader: TemplateReader | None) -> sa.Select[Any]:
     return _SELECT if reader is None else _SELECT.where(reader.condition())
+
+
+async def _check_count(tx: AsyncConnection, scope: str) -> None:
+    count = sa.select(sa.func.count()).where(session_templates.c.scope == scope)
+    if (await tx.execute(count)).scalar_one() >= MAX_TEMPLATES:
+        raise QuotaExceeded(
+            f"you, the project or the domain can have at most {MAX_TEMPLATES} templates; "
+            "delete one first",
+            limit=MAX_TEMPLATES,
+        )
 
 
 async def _one(tx: AsyncConnection, template_id: str) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,6 +19,9 @@ from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStor
 from ...accounts import authorizer
 from ...accounts.projects import Projects
 from ...context import ManagerContext
+
+# A list returns whole requests.
+MAX_REQUEST_BYTES = 32 * 1024
 
 
 class Audience(StrEnum):
@@ -76,9 +80,11 @@ class Templates:
         ------
         AlreadyExists
             If the audience already has a template with that name.
+        QuotaExceeded
+            If the audience has the maximum number of templates.
         """
         authorizer.require(caller, "template.write")
-        _require_no_secrets(spec["request"])
+        _check_request(spec["request"])
         audience = Audience(spec.get("audience") or Audience.OWNER)
         now = self._clock()
         values = {
@@ -98,7 +104,7 @@ class Templates:
         """Update the name, description or request; the audience cannot change."""
         row = await self._find(caller, key)
         _require_write(caller, row)
-        _require_no_secrets(changes.get("request"))
+        _check_request(changes.get("request") or {})
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
@@ -195,8 +201,16 @@ def _may_read_private(caller: Caller, row: Row) -> bool:
     return not row["owner_id"] and row["domain"] == caller.domain
 
 
-def _require_no_secrets(request: Mapping[str, Any] | None) -> None:
-    if request and request.get("secret_environ"):
+def _check_request(request: Mapping[str, Any]) -> None:
+    """Raise ``InvalidRequest`` if a request is too large or has secret variables."""
+    size = len(json.dumps(request, default=str))
+    if size > MAX_REQUEST_BYTES:
+        raise InvalidRequest(
+            f"the request has {size} bytes, a template at most {MAX_REQUEST_BYTES}; store scripts "
+            "in a folder",
+            field="request",
+        )
+    if request.get("secret_environ"):
         raise InvalidRequest(
             "a template cannot contain secret variables; set them (environ, secret_environ) when "
             "you create a session",
