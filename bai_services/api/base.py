@@ -17,7 +17,10 @@ from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
+
+from .csv_export import write_csv
 
 MAX_BODY_BYTES = 2**20
 # Chunk size with which the HTTP server reads bodies.
@@ -145,9 +148,15 @@ async def _call(
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
         arguments["body"] = handler.parse_body(declared.body)
+    is_csv = False
     if declared.is_list:
-        arguments["query"] = ListQuery.parse(handler.query_arguments())
+        given = handler.query_arguments()
+        is_csv = _is_csv(given.pop("format", "json"))
+        arguments["query"] = ListQuery.parse(given)
     try:
+        if is_csv:
+            await _call_for_csv(handler, method, declared, arguments)
+            return
         result = await method(handler, **arguments)
     except errors.Forbidden as error:
         if handler.request.method not in READ_METHODS and not declared.is_open:
@@ -156,6 +165,27 @@ async def _call(
     if not handler._finished:
         handler.set_status(declared.status)
         handler.write_json(result)
+
+
+def _is_csv(text: str) -> bool:
+    if text not in ("json", "csv"):
+        raise errors.InvalidRequest(
+            f"format={shown(text)!r} must be one of json, csv", field="format"
+        )
+    return text == "csv"
+
+
+async def _call_for_csv(
+    handler: APIHandler,
+    method: Callable[..., Awaitable[Any]],
+    declared: Operation,
+    arguments: Mapping[str, Any],
+) -> None:
+    async def page_of(query: ListQuery) -> Any:
+        return await method(handler, **{**arguments, "query": query})
+
+    columns = list(declared.returns.model_fields)
+    await write_csv(handler, columns, arguments["query"], page_of, to_json)
 
 
 def manager_of(handler: RequestHandler) -> Manager:

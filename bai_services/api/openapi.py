@@ -42,6 +42,12 @@ _LIST_PARAMETERS = [
         "schema": {"type": "string"},
         "description": "sort fields, separated by commas; prefix - sorts in descending order",
     },
+    {
+        "name": "format",
+        "in": "query",
+        "schema": {"type": "string", "enum": ["json", "csv"]},
+        "description": "csv: all rows from offset on as a file; limit has no effect",
+    },
 ]
 
 
@@ -100,6 +106,8 @@ def _operation(
         response["content"] = {
             "application/json": {"schema": _page(schema) if op.is_list else schema}
         }
+    if op.is_list:
+        response["content"]["text/csv"] = {"schema": {"type": "string"}}
     if op.is_file and method == "get":
         response["content"] = _BYTES
     described: dict[str, Any] = {

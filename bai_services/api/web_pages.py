@@ -35,6 +35,7 @@ NAMES = frozenset(
         "storage",
         "resource-groups",
         "audit",
+        "settings",
     }
 )
 # Ant Design creates style elements; everything else comes from the manager itself.

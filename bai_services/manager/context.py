@@ -9,6 +9,7 @@ from bai_services.db.database import Database
 
 from .audit import Audit
 from .clock import Clock
+from .events import Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,5 +19,6 @@ class ManagerContext:
     database: Database
     clock: Clock
     audit: Audit
+    events: Events
     capacity_changed: Callable[[], None]
     sign_outs_due: Callable[[], None]

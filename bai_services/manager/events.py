@@ -24,6 +24,8 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
+# A folder invitation was sent to the owner of the change; it belongs to no session.
+INVITATION = "invitation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class Change:
     """A change of a session; the last three fields determine who may read it."""
 
     session_id: str
-    status: Status
-    kind: str  # status, reasons, position, progress, name
+    status: Status | None
+    kind: str  # status, reasons, position, progress, name, invitation
     owner_id: str
     project_id: str
     domain: str
@@ -125,6 +127,12 @@ class Events:
             for group in groups:
                 if subscription.matches(next(iter(group.values()))):
                     subscription.put_moved(group)
+
+    def publish_invitation(self, invitee_id: str) -> None:
+        """Notify the event streams of a user; the change has no content."""
+        change = Change("", None, INVITATION, invitee_id, "", "")
+        for subscription in self._followers:
+            subscription.put(change)
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:

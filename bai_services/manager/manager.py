@@ -42,6 +42,7 @@ class Manager:
             database=database,
             clock=clock,
             audit=self.audit,
+            events=self.events,
             capacity_changed=self.capacity_changed,
             sign_outs_due=self.sign_outs_due,
         )

@@ -564,6 +564,27 @@ async def test_events_contain_only_sessions_that_the_caller_may_read(
         assert isinstance(theirs, httpx.Response)
 
 
+async def test_invited_user_receives_an_event_without_content(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    other = await api.client("user2")
+    await user.post("/vfolders", {"name": "shared"})
+    async with user.stream("/events") as own, other.stream("/events") as theirs:
+        lines, own_lines = theirs.aiter_lines(), own.aiter_lines()
+        assert (await anext(lines), await anext(own_lines)) == (": open", ": open")
+        body = {"user": "user2", "permission": "ro"}
+        await user.post("/vfolders/shared/invitations", body)
+        while not (line := await asyncio.wait_for(anext(lines), 10)).startswith("data: "):
+            pass
+        event = {"kind": "invitation", "session_id": "", "status": None}
+        assert json.loads(line.removeprefix("data: ")) == event
+        # The inviter's stream has only the event of a later session.
+        await user.post("/sessions", {"name": "lab1"})
+        while not (line := await asyncio.wait_for(anext(own_lines), 10)).startswith("data: "):
+            pass
+        assert json.loads(line.removeprefix("data: "))["kind"] == "status"
+
+
 async def test_folder_of_a_live_session_cannot_be_trashed(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

@@ -116,8 +116,9 @@ def new_text(before: str, now: str) -> str:
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
     async for line in lines:
-        if line.startswith("data:"):
-            yield json.loads(line.removeprefix("data:"))
+        # Invitations to folders belong to no session.
+        if line.startswith("data:") and (event := json.loads(line[5:]))["session_id"]:
+            yield event
 
 
 def _print_event(event: Mapping[str, Any], *, as_json: bool) -> None:

@@ -30,6 +30,7 @@ class Invitations:
         self._hosts = hosts
         self._clock = context.clock
         self._audit = context.audit
+        self._events = context.events
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Invitation]:
         """Return the invitations that the caller has received and sent."""
@@ -86,6 +87,7 @@ class Invitations:
             caller, "vfolder.invite", row, user=user["username"], permission=str(permission)
         )
         await self._store.create(values, entry)
+        self._events.publish_invitation(user["id"])
         return await self.get(caller, values["id"])
 
     async def update(

@@ -149,7 +149,7 @@ class Sessions:
             status = row.status
             while _RANK[status] < goal and (left := deadline - loop.time()) > 0:
                 change = await changes.get(left)
-                if change is not None and change.session_id == row.id:
+                if change and change.session_id == row.id and change.status:
                     status = change.status
         return await self._load_view(caller, row.id)
 

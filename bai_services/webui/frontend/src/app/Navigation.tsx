@@ -10,7 +10,7 @@ export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { t } = useTranslation();
   const { pathname } = useLocation();
   const { data: me } = useQuery(meQuery);
-  const pages = pagesFor(me?.role);
+  const pages = pagesFor(me?.role).filter(page => !page.isInAccountMenu);
   const current = pages.find(page => pathname.startsWith(page.path));
   const items = (ofAdministrators: boolean) =>
     pages

@@ -2,12 +2,13 @@ import { useState } from 'react';
 import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { changePreferences } from '../data/preferences';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './CommandPalette';
 import { Header } from './Header';
 import { Navigation } from './Navigation';
-import { useSessionNotices } from './sessionNotices';
 import { useSidebar } from './sidebar';
+import { useLiveNotices } from './useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
 
@@ -24,9 +25,9 @@ export function Shell() {
 function Frame() {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().lg ?? true;
-  const [isCollapsed, setIsCollapsed] = useSidebar();
+  const isCollapsed = useSidebar();
   const [isMenuOpen, setIsMenuOpen] = useState(false);
-  useSessionNotices();
+  useLiveNotices();
 
   return (
     <Layout style={{ minHeight: '100vh' }}>
@@ -41,7 +42,7 @@ function Frame() {
             width={SIDEBAR_WIDTH}
             collapsible
             collapsed={isCollapsed}
-            onCollapse={setIsCollapsed}
+            onCollapse={isSidebarCompact => changePreferences({ isSidebarCompact })}
           >
             <Navigation />
           </Layout.Sider>

@@ -13,6 +13,7 @@ import {
   PlusCircleOutlined,
   ProjectOutlined,
   SafetyOutlined,
+  SettingOutlined,
   TeamOutlined
 } from '@ant-design/icons';
 import type { ReactNode } from 'react';
@@ -34,7 +35,8 @@ export type PagePath =
   | '/agents'
   | '/resource-groups'
   | '/storage'
-  | '/audit';
+  | '/audit'
+  | '/settings';
 
 const ADMINS: readonly Role[] = ['admin', 'superadmin', 'monitor'];
 const SUPERADMINS: readonly Role[] = ['superadmin', 'monitor'];
@@ -46,6 +48,8 @@ interface Page {
   icon: ReactNode;
   /** Roles that may open the page; all roles if omitted. Such pages are in *Administration*. */
   roles?: readonly Role[];
+  /** It is in the account menu instead of the sidebar. */
+  isInAccountMenu?: boolean;
 }
 
 /** The pages of the sidebar and of the command palette, in order. */
@@ -69,7 +73,8 @@ export const PAGES: readonly Page[] = [
     roles: SUPERADMINS
   },
   { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
-  { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS }
+  { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
+  { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];
 
 /** The pages that a role may open; without a known role, those for all roles. */

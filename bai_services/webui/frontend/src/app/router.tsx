@@ -1,11 +1,13 @@
 import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
+import { currentPreferences } from '../data/preferences';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readSessionsSearch } from '../pages/sessions/search';
+import { readSettingsSearch } from '../pages/settings/search';
 import { StartPage } from '../pages/start/StartPage';
 import { root } from './root';
 
@@ -13,7 +15,7 @@ const index = createRoute({
   getParentRoute: () => root,
   path: '/',
   beforeLoad: () => {
-    redirect({ to: '/start', replace: true, throw: true });
+    redirect({ to: currentPreferences().startPage, replace: true, throw: true });
   }
 });
 
@@ -123,6 +125,13 @@ const audit = createRoute({
   validateSearch: readEntitySearch
 });
 
+const settings = createRoute({
+  getParentRoute: () => root,
+  path: '/settings',
+  component: lazyRouteComponent(() => import('../pages/settings/SettingsPage'), 'SettingsPage'),
+  validateSearch: readSettingsSearch
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     index,
@@ -140,7 +149,8 @@ export const router = createRouter({
     agents,
     resourceGroups,
     storage,
-    audit
+    audit,
+    settings
   ]),
   basepath: config.base,
   defaultErrorComponent: PageError,

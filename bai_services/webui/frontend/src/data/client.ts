@@ -1,5 +1,6 @@
 import createClient from 'openapi-fetch';
 import { config } from '../config';
+import { logRequest } from './requestLog';
 import type { components, paths } from './schema';
 
 export type Schemas = components['schemas'];
@@ -25,13 +26,35 @@ export class ApiError extends Error {
 }
 
 /** The typed REST client, authenticated by the browser's cookies. */
-export const api = createClient<paths>({
+export const api = createClient<paths, 'application/json'>({
   baseUrl: config.api,
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
+const begins = new Map<string, number>();
+
+function log(id: string, { method, url }: Request, status: number): void {
+  const { pathname, search } = new URL(url);
+  const begin = begins.get(id) ?? performance.now();
+  begins.delete(id);
+  logRequest({
+    at: new Date().toISOString(),
+    method,
+    path: pathname.replace(config.api, '') + search,
+    status,
+    millis: Math.round(performance.now() - begin)
+  });
+}
+
 api.use({
-  onError({ error }) {
+  onRequest({ id }) {
+    begins.set(id, performance.now());
+  },
+  onResponse({ id, request, response }) {
+    log(id, request, response.status);
+  },
+  onError({ id, request, error }) {
+    log(id, request, 0);
     return new ApiError(0, 'unreachable', error instanceof Error ? error.message : '');
   }
 });

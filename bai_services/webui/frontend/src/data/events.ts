@@ -44,6 +44,9 @@ export function followChanges(): void {
       window.setTimeout(open, retryMillis);
       retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
     };
+    source.addEventListener('invitation', () => {
+      void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
+    });
     for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {
       source.addEventListener(kind, event => {
         const change = JSON.parse((event as MessageEvent<string>).data) as Change;

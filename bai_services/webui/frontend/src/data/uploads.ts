@@ -2,10 +2,9 @@ import { useSyncExternalStore } from 'react';
 import { DetailedError, Upload, type UploadOptions } from 'tus-js-client';
 import { config } from '../config';
 import { joined, refreshFiles, type Directory } from './files';
+import { currentPreferences } from './preferences';
 import { queries } from './queries';
 
-// Browsers open at most six connections to a server with HTTP/1.1.
-const MAX_PARALLEL = 3;
 const CHUNK_BYTES = 32 * 2 ** 20;
 const RETRY_MILLIS = [0, 1_000, 3_000, 10_000];
 const DRAW_MILLIS = 200;
@@ -122,7 +121,7 @@ function set(transfer: Transfer, state: UploadState, error = '') {
 function startWaiting() {
   const all = [...transfers.values()];
   const isRunning = ({ upload }: Transfer) => upload.state === 'running';
-  const free = MAX_PARALLEL - all.filter(isRunning).length;
+  const free = currentPreferences().parallelUploads - all.filter(isRunning).length;
   const waiting = all.filter(({ upload }) => upload.state === 'waiting');
   for (const transfer of waiting.slice(0, Math.max(0, free))) {
     transfer.upload.state = 'running';

@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/me';
+import { useChosenProject } from '../../data/project';
 import { GroupResources, MyQuotas } from './MyQuotas';
 import { MyDevices, MyQueue, MySessions } from './MySessions';
 import type { DashboardSearch } from './search';
@@ -12,7 +13,8 @@ const route = getRouteApi('/dashboard');
 /** The user's sessions, quotas, resources and queue; changes of sessions update it. */
 export function DashboardPage() {
   const { t } = useTranslation();
-  const search = route.useSearch();
+  const chosen = useChosenProject();
+  const search = { ...(chosen ? { project: chosen.name } : {}), ...route.useSearch() };
   const navigate = route.useNavigate();
   const { data: me } = useQuery(meQuery);
   const change = (changes: DashboardSearch) =>

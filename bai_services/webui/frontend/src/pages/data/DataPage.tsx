@@ -4,6 +4,7 @@ import { useQueries } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { folderCountQuery } from '../../data/folders';
+import { useChosenProject } from '../../data/project';
 import { CreateFolder } from './CreateFolder';
 import { Explorer } from './Explorer';
 import { FolderList } from './FolderList';
@@ -25,7 +26,15 @@ function Folders() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const [isCreating, setIsCreating] = useState(false);
-  const counts = useQueries({ queries: TABS.map(tab => folderCountQuery(filtersOfTab(tab))) });
+  const project = useChosenProject();
+  const counts = useQueries({
+    queries: TABS.map(tab =>
+      folderCountQuery({
+        ...(project && tab === 'project' ? { project: project.name } : {}),
+        ...filtersOfTab(tab)
+      })
+    )
+  });
   const change = (changes: DataSearch) =>
     void navigate({ search: old => ({ ...old, ...changes }) });
   return (

@@ -10,6 +10,7 @@ import { ListTable, type ListColumn } from '../../components/ListTable';
 import { listQuery } from '../../components/listSearch';
 import { formatTime } from '../../components/time';
 import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders';
+import { useChosenProject } from '../../data/project';
 import { FolderActions } from './FolderActions';
 import { filtersOfTab, type DataSearch } from './search';
 
@@ -26,9 +27,17 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
   const { t } = useTranslation();
   const [selected, setSelected] = useState<string[]>([]);
   const tab = search.tab ?? 'all';
+  const project = useChosenProject();
   const query = listQuery(search, DEFAULT_SORT);
   const folders = useQuery(
-    foldersQuery({ ...query, filters: { ...query.filters, ...filtersOfTab(tab) } })
+    foldersQuery({
+      ...query,
+      filters: {
+        ...(project && tab === 'project' ? { project: project.name } : {}),
+        ...query.filters,
+        ...filtersOfTab(tab)
+      }
+    })
   );
   const columns = useColumns();
   const chosen = (folders.data?.items ?? []).filter(folder => selected.includes(folder.id));

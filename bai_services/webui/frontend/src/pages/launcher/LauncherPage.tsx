@@ -3,6 +3,7 @@ import { Anchor, Card, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { currentPreferences } from '../../data/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { optionsQuery, previewQuery } from '../../data/launch';
 import { EnvironmentSection, NetworkSection } from './AdvancedSection';
@@ -43,7 +44,9 @@ export function LauncherPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [form, setForm] = useState<LaunchForm>(() => formOf(search.request));
+  const [form, setForm] = useState<LaunchForm>(() =>
+    formOf(search.request ?? { project: currentPreferences().project })
+  );
   const settled = useSettled(form);
   const options = useQuery(
     optionsQuery(form.project || undefined, form.resource_group || undefined)

@@ -8,6 +8,7 @@ import { FilterBar } from '../../components/FilterBar';
 import { listQuery } from '../../components/listSearch';
 import { isEnded, sessionsQuery, useStopSessions } from '../../data/sessions';
 import { meQuery } from '../../data/me';
+import { useChosenProject } from '../../data/project';
 import {
   DEFAULT_SORT,
   filtersOf,
@@ -28,9 +29,9 @@ export function SessionsPage() {
   const { modal, message } = App.useApp();
   const stop = useStopSessions();
   const [selected, setSelected] = useState<string[]>([]);
-  const sessions = useQuery(
-    sessionsQuery({ ...listQuery(search, DEFAULT_SORT), filters: filtersOf(search) })
-  );
+  const project = useChosenProject();
+  const filters = { ...(project ? { project: project.name } : {}), ...filtersOf(search) };
+  const sessions = useQuery(sessionsQuery({ ...listQuery(search, DEFAULT_SORT), filters }));
   const { data: me } = useQuery(meQuery);
   const properties = [
     { key: 'resource_group', title: t('sessions.group') },

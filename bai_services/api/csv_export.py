@@ -1,0 +1,73 @@
+"""Lists as CSV: all rows that match the filters, read page by page."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from bai_services.core.listing import MAX_LIMIT, ListQuery
+
+if TYPE_CHECKING:
+    from .base import APIHandler
+
+# Spreadsheets run cells that begin with these characters as formulas.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Without it, spreadsheets read the text in the encoding of the system instead of UTF-8.
+BYTE_ORDER_MARK = "\ufeff"
+
+
+async def write_csv(
+    handler: APIHandler,
+    columns: Sequence[str],
+    query: ListQuery,
+    page_of: Callable[[ListQuery], Awaitable[Any]],
+    encode: Callable[[Any], Any],
+) -> None:
+    """Send the rows of a list from ``query.offset`` on, in its order.
+
+    ``encode`` converts the values that ``json`` does not know. An error of the first page is
+    raised before anything is sent.
+    """
+    query = replace(query, limit=MAX_LIMIT)
+    text = BYTE_ORDER_MARK + _lines([columns])
+    while True:
+        page = await page_of(query)
+        rows = [_fields(item, columns, encode) for item in page.items]
+        handler.set_header("Content-Type", "text/csv; charset=utf-8")
+        name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
+        handler.set_header("Content-Disposition", f'attachment; filename="{name}.csv"')
+        handler.write(text + _lines(rows))
+        # A slow client holds back the next page.
+        await handler.flush()
+        if len(rows) < MAX_LIMIT:
+            await handler.finish()
+            return
+        text = ""
+        query = replace(query, offset=query.offset + MAX_LIMIT)
+
+
+def cell(value: Any) -> str:
+    """Return a JSON value as the text of a cell, which no spreadsheet runs as a formula."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return str(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "'" + text if text.startswith(FORMULA_STARTS) else text
+
+
+def _fields(item: Any, columns: Sequence[str], encode: Callable[[Any], Any]) -> list[str]:
+    plain: Mapping[str, Any] = json.loads(json.dumps(item, default=encode))
+    return [cell(plain.get(column)) for column in columns]
+
+
+def _lines(rows: Iterable[Sequence[str]]) -> str:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows(rows)
+    return buffer.getvalue()

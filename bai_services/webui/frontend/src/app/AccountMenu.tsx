@@ -1,0 +1,74 @@
+import { useState } from 'react';
+import { UserOutlined } from '@ant-design/icons';
+import { Button, Dropdown, type MenuProps } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { config } from '../config';
+import { meQuery } from '../data/me';
+import { About } from './About';
+import { useThemeMode, type ThemeMode } from './theme';
+
+export const THEME_MODES: readonly ThemeMode[] = ['system', 'light', 'dark'];
+const HUB_ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
+
+/** Who is signed in, and everything about the account. */
+export function AccountMenu({ hasName }: { hasName: boolean }) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const { mode, choose } = useThemeMode();
+  const [isAboutOpen, setIsAboutOpen] = useState(false);
+  const items: MenuProps['items'] = [
+    ...(me
+      ? [
+          {
+            key: 'who',
+            type: 'group' as const,
+            label: (
+              <>
+                <div>{me.full_name ? `${me.full_name} (${me.username})` : me.username}</div>
+                <div>{me.email}</div>
+                <div>{`${t(`roles.${me.role}`)} · ${me.domain}`}</div>
+              </>
+            )
+          }
+        ]
+      : []),
+    { key: 'settings', label: <Link to="/settings">{t('pages.settings')}</Link> },
+    {
+      key: 'theme',
+      label: t('shell.theme'),
+      children: THEME_MODES.map(key => ({
+        key: `theme-${key}`,
+        label: t(`shell.theme-${key}`),
+        onClick: () => choose(key)
+      }))
+    },
+    { type: 'divider' },
+    { key: 'hub', label: <a href={`${config.hub}home`}>{t('shell.hub-home')}</a> },
+    { key: 'token', label: <a href={`${config.hub}token`}>{t('shell.tokens')}</a> },
+    ...(me && HUB_ADMINS.includes(me.role)
+      ? [{ key: 'admin', label: <a href={`${config.hub}admin`}>{t('shell.hub-admin')}</a> }]
+      : []),
+    { type: 'divider' },
+    { key: 'about', label: t('about.title'), onClick: () => setIsAboutOpen(true) },
+    { key: 'logout', label: <a href={`${config.hub}logout`}>{t('shell.sign-out')}</a> }
+  ];
+  return (
+    <>
+      <Dropdown
+        trigger={['click']}
+        menu={{ items, selectable: true, selectedKeys: [`theme-${mode}`] }}
+      >
+        <Button
+          type="text"
+          icon={<UserOutlined />}
+          aria-label={me ? `${t('shell.account')}: ${me.username}` : t('shell.account')}
+        >
+          {hasName && me?.username}
+        </Button>
+      </Dropdown>
+      <About isOpen={isAboutOpen} onClose={() => setIsAboutOpen(false)} />
+    </>
+  );
+}

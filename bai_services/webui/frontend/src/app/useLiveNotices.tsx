@@ -1,0 +1,124 @@
+import { useCallback, useEffect } from 'react';
+import { App, Space } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { useNow } from '../components/time';
+import { onChange } from '../data/events';
+import { invitationsQuery } from '../data/folders';
+import { meQuery } from '../data/me';
+import { addNotice, openNotices, type Notice } from '../data/notices';
+import { currentPreferences } from '../data/preferences';
+import { queries } from '../data/queries';
+import { sessionQuery, sessionsQuery, type Session } from '../data/sessions';
+import { NoticeLink, noticeText } from './noticeText';
+
+const TYPES = {
+  RUNNING: 'success',
+  ERROR: 'error',
+  'stops-soon': 'warning',
+  share: 'info'
+} as const;
+const WARNING_MILLIS = 10 * 60_000;
+// Use of a session moves its end without an event.
+const REFRESH_MILLIS = 60_000;
+const MAX_SESSIONS = 50;
+
+type NewNotice = Omit<Notice, 'at' | 'isRead'>;
+
+/** Notify users when their sessions run, fail or are about to stop, and of shared folders. */
+export function useLiveNotices(): void {
+  const { data: me } = useQuery(meQuery);
+  const show = useNotify();
+  useEffect(() => {
+    if (me) {
+      openNotices(me.username);
+    }
+  }, [me]);
+
+  useEffect(
+    () =>
+      onChange(({ kind, status, session_id: id }) => {
+        if (kind !== 'status' || (status !== 'RUNNING' && status !== 'ERROR')) {
+          return;
+        }
+        void queries.query(sessionQuery(id)).then(session => {
+          if (session.owner === me?.username) {
+            const { name, status_info: info } = session;
+            show({ key: `${id}:${status}`, kind: status, name, info, session: id }, session.url);
+          }
+        });
+      }),
+    [me, show]
+  );
+  useStopWarnings(me?.username, show);
+  useShareNotices(me?.id, show);
+}
+
+type Notify = (notice: NewNotice, url?: string | null) => void;
+
+function useNotify(): Notify {
+  const { t } = useTranslation();
+  const { notification } = App.useApp();
+  return useCallback(
+    (notice, url) => {
+      if (!addNotice(notice)) {
+        return;
+      }
+      const title = noticeText(t, notice);
+      notification[TYPES[notice.kind]]({
+        key: notice.key,
+        placement: 'bottomRight',
+        title,
+        description: notice.info,
+        actions: (
+          <Space>
+            {url && notice.kind === 'RUNNING' && (
+              <a href={url} target="_blank" rel="noopener">
+                {t('sessions.open')}
+              </a>
+            )}
+            <NoticeLink notice={notice} />
+          </Space>
+        )
+      });
+      if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
+        new Notification(title, { body: notice.info, tag: notice.key });
+      }
+    },
+    [notification, t]
+  );
+}
+
+const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
+  [idle, end].filter(time => time !== null).sort()[0];
+
+function useStopWarnings(owner: string | undefined, show: Notify): void {
+  const now = useNow(REFRESH_MILLIS / 2);
+  const filters = { owner: owner ?? '', status: 'RUNNING' };
+  const running = useQuery({
+    ...sessionsQuery({ limit: MAX_SESSIONS, offset: 0, sort: '-created_at', filters }),
+    enabled: owner !== undefined,
+    refetchInterval: REFRESH_MILLIS
+  });
+  useEffect(() => {
+    for (const session of running.data?.items ?? []) {
+      const end = endOf(session);
+      if (end && Date.parse(end) - now < WARNING_MILLIS) {
+        const { id, name, notices } = session;
+        const key = `${id}:stops-soon:${end.slice(0, 16)}`;
+        show({ key, kind: 'stops-soon', name, info: notices.join('\n'), session: id });
+      }
+    }
+  }, [running.data, now, show]);
+}
+
+function useShareNotices(userId: string | undefined, show: Notify): void {
+  const { data } = useQuery(invitationsQuery);
+  useEffect(() => {
+    for (const { id, invitee_id, status, vfolder, inviter } of data?.items ?? []) {
+      if (invitee_id === userId && status === 'pending') {
+        show({ key: id, kind: 'share', name: vfolder, info: inviter, session: '' });
+      }
+    }
+  }, [data, userId, show]);
+}

@@ -1,0 +1,59 @@
+import { Stored, useStored } from './stored';
+
+const MAX_NOTICES = 50;
+export const NOTICE_KINDS = ['RUNNING', 'ERROR', 'stops-soon', 'share'] as const;
+
+export interface Notice {
+  /** A notice with a known key is not added again. */
+  key: string;
+  kind: (typeof NOTICE_KINDS)[number];
+  /** Name of the session or folder. */
+  name: string;
+  /** The server's explanation, or who shares the folder. */
+  info: string;
+  at: string;
+  isRead: boolean;
+  /** Id of the session; none for shares. */
+  session: string;
+}
+
+const isNotice = (value: unknown): value is Notice => {
+  const given = (value ?? {}) as Record<string, unknown>;
+  return (
+    NOTICE_KINDS.some(kind => kind === given['kind']) &&
+    ['key', 'name', 'info', 'at', 'session'].every(key => typeof given[key] === 'string') &&
+    typeof given['isRead'] === 'boolean'
+  );
+};
+
+export const readNotices = (stored: unknown): Notice[] =>
+  Array.isArray(stored) ? stored.filter(isNotice).slice(0, MAX_NOTICES) : [];
+
+/** The list with a new notice in front; the oldest ones are dropped. */
+export const withNotice = (notices: readonly Notice[], notice: Notice): Notice[] =>
+  [notice, ...notices].slice(0, MAX_NOTICES);
+
+const notices = new Stored('bai-notices', readNotices);
+
+export const useNotices = () => useStored(notices);
+
+/** Use the list of a user. */
+export const openNotices = (username: string) => notices.open(`bai-notices-${username}`);
+
+/** Add a notice; returns whether it is new. */
+export function addNotice(notice: Omit<Notice, 'at' | 'isRead'>): boolean {
+  const known = notices.get();
+  if (known.some(({ key }) => key === notice.key)) {
+    return false;
+  }
+  notices.set(withNotice(known, { ...notice, at: new Date().toISOString(), isRead: false }));
+  return true;
+}
+
+export function markRead(): void {
+  if (notices.get().some(({ isRead }) => !isRead)) {
+    notices.set(notices.get().map(notice => ({ ...notice, isRead: true })));
+  }
+}
+
+export const clearNotices = () => notices.set([]);

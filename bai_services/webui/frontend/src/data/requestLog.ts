@@ -1,0 +1,38 @@
+import { useSyncExternalStore } from 'react';
+
+const MAX_ENTRIES = 200;
+
+/** A request of this browser tab to the API. */
+export interface LoggedRequest {
+  number: number;
+  at: string;
+  method: string;
+  path: string;
+  /** 0: there was no response. */
+  status: number;
+  millis: number;
+}
+
+const listeners = new Set<() => void>();
+let entries: readonly LoggedRequest[] = [];
+let nextNumber = 1;
+
+const draw = (changed: readonly LoggedRequest[]) => {
+  entries = changed;
+  listeners.forEach(listener => listener());
+};
+
+/** Remember a request; only the last ones are kept. */
+export function logRequest(entry: Omit<LoggedRequest, 'number'>): void {
+  draw([{ ...entry, number: nextNumber }, ...entries].slice(0, MAX_ENTRIES));
+  nextNumber += 1;
+}
+
+export const clearRequestLog = () => draw([]);
+
+const subscribe = (listener: () => void) => {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+};
+
+export const useRequestLog = () => useSyncExternalStore(subscribe, () => entries);

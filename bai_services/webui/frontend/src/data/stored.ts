@@ -1,0 +1,57 @@
+import { useSyncExternalStore } from 'react';
+
+/** A value that the browser keeps, shared by all components and tabs. */
+export class Stored<T> {
+  private value: T | undefined;
+  private readonly listeners = new Set<() => void>();
+
+  /** `read` checks a stored value; anything may be in the browser's storage. */
+  constructor(
+    private key: string,
+    private readonly read: (stored: unknown) => T
+  ) {
+    window.addEventListener('storage', event => {
+      if (event.key === this.key || event.key === null) {
+        this.draw(undefined);
+      }
+    });
+  }
+
+  /** Use another key, for example that of another user. */
+  open(key: string): void {
+    if (key !== this.key) {
+      this.key = key;
+      this.draw(undefined);
+    }
+  }
+
+  get(): T {
+    return (this.value ??= this.read(parsed(localStorage.getItem(this.key))));
+  }
+
+  set(value: T): void {
+    localStorage.setItem(this.key, JSON.stringify(value));
+    this.draw(value);
+  }
+
+  readonly subscribe = (listener: () => void) => {
+    this.listeners.add(listener);
+    return () => void this.listeners.delete(listener);
+  };
+
+  private draw(value: T | undefined): void {
+    this.value = value;
+    this.listeners.forEach(listener => listener());
+  }
+}
+
+function parsed(text: string | null): unknown {
+  try {
+    return JSON.parse(text ?? 'null');
+  } catch {
+    return null;
+  }
+}
+
+export const useStored = <T>(stored: Stored<T>) =>
+  useSyncExternalStore(stored.subscribe, () => stored.get());

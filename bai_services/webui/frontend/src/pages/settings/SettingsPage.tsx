@@ -1,0 +1,45 @@
+import { Tabs, Typography } from 'antd';
+import { getRouteApi } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { Account } from './Account';
+import { Keypairs } from './Keypairs';
+import { Preferences } from './Preferences';
+import { Requests } from './Requests';
+import { readSettingsSearch, TABS, type SettingsSearch, type Tab } from './search';
+import { SshKeys } from './SshKeys';
+
+const route = getRouteApi('/settings');
+
+/** Preferences of the browser, and the user's own keys. */
+export function SettingsPage() {
+  const { t } = useTranslation();
+  const { tab = 'preferences', find = '' } = route.useSearch();
+  const navigate = route.useNavigate();
+  const change = (changes: SettingsSearch, replace = false) =>
+    void navigate({ search: old => readSettingsSearch({ ...old, ...changes }), replace });
+  const search = { find, onFind: (text: string) => change({ find: text }, true) };
+  const contents: Record<Tab, React.ReactNode> = {
+    preferences: <Preferences {...search} />,
+    account: <Account />,
+    'ssh-keys': <SshKeys />,
+    keypairs: <Keypairs />,
+    requests: <Requests {...search} />
+  };
+  return (
+    <>
+      <Typography.Title level={3} style={{ marginTop: 0 }}>
+        {t('pages.settings')}
+      </Typography.Title>
+      <Tabs
+        activeKey={tab}
+        onChange={key => void navigate({ search: readSettingsSearch({ tab: key }) })}
+        items={TABS.map(key => ({
+          key,
+          label: t(`settings.tab-${key}`),
+          children: contents[key]
+        }))}
+        destroyOnHidden
+      />
+    </>
+  );
+}

@@ -1,0 +1,17 @@
+import { defined, textIn } from '../../components/listSearch';
+
+export const TABS = ['preferences', 'account', 'ssh-keys', 'keypairs', 'requests'] as const;
+export type Tab = (typeof TABS)[number];
+
+/** State of the settings page in the URL. */
+export interface SettingsSearch {
+  tab?: Tab;
+  /** Part of the names of the preferences or requests that are shown. */
+  find?: string;
+}
+
+export const readSettingsSearch = (search: Record<string, unknown>): SettingsSearch =>
+  defined({
+    tab: TABS.find(tab => tab === search['tab'] && tab !== 'preferences'),
+    find: textIn(search['find'])
+  });

@@ -1,0 +1,138 @@
+# ruff: noqa: ASYNC212  # The blocking client only prepares; nothing runs beside it.
+"""Web UI: notifications, project, account menu and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .pages import Shell
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+FOLDER = "webui-notice"
+
+
+@pytest.fixture
+def inviter(hub: RunningHub) -> Iterator[httpx.Client]:
+    """The REST API as ``user``, with a folder to share."""
+    with hub.rest("user") as client:
+        folder = checked(client.post("/vfolders", json={"name": FOLDER}), 201)["id"]
+        yield client
+        client.delete(f"/vfolders/{folder}")
+        client.post(f"/vfolders/{folder}/purge")
+
+
+def dialog(ui: Shell, title: str) -> Locator:
+    return ui.page.get_by_role("dialog").filter(has_text=title)
+
+
+@pytest.mark.checklist("SHELL-02", "START-04")
+async def test_invitation_appears_as_an_unread_notice(
+    opened: Opener[Shell], inviter: httpx.Client
+) -> None:
+    ui = await opened(Shell, "user2", "/start")
+    bell = ui.page.get_by_role("button", name="Notifications")
+    await bell.wait_for()
+    body = {"user": "user2", "permission": "ro"}
+    checked(inviter.post(f"/vfolders/{FOLDER}/invitations", json=body), 201)
+    # The event stream leads to the notice and to the invitation on this page.
+    await ui.page.get_by_role("button", name="Notifications, 1 unread").wait_for()
+    await ui.page.get_by_role("button", name="Accept").wait_for()
+
+    await ui.page.keyboard.press("]")
+    drawer = dialog(ui, "Notifications")
+    await drawer.get_by_text(f"The folder {FOLDER} is shared with you").wait_for()
+    await ui.page.keyboard.press("]")
+    await ui.page.get_by_role("button", name="Notifications", exact=True).wait_for()
+    await ui.page.reload()
+    await bell.click()
+    await drawer.get_by_role("button", name="Clear").click()
+    await drawer.get_by_text("No notifications").wait_for()
+
+
+@pytest.mark.checklist("SHELL-01", "SHELL-04", "SHELL-06", "SHELL-07")
+async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> None:
+    ui = await opened(Shell, "user2", "/sessions")
+    await ui.page.get_by_role("button", name="Project: All projects").click()
+    async with ui.page.expect_request(lambda request: "project=default" in request.url):
+        await ui.page.get_by_role("menuitem", name="default").click()
+    await ui.page.get_by_role("button", name="Project: default").wait_for()
+
+    account = ui.page.get_by_role("button", name="Account: user2")
+    await account.click()
+    menu = ui.page.get_by_role("menu").last
+    await menu.get_by_text("user2@").wait_for()
+    for link in ("Hub: my servers", "Tokens", "Sign out"):
+        await ui.page.get_by_role("link", name=link).wait_for()
+    assert await ui.page.get_by_role("link", name="Hub: administration").count() == 0
+    await ui.page.get_by_role("menuitem", name="Theme").hover()
+    await ui.page.get_by_role("menuitem", name="Dark").click()
+    await ui.page.wait_for_function("document.documentElement.style.colorScheme === 'dark'")
+
+    await account.click()
+    await ui.page.get_by_role("menuitem", name="About and help").click()
+    await dialog(ui, "About and help").get_by_text("All components work").wait_for()
+
+
+@pytest.mark.checklist("SET-01", "SET-02", "SET-03", "SET-04", "SET-05", "SET-06", "SET-12")
+async def test_preferences_are_kept_and_reset(opened: Opener[Shell]) -> None:
+    ui = await opened(Shell, "user2", "/settings")
+    page = ui.page
+    # The header has a button for the language, too.
+    for name in ("Language", "Theme", "Desktop notifications"):
+        await page.locator("#content").get_by_label(name, exact=True).wait_for()
+    await page.get_by_label("Compact sidebar", exact=True).click()
+    await page.locator(".ant-layout-sider-collapsed").wait_for()
+    await page.get_by_label("Parallel uploads", exact=True).fill("5")
+    await page.reload()
+    await page.locator(".ant-layout-sider-collapsed").wait_for()
+    assert await page.get_by_label("Parallel uploads", exact=True).input_value() == "5"
+
+    await page.get_by_text("Only changed").click()
+    await page.get_by_label("Theme", exact=True).wait_for(state="detached")
+    await page.get_by_role("button", name="Reset all preferences").click()
+    await page.locator(".ant-modal-confirm-btns .ant-btn-primary").click()
+    await page.locator(".ant-layout-sider-collapsed").wait_for(state="detached")
+    await page.get_by_text("Only changed").click()
+    await page.get_by_placeholder("Find a preference").fill("parallel")
+    assert await page.get_by_label("Parallel uploads", exact=True).input_value() == "3"
+
+
+@pytest.mark.checklist("SET-10", "SET-11", "SET-18")
+async def test_keys_are_managed_in_settings(opened: Opener[Shell], hub: RunningHub) -> None:
+    ui = await opened(Shell, "user2", "/settings?tab=ssh-keys")
+    page = ui.page
+    try:
+        await page.get_by_label("Name of the key").fill("webui-key")
+        await page.get_by_label("Public key").fill("ssh-rsa wrong")
+        await page.get_by_role("button", name="Add SSH key").click()
+        # The server's message appears in the form, which keeps what was typed.
+        await page.locator("form .ant-alert-error").wait_for()
+        await page.get_by_label("Public key").fill("")
+        await page.get_by_role("button", name="Add SSH key").click()
+        secret = dialog(ui, "The private key is shown only now")
+        await secret.get_by_text("BEGIN OPENSSH PRIVATE KEY").wait_for()
+        await secret.get_by_role("button", name="OK").click()
+        await page.get_by_role("button", name="Remove the SSH key webui-key").click()
+        await page.locator(".ant-popconfirm .ant-btn-primary").click()
+        await page.locator(".ant-card-head-title", has_text="webui-key").wait_for(state="detached")
+    finally:
+        with suppress(httpx.HTTPError), hub.rest("user2") as client:
+            client.delete("/me/ssh-keys/webui-key")
+    await page.get_by_role("tab", name="Requests").click()
+    await page.get_by_role("row").filter(has_text="/me/ssh-keys/webui-key").first.wait_for()
+    await page.get_by_role("tab", name="Keypairs").click()
+    await page.get_by_role("row").filter(has_text="Main keypair").wait_for()
+    await page.get_by_role("button", name="New secret key").first.wait_for()
