@@ -15,6 +15,7 @@ from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.logs import without_times
+from bai_services.core.sessions.rules import session_name_from
 from bai_services.core.sessions.spec import DEFAULTS, HUB_OPTIONS
 
 from . import form, kernel_group, refusals
@@ -175,7 +176,7 @@ class Start:
                 for mount in options["mounts"]
             ]
         return {
-            "name": spawner.display_name or spawner.name or DEFAULT_NAME,
+            "name": _session_name(spawner.display_name or spawner.name or DEFAULT_NAME),
             **options,
             "owner": spawner.user.name,
             "hub_server": spawner.name,
@@ -304,6 +305,14 @@ class Start:
 
     def _seconds_left(self) -> float:
         return max(0.1, self._deadline - time.monotonic())
+
+
+def _session_name(server: str) -> str:
+    """Return the name for a session whose request has none; the manager rejects an invalid one."""
+    try:
+        return session_name_from(server)
+    except errors.InvalidRequest:
+        return server
 
 
 def _failure(reason: str, text: str) -> Exit:

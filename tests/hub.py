@@ -202,23 +202,18 @@ class RunningHub:
 
     def rest(self, name: str) -> httpx.Client:
         """Return a client for the REST API (``/sessions``, …) with a token of that account."""
-        client = self._close_at_stop(httpx.Client(base_url=self.api, timeout=60))
         # The check of a password takes 0.1 s of CPU time, that of a token 1 ms.
-        if name not in self._tokens or not self._authorize(client, self._tokens[name]):
+        if name not in self._tokens or not self._is_valid(self._tokens[name]):
             body = {"name": name, "password": self.password}
-            response = client.post("/auth/token", json=body, headers={"Authorization": ""})
+            response = httpx.post(f"{self.api}/auth/token", json=body, timeout=30)
             assert response.status_code in (200, 201), response.text
             self._tokens[name] = response.json()["token"]
-            assert self._authorize(client, self._tokens[name]), (
-                f"the new token of {name} is invalid"
-            )
-        return client
+        headers = {"Authorization": f"Bearer {self._tokens[name]}"}
+        return self._close_at_stop(httpx.Client(base_url=self.api, headers=headers, timeout=60))
 
-    @staticmethod
-    def _authorize(client: httpx.Client, token: str) -> bool:
-        """Let a client use a token; return whether the token is valid."""
-        client.headers["Authorization"] = f"Bearer {token}"
-        return client.get("/me").status_code == 200
+    def _is_valid(self, token: str) -> bool:
+        headers = {"Authorization": f"Bearer {token}"}
+        return httpx.get(f"{self.api}/me", headers=headers, timeout=30).status_code == 200
 
     def jupyter(self, rest: httpx.Client, url: str) -> httpx.Client:
         """Return a client for the Jupyter server at ``url``, with the token of ``rest``."""

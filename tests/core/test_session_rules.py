@@ -53,6 +53,8 @@ def test_invalid_name_is_rejected_instead_of_changed() -> None:
     for check in (check_session_name, session_name_from):
         with pytest.raises(InvalidRequest, match="for example bad-name"):
             check("bad name!")
+    with pytest.raises(InvalidRequest, match="^'a b' cannot be"):
+        session_name_from("a b")
     assert session_name_from("gpu") == "session-gpu"
 
 

@@ -377,6 +377,7 @@ async def check_the_error_of_each_field(page: Page, tmp_path: Path) -> None:
     await page.fill("input[name=mount_path]", "../out")
     await page.fill("#bai-amount-cpu", "-1")
     await page.fill("#bai-shm", "-1")
+    await page.fill("#bai-name", "a b")
     await page.fill("#bai-ports", "2200")
     await page.click("#bai-add-variable")
     await page.fill("input[name=environ_name]", "BAI_X")
@@ -385,7 +386,9 @@ async def check_the_error_of_each_field(page: Page, tmp_path: Path) -> None:
     await page.evaluate("document.getElementById('spawn_form').noValidate = true")
     await page.click("#spawn_form button[type=submit]")
     await page.locator("#bai-refused").wait_for()
+    assert "_xsrf" not in page.url
     wrong = {
+        "#bai-name": "'a b' cannot be the name of a session",
         "#bai-amount-cpu": "cpu=-1",
         "#bai-mount-0-path": "it must not contain '..'",
         "#bai-shm": "mem=-1m",

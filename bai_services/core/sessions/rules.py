@@ -63,8 +63,9 @@ def session_name_from(text: str) -> str:
     InvalidRequest
         If it is longer than a session name or has invalid characters. The error has a suggestion.
     """
-    if 0 < len(text) < NAME_MIN and check_session_name(f"session-{text}"):
-        return f"session-{text}"
+    longer = f"session-{text}"
+    if 0 < len(text) < NAME_MIN and _NAME.fullmatch(longer):
+        return longer
     return check_session_name(text)
 
 

@@ -119,7 +119,7 @@ def _merged(first: BaiError, problems: list[Problem]) -> BaiError:
 
 def _check_malformed(request: SessionSpec, problems: _Problems) -> None:
     name, shared_memory = request.name, request.shared_memory
-    if name is not None and request.hub_server is None:  # names from the Hub are converted
+    if name is not None:
         problems.check("name", lambda: check_session_name(name))
     for slot, text in request.resources.items():
         problems.check(f"resources.{slot}", _amount(slot, text))
@@ -171,10 +171,17 @@ def _check_amounts(
     except BaiError as error:
         problems.add("preset", error)
         return
-    if image is None or problems.has("resources") or problems.has("shared_memory"):
+    if image is None:
         return
+    # The malformed amounts have been reported; check the others.
+    resources = {
+        slot: text
+        for slot, text in request.resources.items()
+        if not problems.has(f"resources.{slot}")
+    }
+    shared_memory = None if problems.has("shared_memory") else request.shared_memory
     try:
-        choose_resources(request.resources, request.shared_memory, preset, image)
+        choose_resources(resources, shared_memory, preset, image)
     except BaiError as error:
         problems.add(field_of(error, "resources"), error)
 

@@ -383,8 +383,11 @@ def preopen_environ(request: SessionSpec, image: ImageFacts) -> dict[str, str]:
 def _names(caller: Caller, request: SessionSpec, session_id: str) -> tuple[str, str, str]:
     """Return the session's name, its Hub server's name, and ``started_by`` (hub or manager)."""
     if caller.role is Role.HUB and request.hub_server is not None:
-        requested = request.name or request.hub_server or "default"
-        return session_name_from(requested), request.hub_server, "hub"
+        if request.name is None:
+            name = session_name_from(request.hub_server or "default")
+        else:
+            name = check_session_name(request.name)
+        return name, request.hub_server, "hub"
     if request.hub_server is not None:
         raise Forbidden("only the Hub may specify the server of a session", field="hub_server")
     name = f"session-{secrets.token_hex(4)}" if request.name is None else request.name
