@@ -22,7 +22,7 @@ from bai_labext.apps.activity import AppActivity
 from bai_labext.handlers import PanelHandler
 from bai_labext.manager_link import ManagerLink
 from bai_services.core.errors import BaiError
-from bai_services.core.sessions.idle import REPORT_SECONDS
+from bai_services.core.sessions.idle import REPORT_INTERVAL_SECONDS
 
 # Delay of the first report, so that it does not slow down the start.
 FIRST_REPORT_SECONDS = 10.0
@@ -82,7 +82,7 @@ class Activity:
             try:
                 await self.report()
             except BaiError:
-                self._pause = REPORT_SECONDS
+                self._pause = REPORT_INTERVAL_SECONDS
 
     async def record_use(self) -> None:
         """Record a use of the session now, and report it to the manager."""

@@ -196,8 +196,8 @@ class _Speed:
             for left in [_end(r) - NOW]
         ]
         beyond = sorted(self.queue.all_pending(), reverse=True)[: -waiting or None]
-        gone = beyond if self.queue.count_pending() > waiting else []
-        self.queue.apply(Changes(running=spread, gone=gone))
+        removed = beyond if self.queue.count_pending() > waiting else []
+        self.queue.apply(Changes(running=spread, removed=removed))
         self.queue.run(NOW)
 
     def horizon(self) -> int:
@@ -255,7 +255,7 @@ class _Speed:
         first = min(ends, key=lambda key: (ends[key], key))
         began = time.perf_counter()
         with gate:
-            self.queue.apply(Changes(gone=[first]))
+            self.queue.apply(Changes(removed=[first]))
             self.queue.run(max(self.queue.now, ends[first]))
         return time.perf_counter() - began
 

@@ -27,7 +27,7 @@ def parse_duration(text: str | int, field: str) -> int:
     Raises
     ------
     InvalidRequest
-        If it is not a duration, has more than 40 characters or is longer than 2,147,483,647
+        If the text is not a duration, has more than 40 characters or is longer than 2,147,483,647
         seconds. ``field`` is the field name in the error.
     """
     number = number_text(text)

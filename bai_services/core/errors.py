@@ -12,9 +12,9 @@
     ├── Conflict                  the request conflicts with the current state
     │   ├── AlreadyExists
     │   ├── InUse
-    │   └── Changed               it has changed since the caller read it
-    ├── QuotaExceeded             a resource policy forbids it, even on an empty cluster
-    ├── InsufficientResources     it does not fit on any agent, even an empty one
+    │   └── Changed               the object has changed since the caller read it
+    ├── QuotaExceeded             a resource policy forbids the session, even on an empty cluster
+    ├── InsufficientResources     the session fits on no agent, even on an empty one
     ├── RateLimited
     ├── TooLarge                  a body or a file exceeds its limit
     ├── StorageFull
@@ -31,8 +31,8 @@ from typing import Any, ClassVar
 class BaiError(Exception):
     """A failure whose message and ``details`` are sent to the caller.
 
-    ``code`` is part of the REST API and never changes. ``details`` is a JSON object with the facts
-    of the message, such as the requested value and the limit.
+    ``code`` is part of the REST API and never changes. ``details`` is a JSON object with the values
+    that the message mentions, such as the requested amount and the limit.
     """
 
     code: ClassVar[str] = "error"
@@ -121,7 +121,7 @@ def by_code() -> dict[str, type[BaiError]]:
     stack: list[type[BaiError]] = [BaiError]
     while stack:
         cls = stack.pop()
-        # A subclass without its own code cannot be told apart in a response.
+        # A subclass without its own code is sent with the code of its base class.
         if "code" in vars(cls):
             found[cls.code] = cls
         stack.extend(cls.__subclasses__())

@@ -23,7 +23,7 @@ T = TypeVar("T")
 class ListQuery:
     """Request for a page of a list.
 
-    ``sort`` names fields; ``-`` in front means descending order. ``filters`` maps a field, or
+    ``sort`` holds field names; a leading ``-`` means descending order. ``filters`` maps a field, or
     ``field__operator`` (contains, in, gte, lte, gt, lt, ne), to the text to compare with.
     """
 
@@ -51,9 +51,9 @@ class ListQuery:
 
 
 def most_counted(limit: int, offset: int) -> int:
-    """Return the highest ``total`` that is exact for such a page.
+    """Return the highest exact ``total`` of a page with this limit and offset.
 
-    A ``total`` of one more means that there are more rows than that.
+    If there are more rows, ``total`` is the result plus one, and their exact number is unknown.
     """
     return max(MIN_EXACT_TOTAL, offset + limit)
 
@@ -71,13 +71,13 @@ class Page(Generic[T]):
 def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page[T]:
     """Return a page of a short list in memory.
 
-    ``fields`` are the attributes that can be filtered and sorted by. Filters compare texts; the
-    operators are ``ne``, ``in`` and ``contains``.
+    ``fields`` are the attributes by which items can be filtered and sorted. Filters compare texts;
+    the operators are ``ne``, ``in`` and ``contains``.
 
     Raises
     ------
     InvalidRequest
-        If a filter or the sort order names another field, or a filter has another operator.
+        If a filter or the sort order contains any other field, or a filter any other operator.
     """
     found = list(items)
     for name, value in query.filters.items():

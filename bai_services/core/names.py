@@ -12,7 +12,7 @@ from .user_input import shown
 MAX_NAME = 64
 MAX_EMAIL = 64
 
-# Such a name needs no escaping in a Hub group, a path or a label.
+# A slug needs no escaping in a Hub group, a path or a label.
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
 _USERNAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
@@ -21,13 +21,13 @@ _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z
 def check_slug(what: str, name: str) -> str:
     """Return ``name`` if it is a valid name of a domain, project or policy.
 
-    It has at most 64 lower-case letters, digits and ``-_.``, and begins and ends with a letter or
-    digit. ``--`` and ``..`` are not allowed, because they separate parts of longer names.
+    A valid name has at most 64 lower-case letters, digits and ``-_.``, and begins and ends with a
+    letter or digit. ``--`` and ``..`` are not allowed, because they separate parts of longer names.
 
     Raises
     ------
     InvalidRequest
-        If it is not valid; the message calls the object ``what``.
+        If the name is not valid. ``what`` is the kind of object in the message.
     """
     is_short = len(name) <= MAX_NAME
     if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
@@ -45,8 +45,8 @@ def check_username(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it does not begin with a letter or digit, contains ``..`` or other characters than
-        letters, digits and ``_.-``, or has more than 64 characters.
+        If the name does not begin with a letter or digit, contains ``..`` or a character that is
+        not a letter, a digit or one of ``_.-``, or has more than 64 characters.
     """
     lower = name.strip().lower()
     if len(lower) > MAX_NAME or _USERNAME.fullmatch(lower) is None or ".." in lower:
@@ -64,7 +64,7 @@ def check_email(email: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it does not have the form ``name@host`` or has more than 64 characters.
+        If the address does not have the form ``name@host`` or has more than 64 characters.
     """
     lower = email.strip().lower()
     if len(lower) > MAX_EMAIL or _EMAIL.fullmatch(lower) is None or ".." in lower:

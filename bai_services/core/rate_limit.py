@@ -6,7 +6,7 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# Resolution of the window: events are counted per step, which limits the memory to 90 numbers.
+# Resolution of the window: events are counted per step, so a counter stores at most 90 numbers.
 STEP = timedelta(seconds=10)
 
 

@@ -26,7 +26,7 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# A cap without a limit; amounts themselves are never negative.
+# The value of a cap that does not limit; an amount is never negative.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
@@ -36,9 +36,9 @@ MAX_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SlotType:
-    """How amounts of a slot are written: the number 1 stands for ``unit`` stored integers.
+    """How amounts of a slot are written and stored: a written 1 is stored as ``unit``.
 
-    ``step`` and ``minimum`` are in stored integers.
+    ``step`` and ``minimum`` are stored values.
     """
 
     unit: int
@@ -56,7 +56,7 @@ def slot_type(name: str) -> SlotType:
     Raises
     ------
     InvalidRequest
-        If it is not a valid slot name.
+        If ``name`` is not a valid slot name.
     """
     if len(name) > MAX_SLOT_NAME or not _SLOT_NAME.fullmatch(name):
         raise InvalidRequest(
@@ -83,14 +83,14 @@ def parse_amount(slot: str, text: str | int | float) -> int:
     """Parse an amount of ``slot`` and return it as an integer.
 
     Examples: ``("mem", "1.5g")`` is 1610612736, ``("cuda.shares", "0.25")`` is 250, ``("cpu", 2)``
-    is 2000. Zero is allowed. A text has at most 40 ASCII characters and an exponent of at most two
-    digits; no sign.
+    is 2000. Zero is allowed. A text may have at most 40 ASCII characters, an exponent of at most
+    two digits, and no sign.
 
     Raises
     ------
     InvalidRequest
-        If the text is not an amount, is negative or too large, is below the minimum or not a
-        multiple of the step of the slot, or is not a whole number of bytes.
+        If the text is not an amount, or the amount is negative, too large, below the minimum of the
+        slot, not a multiple of its step, or not a whole number of bytes.
     """
     kind = slot_type(slot)
     given = number_text(text)
@@ -202,7 +202,7 @@ class ResourceSlots(Mapping[str, int]):
 
     @classmethod
     def parse(cls, texts: Mapping[str, str | int | float]) -> ResourceSlots:
-        """Parse a map of texts, as written by users and the REST API."""
+        """Parse the amounts of a map from slot to text."""
         return cls({slot: parse_amount(slot, text) for slot, text in texts.items()})
 
     def format(self) -> dict[str, str]:
@@ -247,14 +247,14 @@ class ResourceSlots(Mapping[str, int]):
         )
 
     def fits_in(self, free: Mapping[str, int]) -> bool:
-        """Return whether every amount is at most the one in ``free`` (0 for a missing slot)."""
+        """Return whether no amount exceeds the amount in ``free`` (0 for a missing slot)."""
         return all(need <= free.get(slot, 0) for slot, need in self.items())
 
 
 class Caps(ResourceSlots):
-    """Limits per slot. Zeros are kept, unlike in ``ResourceSlots``: a cap of 0 forbids the slot.
+    """Limits per slot; unlike in ``ResourceSlots``, zeros are stored: a cap of 0 forbids the slot.
 
-    ``UNLIMITED`` (-1, as text ``unlimited``) lifts the limit of one slot.
+    ``UNLIMITED`` (-1, as text ``unlimited``) means that the slot has no limit.
     """
 
     __slots__ = ()

@@ -1,11 +1,11 @@
-"""Parsing of numbers in user input, and user input in error messages."""
+"""Parse numbers in user input; truncate user input for error messages."""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 
-# Limited because int() and Decimal() take more than linear time in the length of the text.
+# Limited because the time of int() and Decimal() grows faster than the length of the text.
 MAX_NUMBER_CHARACTERS = 40
 _WHOLE = re.compile(r"[0-9]+")
 _DECIMAL = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,2})?", re.IGNORECASE)
@@ -13,7 +13,7 @@ _SHOWN = 40
 
 
 def read_whole(text: str) -> int | None:
-    """Parse a whole number of at most 40 ASCII digits; None for any other text."""
+    """Parse a whole number of at most 40 ASCII digits; return None for any other text."""
     text = text.strip()
     if len(text) > MAX_NUMBER_CHARACTERS or _WHOLE.fullmatch(text) is None:
         return None
@@ -21,10 +21,10 @@ def read_whole(text: str) -> int | None:
 
 
 def read_decimal(text: str) -> Decimal | None:
-    """Parse a non-negative decimal number; None for any other text.
+    """Parse a non-negative decimal number; return None for any other text.
 
-    It consists of ASCII digits with at most one decimal point, and an optional exponent of at most
-    two digits: 40 characters in total, without a sign, an underscore, NaN or infinity.
+    The number has ASCII digits with at most one decimal point, and an optional exponent of at most
+    two digits: at most 40 characters in total. Signs, underscores, NaN and infinity are invalid.
     """
     text = text.strip()
     if len(text) > MAX_NUMBER_CHARACTERS or _DECIMAL.fullmatch(text) is None:
@@ -49,6 +49,6 @@ def shown(value: object) -> str:
     """Return a value from a user for an error message, truncated to 40 characters."""
     if isinstance(value, str):
         return value[:_SHOWN] + ("…" if len(value) > _SHOWN else "")
-    # Do not convert other values: their text can have any length.
+    # Do not convert other types: their text can have any length.
     text = number_text(value)
     return shown(text) if text is not None else f"a value of type {type(value).__name__}"

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.sessions.idle import (
+    REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS,
     REPORT_TTL,
-    UNLIMITED_REPORT_SECONDS,
     Idleness,
     idleness_of,
     next_report_seconds,
@@ -63,7 +63,7 @@ def test_only_a_session_with_a_recent_idle_report_is_ended(
 
 
 @pytest.mark.parametrize(
-    ("timeout", "now", "is_near"),
+    ("timeout", "now", "is_warning_due"),
     [
         (7200, 7200 - 1801, False),
         (7200, 7200 - 1800, True),
@@ -73,9 +73,9 @@ def test_only_a_session_with_a_recent_idle_report_is_ended(
     ],
 )
 def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
-    timeout: int, now: int, is_near: bool
+    timeout: int, now: int, is_warning_due: bool
 ) -> None:
-    assert Idleness(at(0), at(timeout), None).is_near(at(now)) is is_near
+    assert Idleness(at(0), at(timeout), None).is_warning_due(at(now)) is is_warning_due
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_idle_end_needs_a_recent_report(
         assert reported is not None and at(now) <= at(reported) + REPORT_TTL
         # The session ran without activity and reported this.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
-        assert idleness.is_near(at(now))
+        assert idleness.is_warning_due(at(now))
     assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) <= 300
 
 
@@ -143,4 +143,4 @@ def test_activity_never_shortens_the_idle_time(
 @pytest.mark.parametrize("kind", [SessionType.BATCH, SessionType.INFERENCE])
 def test_session_that_never_ends_for_idleness_reports_rarely(kind: SessionType) -> None:
     """They once reported every second if their policy had an idle timeout."""
-    assert next_report_seconds(kind, None, 600, at(0)) == UNLIMITED_REPORT_SECONDS
+    assert next_report_seconds(kind, None, 600, at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS

@@ -8,12 +8,12 @@ from datetime import timedelta
 from ..errors import InvalidRequest
 
 MIN_LENGTH = 8
-# Limited because the cost of hashing grows with the length.
+# Limited because the cost of hashing grows with the length of the password.
 MAX_LENGTH = 256
 
 FAILURES_ALLOWED = 10
 BLOCK_TIME = timedelta(seconds=1200)
-# Per IP address, for all user names; higher because many users may share an address.
+# Limit per IP address, for all user names; higher because many users may share an address.
 ADDRESS_FAILURES_ALLOWED = 100
 MAX_DELAY_SECONDS = 10.0
 
@@ -38,7 +38,7 @@ def broken_rules(password: str, username: str, email: str) -> list[str]:
     if len(password) < MIN_LENGTH:
         found.append(f"must have at least {MIN_LENGTH} characters")
     if len(password) > MAX_LENGTH:
-        # Check no other rule: they examine every character.
+        # Return at once: the other rules examine every character.
         return [f"must have at most {MAX_LENGTH} characters"]
     if any(unicodedata.category(char) == "Cc" for char in password):
         found.append("must not contain control characters")
@@ -58,7 +58,7 @@ def broken_rules(password: str, username: str, email: str) -> list[str]:
 
 
 def check_password(password: str, username: str, email: str) -> None:
-    """Raise ``InvalidRequest`` with every rule that a new password breaks, if there are any."""
+    """Raise ``InvalidRequest`` with all broken rules if a new password breaks any."""
     found = broken_rules(password, username, email)
     if found:
         raise InvalidRequest(

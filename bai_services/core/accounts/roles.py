@@ -1,4 +1,4 @@
-"""Roles and permissions: which role may perform which action on whose objects."""
+"""Roles and permissions: which role may perform which action on the objects of which users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 
 class Reach(IntEnum):
-    """Scope of objects on which a role may perform an action; each includes all smaller ones."""
+    """Scope of objects on which a role may perform an action; a value includes all lower ones."""
 
     NONE = 0
     OWN = 1
@@ -57,10 +57,10 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The object of an action: its domain, project and owner.
+    """The domain, project and owner of the object of an action; None where the object has none.
 
-    None: the object has none; policies and resource groups have none of the three. An object of a
-    project has no owner, not even its creator.
+    Policies and resource groups have none of the three. An object of a project has no owner: its
+    creator does not own it.
     """
 
     domain: str | None = None
@@ -70,10 +70,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """The rows of a list that a caller may see; a field that is None imposes no restriction.
+    """The rows of a list that a caller may see; None in a field means no restriction.
 
-    At most one of the first three fields is set. Rows of owners with one of ``hidden_roles`` are
-    left out.
+    At most one of the first three fields is set. Rows whose owner has one of ``hidden_roles`` are
+    omitted.
     """
 
     domain: str | None = None
@@ -110,7 +110,7 @@ _HUB = {Role.HUB: Reach.ALL}
 _AGENT = {Role.AGENT: Reach.ALL}
 _SESSION = {Role.SESSION: Reach.OWN}
 
-# Every action, and the reach of each role. A role that is missing has the reach NONE.
+# The reach of each role for every action; NONE for roles that are not listed.
 ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "domain.read": _reaches(R.DOMAIN, R.DOMAIN, R.ALL),
     "domain.write": _SUPERADMIN,
@@ -158,7 +158,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     # Share an app of a session, and revoke the share.
     "session.share": _reaches(R.OWN, R.OWN, R.NONE),
     "session.unshare": _reaches(R.OWN, R.DOMAIN, R.NONE),
-    # Work inside a session with its owner's permissions; only the owner may.
+    # Work inside a session with its owner's permissions: allowed only to the owner.
     "session.enter": {**_reaches(R.OWN, R.OWN, R.OWN), Role.SUPERADMIN: R.OWN},
     "session.launch": _HUB,
     "template.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
@@ -174,14 +174,14 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
 
 
 def reach(role: Role, action: str) -> Reach:
-    """Return the reach of ``role`` for ``action``; KeyError for an unknown action (a bug)."""
+    """Return the reach of ``role`` for ``action``; raise KeyError for an unknown action (a bug)."""
     return ACTIONS[action].get(role, Reach.NONE)
 
 
 # A role cannot act on objects whose owner's role has a higher rank.
 _RANKS: Mapping[Role, int] = {Role.USER: 0, Role.MONITOR: 0, Role.ADMIN: 1, Role.SUPERADMIN: 2}
-# Exempt from the ranks: these reads contain no files, environments or secrets, and administrators
-# need them for the accounts of their domain.
+# Actions to which ranks do not apply: these reads contain no files, environments or secrets, and
+# administrators need them for the accounts of their domain.
 _METADATA_READS = frozenset({"user.read", "keypair.read", "quota.read"})
 # A caller who can change an account or a keypair can sign in as its owner. A monitor reads every
 # domain, so for these actions it ranks above a domain admin.
@@ -191,7 +191,7 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    Objects of an owner with a higher role are denied, unless the caller's reach is ALL.
+    False for the objects of an owner with a higher role, unless the caller's reach is ALL.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

@@ -35,8 +35,8 @@ def sign(
     """Return the hex signature of a request.
 
     ``path`` includes the query string. ``date`` is the time in the ``Date`` header, with a time
-    zone. ``content_digest`` is the value of the ``Content-Digest`` header; if it is empty the body
-    is not signed, which keeps clients of the original signature scheme compatible.
+    zone. ``content_digest`` is the value of the ``Content-Digest`` header. Clients of the original
+    signature scheme do not send that header: with an empty digest, the body is not signed.
     """
     day = date.strftime("%Y%m%d")
     digest = (f"content-digest:{content_digest}",) if content_digest else ()

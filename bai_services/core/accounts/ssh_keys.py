@@ -64,7 +64,7 @@ def parse_public_key(text: str) -> PublicKey:
     Raises
     ------
     InvalidRequest
-        If it is not a public key, begins with options, is too weak, or is a private key.
+        If the line is not a public key, begins with options, or contains a weak or a private key.
     """
     if "PRIVATE KEY" in text:
         raise _invalid(
@@ -72,7 +72,7 @@ def parse_public_key(text: str) -> PublicKey:
         )
     words = text.split(None, 2)
     if len(text) > MAX_KEY_CHARACTERS or "\n" in text.strip() or len(words) < 2:
-        raise _invalid("it must be one line with type and key, such as ssh-ed25519 AAAA… me@home")
+        raise _invalid("write one line with type and key, such as ssh-ed25519 AAAA… me@home")
     kind, encoded = words[:2]
     if kind not in TYPES:
         raise _invalid(

@@ -36,7 +36,7 @@ class Audience(StrEnum):
 
 
 class Sharing(StrEnum):
-    """Widest audience that a user policy allows; each one includes those listed before it."""
+    """Widest audience that a user policy allows; each value includes those listed before it."""
 
     NONE = "none"
     USER = "user"
@@ -58,8 +58,8 @@ class Pass:
     user_id: str
     expires_at: datetime
     nonce: str
-    # The visitor's Hub token, encrypted by the manager; empty for an anonymous visitor. Text
-    # without a dot.
+    # The visitor's Hub token, encrypted by the manager; empty for an anonymous visitor. Must not
+    # contain a dot, which separates the fields of a sealed pass.
     sign_in: str = ""
 
 
@@ -69,7 +69,7 @@ def check_app(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is not a valid app name, or the app gives access to the whole session.
+        If the name is not valid, or the app gives access to the whole session.
     """
     if not _APP.fullmatch(name):
         raise InvalidRequest(
@@ -85,12 +85,12 @@ def check_app(name: str) -> str:
 
 
 def check_sharing(allowed: str, audience: Audience) -> None:
-    """Check that a user policy (``allowed``) permits sharing with an audience.
+    """Check that a user policy permits sharing with an audience; ``allowed`` is its widest one.
 
     Raises
     ------
     Forbidden
-        If it does not.
+        If the audience is wider than ``allowed``.
     """
     order = list(Sharing)
     if order.index(Sharing(audience.value)) > order.index(Sharing(allowed)):
@@ -108,7 +108,8 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
     Raises
     ------
     InvalidRequest
-        If there are more than 64, one is not a network, or a public share has none.
+        If there are more than ``MAX_ADDRESSES`` texts, a text is not a network, or a public share
+        has no network.
     """
     if len(texts) > MAX_ADDRESSES:
         raise InvalidRequest(
@@ -166,7 +167,7 @@ def seal(key: bytes, visitor: Pass) -> str:
 
 
 def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
-    """Verify and parse a pass; None if it is forged, of another kind, or expired."""
+    """Verify and parse a pass; return None if it is forged, of another kind, or expired."""
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
@@ -181,7 +182,7 @@ def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
 
 
 def _mac(key: bytes, body: str) -> str:
-    # Derive a key for this purpose, because the manager also encrypts with ``key``.
+    # The manager also encrypts with ``key``, so derive a separate key for passes.
     derived = hashlib.sha256(b"app shares:" + key).digest()
     digest = hmac.digest(derived, body.encode(errors="backslashreplace"), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -34,18 +34,18 @@ class Level(StrEnum):
 
     @classmethod
     def weakest(cls, levels: Iterable[Level]) -> Level:
-        """Return the weakest of some levels; ValueError without any."""
+        """Return the weakest of the levels; raise ValueError if there are none."""
         return min(levels, key=lambda level: level.rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The shares of a device that a session may have, in thousandths, and their enforcement level.
+    """The range of shares that a device offers, in thousandths, and their enforcement level.
 
-    ``most`` 0: no shares are offered. If ``most`` is less than ``ANY_SHARE``, it limits the whole
-    request, whose share must then be on one device. ``is_paused``: no share can be allocated now.
-    ``is_uniform``: all sessions on the device have the same share; the first session on an empty
-    device sets it.
+    ``least`` and ``most`` limit the share of one session; ``most`` is 0 if the device offers no
+    shares. If ``most`` is less than ``ANY_SHARE``, the whole share of a session must be on this one
+    device. ``is_paused``: no share can be allocated now. ``is_uniform``: all sessions on the device
+    have the same share, which the first session on the empty device sets.
     """
 
     level: Level = Level.NONE
@@ -60,21 +60,22 @@ class Sharing:
 
     @property
     def clients(self) -> int:
-        """Maximum number of sessions on the device, by its smallest share; 0 if it offers no
-        shares.
-        """
+        """Number of sessions with the smallest share that fit on the device; 0 without shares."""
         return SHARE_UNIT // self.least if self.most else 0
 
     def in_force(self, shares: Iterable[int]) -> int:
-        """Return the share that the next session must have, given the shares in use; 0: any."""
+        """Return the share that the next session must have, for the ``shares`` in use; 0: any."""
         return max(shares, default=0) if self.is_uniform else 0
 
     def allows(self, share: int, in_force: int) -> bool:
-        """Return whether a session may have that share, regardless of the free capacity."""
+        """Return whether a session may have a share, regardless of the free capacity.
+
+        ``in_force`` is the share that all sessions on the device must have; 0: any.
+        """
         return self.least <= share <= self.most_now and in_force in (0, share)
 
     def restricted_to(self, minimum: Level) -> Sharing:
-        """Return the sharing if ``minimum`` is required: no shares below that enforcement level."""
+        """Return the sharing without shares if its enforcement level is below ``minimum``."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:
@@ -93,7 +94,7 @@ class Sharing:
 
     @classmethod
     def from_facts(cls, facts: Mapping[str, Any]) -> Sharing:
-        """Parse the facts of a device; without entries about sharing, any share is offered."""
+        """Parse the facts of a device; facts without entries about sharing offer any share."""
         name = facts.get("enforcement")
         level = Level(name) if name in set(Level) else Level.NONE
         shares = facts.get("shares", {})
@@ -105,5 +106,5 @@ class Sharing:
             flags = (bool(shares.get(name)) for name in ("is_paused", "is_uniform"))
             return cls(level, least, most, *flags)
         except (AttributeError, KeyError, TypeError, InvalidRequest):
-            # The values may be those of a newer agent version: offer no shares.
+            # A newer agent may send unknown values: offer no shares.
             return cls(level, most=0)

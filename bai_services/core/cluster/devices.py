@@ -30,8 +30,8 @@ class Device:
     numa_node: int | None = None  # None or -1: unknown
     # Devices connected by a direct link (NVLink); None: unknown.
     links: tuple[str, ...] | None = None
-    # Slot of a part of a device, such as a MIG instance; empty for a device that is allocated as a
-    # whole or in shares.
+    # Slot of a device part, such as a MIG instance; empty for a device that is allocated whole or
+    # in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
     # The share that every session on the device must have; 0: any.
@@ -71,7 +71,7 @@ class DeviceAmount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why a request does not fit: the requested amount of a slot and the largest available one."""
+    """Why a request does not fit: requested and largest available amount of a slot."""
 
     slot: str
     asked: int
@@ -120,12 +120,12 @@ def check_exclusive(slots: Mapping[str, int]) -> None:
 
 
 def check_unique(slots: Mapping[str, int]) -> None:
-    """Check that at most one MIG instance is requested: a program can use only one.
+    """Check that at most one MIG instance of each profile is requested.
 
     Raises
     ------
     InvalidRequest
-        If more than one MIG instance is requested.
+        If more than one is requested: a program can use only one MIG instance at a time.
     """
     for slot, amount in slots.items():
         if MIG in slot and amount > 1:
@@ -140,8 +140,8 @@ def split_shares(amount: int) -> list[int]:
     """Split a share, in thousandths, over the fewest possible devices; return the parts, largest
     first.
 
-    A share of at most one device is not split. A larger one is split evenly in steps of
-    ``SHARE_STEP``; the parts differ by at most one step.
+    A share of at most one device is not split. A larger share is split evenly in steps of
+    ``SHARE_STEP``; its parts differ by at most one step.
     """
     count = -(-amount // SHARE_UNIT)
     if count <= 1:
@@ -156,14 +156,14 @@ def split_shares(amount: int) -> list[int]:
 def most_shares(free: Iterable[int]) -> int:
     """Return the largest share that fits on devices with these free thousandths.
 
-    A share of at most one device is on one device; a larger one is split as by ``split_shares``.
+    A share of at most one device must fit on one device; ``split_shares`` divides a larger share.
     """
     capacities = sorted(
         (min(amount, SHARE_UNIT) // SHARE_STEP * SHARE_STEP for amount in free), reverse=True
     )
     best = max(capacities[:1], default=0)
     for count, smallest in enumerate(capacities[1:], start=2):
-        # On ``count`` devices each part is at most the smallest capacity, or one step more on
+        # With ``count`` devices, no part exceeds the smallest capacity, except by one step on
         # devices with a larger capacity.
         larger = sum(other > smallest for other in capacities[:count])
         total = smallest * count + SHARE_STEP * larger

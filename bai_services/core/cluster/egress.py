@@ -14,7 +14,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DNS_PORT = 53
 TCP, UDP = "tcp", "udp"
-# ICMPv6 types of neighbour discovery, which IPv6 needs to find a gateway.
+# ICMPv6 types of neighbour discovery: IPv6 finds a gateway with them.
 _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
@@ -93,7 +93,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Names of one agent's chains; several agents may share one machine's tables."""
+    """Names of an agent's iptables chains; agents on one machine share its tables."""
 
     forwarded: str
     forwarded_rules: str
@@ -106,7 +106,7 @@ class Chains:
         return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
 
     def all(self) -> tuple[str, ...]:
-        # In the order of deletion: the first two chains refer to the others.
+        # In the order of deletion: a chain must be deleted before the chains to which it refers.
         return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
 
 
@@ -147,8 +147,8 @@ def ruleset(
 ) -> str:
     """Return the input of ``iptables-restore --noflush`` that sets our chains atomically.
 
-    Packets that our rules allow RETURN to Docker's own rules, so our rules never allow packets that
-    Docker rejects. Packets between containers of the same network are allowed.
+    For an allowed packet, our rules RETURN to Docker's own rules. So a packet must be allowed by
+    both. Packets between containers of the same network are allowed.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]
     for source in sorted(set(sources)):

@@ -15,7 +15,7 @@ from ..user_input import read_whole
 PREFIX = "ai.backend."
 MIN_CUDA = PREFIX + "min-cuda"
 
-# Ports that the platform uses inside a session: interpreter, remote shell, terminal.
+# Ports that the platform uses in a session: for the interpreter, the remote shell, the terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
 LOWEST_PORT, HIGHEST_PORT = 1025, 65534
 # Port of the session's Jupyter server in a container.
@@ -37,7 +37,7 @@ _BETWEEN_PORTS = re.compile(r",(?![^\[]*\])")
 class Protocol(StrEnum):
     HTTP = "http"
     TCP = "tcp"
-    PREOPEN = "preopen"  # a program of the user listens; the platform starts none
+    PREOPEN = "preopen"  # the user starts the program that listens; the platform does not
     VNC = "vnc"
     RDP = "rdp"
 
@@ -88,12 +88,12 @@ class ImageLabels:
 
 
 def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
-    """Parse an image's labels; labels without our prefix are ignored.
+    """Parse an image's labels; ignore labels without ``PREFIX``.
 
     Raises
     ------
     InvalidRequest
-        If a label with our prefix is malformed or unknown, or labels contradict each other, such as
+        If a label with ``PREFIX`` is malformed or unknown, or labels contradict each other, such as
         a minimum above its maximum.
     """
     ours = {
@@ -123,16 +123,16 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
 
 
 def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
-    """Parse a comma separated list of ``name:protocol:port`` or ``name:protocol:[port,port]``.
+    """Parse a comma-separated list of ``name:protocol:port`` or ``name:protocol:[port,port]``.
 
-    Example: ``jupyterlab:http:8090,triton:http:[8000,8001]``. Entries of the protocol ``pty`` are
-    left out, because the platform provides the terminal.
+    Example: ``jupyterlab:http:8090,triton:http:[8000,8001]``. Entries with the protocol ``pty`` are
+    skipped, because the platform provides the terminal.
 
     Raises
     ------
     InvalidRequest
-        If an entry is malformed, an app or a port is a duplicate, or a port is reserved or not
-        within 1025 to 65534.
+        If an entry is malformed, an app or a port is a duplicate, or a port is reserved or outside
+        1025 to 65534.
     """
     if len(text) > MAX_LABEL_CHARACTERS:
         raise _invalid("service-ports", text, f"it has more than {MAX_LABEL_CHARACTERS} characters")
@@ -156,8 +156,8 @@ def check_preopen_ports(ports: Sequence[int], labels: Mapping[str, str]) -> tupl
     Raises
     ------
     InvalidRequest
-        If there are more than 32, or a port is a duplicate, reserved, used by an app of the image
-        or not within 1025 to 65534.
+        If there are more than 32 ports, or a port is a duplicate, reserved, used by an app of the
+        image or outside 1025 to 65534.
     """
     if len(ports) > MAX_PREOPEN_PORTS:
         raise _invalid_port(f"{len(ports)} ports; at most {MAX_PREOPEN_PORTS} are allowed")

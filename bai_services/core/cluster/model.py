@@ -24,8 +24,8 @@ _IMAGE = re.compile(
 
 class AgentStatus(StrEnum):
     ALIVE = "ALIVE"
-    LOST = "LOST"  # its last heartbeat is too old; it may come back
-    TERMINATED = "TERMINATED"  # it has signed off
+    LOST = "LOST"  # the last heartbeat is too old; the agent may reconnect
+    TERMINATED = "TERMINATED"  # the agent has reported its shutdown
 
 
 class EngineName(StrEnum):
@@ -34,9 +34,9 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Kind of account that may use a resource group that is not public.
+    """Kind of account that a link admits to a resource group that is not public.
 
-    Links refer to a domain by its name, to a project or user by id, to a keypair by access key.
+    A link refers to a domain by name, to a project or user by id, to a keypair by access key.
     """
 
     DOMAIN = "domain"
@@ -68,8 +68,8 @@ def check_device(device_id: str, family: str) -> None:
     Raises
     ------
     InvalidRequest
-        If the id has invalid characters or more than 128 of them, or the family is not valid as the
-        first part of a slot name.
+        If the id has invalid characters or more than 128 characters, or the family is not valid as
+        the first part of a slot name.
     """
     if len(device_id) > MAX_DEVICE_ID or not _DEVICE_ID.fullmatch(device_id):
         raise InvalidRequest(f"{device_id[:80]!r} cannot be the id of a device", field="devices")

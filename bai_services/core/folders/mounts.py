@@ -50,8 +50,9 @@ _PART = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._-]*")
 class MountRequest:
     """A folder, by id or name, that a session requests to mount.
 
-    An empty ``path`` means the folder's default path. Without ``permission`` the session gets the
-    highest granted permission. ``subpath``: mount this directory instead of the whole folder.
+    An empty ``path`` means the folder's default path. Without ``permission``, the session gets the
+    highest permission granted to its owner. ``subpath``: a directory of the folder to mount instead
+    of the whole folder.
     """
 
     vfolder: str
@@ -69,7 +70,7 @@ class ResolvedMount:
     host: str
     path: str
     permission: Permission
-    # Mounted automatically in every session of its owner, without a request.
+    # Whether the folder is mounted in every session of its owner without a request.
     is_auto: bool = False
     subpath: str = ""
 
@@ -121,7 +122,7 @@ def check_subpath(subpath: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is absolute, contains ``..`` or control characters, or is too long.
+        If the path is absolute, contains ``..`` or control characters, or is too long.
     """
     parts = [part for part in subpath.split("/") if part not in ("", ".")]
     shown = subpath if len(subpath) <= MAX_PATH else subpath[:MAX_PATH] + "…"
@@ -140,7 +141,7 @@ def check_subpath(subpath: str) -> str:
 
 
 def _check_reserved(requested: str, parts: list[str]) -> None:
-    """Check that a mount path is not in a system directory, nor a path of the session's home."""
+    """Check that a mount path hides neither a system directory nor a path that the session uses."""
     if not parts or parts[0] in SYSTEM_DIRECTORIES:
         raise _invalid_path(requested, "system directories cannot be hidden; use another path")
     if parts[0] == "home" and len(parts) < 3:
@@ -155,7 +156,7 @@ def check_no_overlap(mounts: Iterable[tuple[str, str]]) -> None:
     Raises
     ------
     InvalidRequest
-        If two mounts have the same path, or one is inside the other.
+        If two mounts have the same path, or one mount is inside another.
     """
     seen: dict[str, str] = {}
     for path, folder in mounts:

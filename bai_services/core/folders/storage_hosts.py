@@ -31,7 +31,7 @@ def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozen
 def missing_permissions(
     required: Mapping[str, Sequence[str]], *granted: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Return by host the ``required`` permissions that none of the other maps grants."""
+    """Return, by host, the ``required`` permissions that none of the ``granted`` maps contains."""
     missing = {
         host: [name for name in permissions if name not in granted_on(host, granted)]
         for host, permissions in required.items()
@@ -40,7 +40,7 @@ def missing_permissions(
 
 
 def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the map of storage host to permissions in canonical order, without duplicates.
+    """Return the permissions by storage host in canonical order, without duplicates.
 
     Raises
     ------

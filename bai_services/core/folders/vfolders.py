@@ -12,13 +12,13 @@ from ..errors import InvalidRequest, InvalidTransition
 MAX_NAME = 64
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9._-]*")
-# Names that a session creates in its home; a folder mounted there must not hide them.
+# Names of files that a session creates in its home; a mounted folder must not hide them.
 RESERVED_NAMES = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh"})
 _RESERVED_PATTERNS = (re.compile(r"\.[a-z0-9]+rc"), re.compile(r"\.[a-z0-9]+_profile"))
 
 
 class Permission(StrEnum):
-    """A user's permission on a folder; each one includes those listed before it."""
+    """A user's permission on a folder; each value includes those listed before it."""
 
     RO = "ro"
     RW = "rw"
@@ -36,14 +36,14 @@ _ORDER = {permission: rank for rank, permission in enumerate(Permission)}
 
 
 def effective_permission(granted: Permission, requested: Permission | None) -> Permission:
-    """Return the lower of two permissions; the granted one if none is requested."""
+    """Return the lower of two permissions, or ``granted`` if no permission is requested."""
     if requested is None or requested.allows(granted):
         return granted
     return requested
 
 
 class FolderRelation(StrEnum):
-    """Why a user sees a folder; the first that applies."""
+    """Why a user sees a folder; if several values apply, the one listed first."""
 
     OWN = "own"
     PROJECT = "project"  # the user is a member of the folder's project
@@ -52,7 +52,9 @@ class FolderRelation(StrEnum):
 
 
 class VfolderStatus(StrEnum):
-    """Stored status of a folder. The API shows a ready folder in a live session as ``mounted``."""
+    """Stored status of a folder; the API shows a ready folder as ``mounted`` while a live session
+    mounts it.
+    """
 
     CLONING = "cloning"  # its files are being copied from another folder
     READY = "ready"
@@ -78,13 +80,13 @@ class VfolderEvent(StrEnum):
 
 S, E = VfolderStatus, VfolderEvent
 
-# Pairs that are missing here are illegal. A folder whose deletion has begun cannot be restored.
+# Transitions that are not listed are illegal. A folder whose deletion has begun cannot be restored.
 TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.CLONING, E.COPIED): S.READY,
     (S.CLONING, E.BROKEN): S.ERROR,
     (S.READY, E.HANDED_OVER): S.PERFORMING,
     (S.PERFORMING, E.ARRIVED): S.READY,
-    (S.PERFORMING, E.BROKEN): S.READY,  # its owner stays the same
+    (S.PERFORMING, E.BROKEN): S.READY,  # the owner stays the same
     (S.READY, E.TRASHED): S.DELETE_PENDING,
     (S.ERROR, E.TRASHED): S.DELETE_PENDING,
     (S.DELETE_PENDING, E.RESTORED): S.READY,
@@ -142,7 +144,7 @@ class UsageMode(StrEnum):
 
 
 def is_auto_mounted(name: str) -> bool:
-    """Return whether folders of that name are mounted into every session of their owner."""
+    """Return whether folders with this name are mounted into every session of their owner."""
     return name.startswith(".")
 
 
@@ -156,13 +158,13 @@ class InvitationStatus(StrEnum):
 def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of a folder.
 
-    It has 1 to 64 ASCII letters, digits and ``. _ -``, begins with a letter, a digit or a dot, does
-    not consist of dots, and is not the name of a file that sessions create.
+    A valid name has 1 to 64 ASCII letters, digits and ``. _ -``, begins with a letter, a digit or a
+    dot, does not consist of dots, and is not the name of a file that sessions create.
 
     Raises
     ------
     InvalidRequest
-        If it is not valid.
+        If the name is not valid.
     """
     if len(name) > MAX_NAME or _NAME.fullmatch(name) is None or not name.strip("."):
         shown = name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"

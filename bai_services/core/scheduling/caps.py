@@ -43,9 +43,9 @@ class Scope(NamedTuple):
 class ScopeCaps:
     """Limits of one scope.
 
-    A slot missing from ``slots`` is unlimited; with ``is_closed`` (a keypair policy with the
-    default LIMITED) its limit is 0. A slot set to ``UNLIMITED`` is always unlimited. None as a
-    maximum means no limit. Slots missing from ``max_pending_slots`` are unlimited.
+    A slot that is missing from ``slots`` is unlimited, or forbidden if ``is_closed`` (a keypair
+    policy with the default LIMITED). A slot with the value ``UNLIMITED`` is always unlimited. A
+    maximum of None means no limit. Slots missing from ``max_pending_slots`` are unlimited.
     """
 
     scope: Scope
@@ -83,16 +83,16 @@ Usage = Mapping[Scope, Mapping[str, int]]
 
 
 def needs(slots: Mapping[str, int]) -> dict[str, int]:
-    """Return what one session with ``slots`` adds to the usage of each of its scopes."""
+    """Return the usage by slot that one session with ``slots`` adds to each of its scopes."""
     return {**slots, SESSIONS: 1}
 
 
 def violations(
     caps: Iterable[ScopeCaps], slots: Mapping[str, int], usage: Usage, *, ever: bool = False
 ) -> list[Violation]:
-    """Return every cap that ``slots`` would exceed on top of ``usage``, in order.
+    """Return a violation of every cap that ``usage`` plus ``slots`` would exceed, in order.
 
-    With ``ever``: only the caps that it would exceed even if nothing were in use.
+    With ``ever``: only of the caps that ``slots`` would exceed even without any usage.
     """
     found = []
     for scope_caps in caps:
@@ -113,10 +113,10 @@ def pending_violations(
     already: Usage | None = None,
     requested: Mapping[str, int] | None = None,
 ) -> list[Violation]:
-    """Return every pending cap that one more pending session would exceed.
+    """Return a violation of every pending cap that one more pending session would exceed.
 
-    ``pending`` includes the preceding sessions of the same bulk request. For the messages,
-    ``already`` is the usage before that request and ``requested`` the total that it adds.
+    ``pending`` includes the preceding sessions of the same bulk request. The messages use
+    ``already``, the usage before the bulk request, and ``requested``, the total of the request.
     """
     already = pending if already is None else already
     requested = needs(slots) if requested is None else requested
@@ -139,7 +139,7 @@ def pending_violations(
 
 
 def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violation]:
-    """Return every cap on the containers of one session that ``kernels`` would exceed."""
+    """Return a violation of every cap on the containers of one session that ``kernels`` exceeds."""
     return [
         _violation(scope_caps, CONTAINERS, (kernels, limit, 0))
         for scope_caps in caps
@@ -148,9 +148,7 @@ def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violat
 
 
 def left(caps: Iterable[ScopeCaps], slot: str, usage: Usage) -> int | None:
-    """Return the remaining amount of a slot in the scope with the least; None if no scope limits
-    it.
-    """
+    """Return the smallest remaining amount of a slot in any scope; None if no scope limits it."""
     remaining = [
         max(0, limit - usage.get(scope_caps.scope, _NOTHING).get(slot, 0))
         for scope_caps in caps
@@ -190,7 +188,7 @@ def violation(caps: ScopeCaps, slot: str, asked: int, limit: int, used: int) -> 
 def _violation(
     caps: ScopeCaps, slot: str, amounts: tuple[int, int, int], *, is_pending: bool = False
 ) -> Violation:
-    """Return the violation for amounts: requested, limit and usage.
+    """Return the violation for ``amounts``: requested amount, limit and usage.
 
     ``is_pending``: the limit applies to pending sessions.
     """

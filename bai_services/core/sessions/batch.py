@@ -64,7 +64,7 @@ def not_before(text: str, now: datetime) -> datetime:
     Raises
     ------
     InvalidRequest
-        If it cannot be parsed, has no time zone, is past or more than a year ahead.
+        If the text cannot be parsed, has no time zone, or is in the past or more than a year ahead.
     """
     at = _time(text, now)
     if at.tzinfo is None:
@@ -77,7 +77,7 @@ def not_before(text: str, now: datetime) -> datetime:
         raise InvalidRequest(
             f"starts_at={shown(text)!r} is past: it was "
             f"{format_duration((now - at).total_seconds())} ago; "
-            "leave it out to start as soon as possible",
+            "omit it to start as soon as possible",
             field="starts_at",
         )
     if at > now + MAX_START_DELAY:
@@ -104,7 +104,7 @@ def _command(text: str | None) -> str:
 
 
 def _time(text: str, now: datetime) -> datetime:
-    # A number is a duration in seconds, even one of eight digits, which is also an ISO 8601 date.
+    # A number is a duration in seconds, even with eight digits, which could be an ISO 8601 date.
     if len(text) <= MAX_TIME_CHARACTERS and not text.strip().isdigit():
         with suppress(ValueError):
             return datetime.fromisoformat(text.strip())

@@ -18,7 +18,7 @@ from ..errors import InvalidRequest
 from ..user_input import shown
 
 MAX_URL = 2048
-# With these delays the last attempt is about four minutes after the first.
+# With these values, the last attempt is about four minutes after the first.
 MAX_ATTEMPTS = 8
 FIRST_DELAY = timedelta(seconds=2)
 MAX_DELAY = timedelta(minutes=2)
@@ -33,7 +33,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _URL = re.compile(r"[!-~]+")
 _HOST = re.compile(r"(\*\.)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _SECRET_LABEL = b"bai callback secret"
-# Global unicast. Other ranges may embed an IPv4 address (NAT64).
+# Global unicast addresses. Addresses in other ranges may embed an IPv4 address (NAT64).
 _PUBLIC_IPV6 = ipaddress.IPv6Network("2000::/3")
 _NOT_PUBLIC = (
     ipaddress.IPv4Network("192.0.0.0/24"),  # metadata services of some clouds
@@ -55,10 +55,10 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class AllowedTargets:
-    """Targets that callbacks may have.
+    """Allowed targets of callbacks.
 
-    Without ``hosts``: every public address, and ``networks``. With ``hosts``: only these host names
-    (``*.example.org`` matches every subdomain), and addresses in ``networks``.
+    Without ``hosts``: every public address, and addresses in ``networks``. With ``hosts``: only
+    these host names (``*.example.org`` matches every subdomain), and addresses in ``networks``.
     """
 
     hosts: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class AllowedTargets:
 
     @classmethod
     def parse(cls, hosts: str, networks: str) -> AllowedTargets:
-        """Parse two comma separated lists; the host list ``none`` disables callbacks.
+        """Parse two comma-separated lists; the host list ``none`` disables callbacks.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class AllowedTargets:
         return cls(names, ranges, is_off=names == ("none",))
 
     def allows_name(self, host: str) -> bool:
-        """Return whether a callback URL may have this host; does not check its addresses."""
+        """Return whether a callback URL may have this host; the addresses are not checked."""
         address = parse_address(host)
         if address is not None and self._is_added(address):
             return True
@@ -115,12 +115,12 @@ def _is_below(host: str, pattern: str) -> bool:
 def check_url(url: str | None, targets: AllowedTargets) -> str | None:
     """Return a callback URL if it is valid; None if it is empty.
 
-    Host names are not resolved here, but before each delivery.
+    Host names are resolved later, before each delivery.
 
     Raises
     ------
     InvalidRequest
-        If it is not a valid callback URL, or its host is not allowed.
+        If the URL is not a valid callback URL, or its host is not allowed.
     """
     if not url:
         return None
@@ -161,7 +161,7 @@ def body_of(change: Mapping[str, Any]) -> bytes:
 def secret_of(secret_key: str) -> str:
     """Derive the signing secret of callbacks from a keypair's secret key.
 
-    A receiver that knows it cannot sign API requests.
+    The signing secret cannot be used to sign API requests.
     """
     return hmac.new(secret_key.encode(), _SECRET_LABEL, hashlib.sha256).hexdigest()
 

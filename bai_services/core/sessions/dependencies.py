@@ -29,12 +29,12 @@ class Dependency:
 
     @property
     def is_failed(self) -> bool:
-        """Whether it ended without success, so that its dependents can never start."""
+        """Whether the session ended without success; its dependents can then never start."""
         return self.status in ENDED and not self.is_met
 
     @property
     def end(self) -> str:
-        """How it ended, as text for users: ``TERMINATED with failure``."""
+        """The end of the session as text for users: ``TERMINATED with failure``."""
         if self.status is Status.TERMINATED:
             return f"{self.status} with {self.result}"
         return str(self.status)
@@ -43,8 +43,8 @@ class Dependency:
 def check_no_cycles(dependencies: Mapping[str, Sequence[str]]) -> None:
     """Check that sessions created together have no cyclic dependencies.
 
-    ``dependencies`` maps the name of each session to the names of its dependencies. Names that are
-    not keys are existing sessions.
+    ``dependencies`` maps the name of each session to the names of its dependencies. Names of
+    existing sessions are not keys.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def check_no_cycles(dependencies: Mapping[str, Sequence[str]]) -> None:
 
 
 def check_none_failed(dependencies: Sequence[Dependency]) -> None:
-    """Raise ``Conflict`` if one of them has ended without success."""
+    """Raise ``Conflict`` if a dependency has ended without success."""
     failed = [d for d in dependencies if d.is_failed]
     if failed:
         names = ", ".join(f"{d.name} ({d.end})" for d in failed)

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class EndReason(StrEnum):
-    """Codes of end reasons: first those that the spawner reports, then those of the manager."""
+    """Codes of end reasons, first the codes reported by the spawner, then those of the manager."""
 
     EXITED = "exited"  # the main process ended by itself
     STOPPED = "stopped"  # the server was stopped through the Hub

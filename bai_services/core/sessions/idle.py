@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 
 from .lifecycle import SessionType
 
-# An activity report is current for this long.
+# Time after which an activity report is out of date.
 REPORT_TTL = timedelta(seconds=60)
-# Users are warned this long before the end, but not before half of the timeout has passed.
+# Users are warned at most this long before the end, and not before half of the timeout has passed.
 WARNING_TIME = timedelta(minutes=30)
-# Maximum interval between activity reports of a session, with and without an idle timeout.
-REPORT_SECONDS = 60.0
-UNLIMITED_REPORT_SECONDS = 300.0
-_MIN_REPORT_SECONDS = 1.0
+# Maximum interval between activity reports of a session with an idle timeout.
+REPORT_INTERVAL_SECONDS = 60.0
+# The same for a session without an idle timeout.
+REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS = 300.0
+_MIN_REPORT_INTERVAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +32,23 @@ class Idleness:
     def is_over(self, now: datetime) -> bool:
         """Return whether the session must be stopped now.
 
-        Only if the session itself reported at or after ``ends_at``, at most ``REPORT_TTL`` ago:
-        while the manager or the session is down, activity is unknown.
+        True only if the session itself sent a report at or after ``ends_at``, at most
+        ``REPORT_TTL`` ago: while the manager or the session is down, activity is unknown.
         """
         if self.reported_at is None or self.reported_at < self.ends_at:
             return False
         return self.ends_at <= now <= self.reported_at + REPORT_TTL
 
-    def is_near(self, now: datetime) -> bool:
-        """Return whether the end is near enough for a warning."""
+    def is_warning_due(self, now: datetime) -> bool:
+        """Return whether users must be warned of the end."""
         return self.ends_at - now <= min(WARNING_TIME, (self.ends_at - self.since) / 2)
 
 
 def has_idle_timeout(kind: SessionType, timeout_seconds: int) -> bool:
-    """Return whether a session ends when it is idle: only interactive ones do, because others run
-    unattended. ``timeout_seconds`` 0 means no limit.
+    """Return whether a session is stopped when it is idle.
+
+    Only interactive sessions are, because other sessions run unattended. ``timeout_seconds`` is 0
+    for no limit.
     """
     return timeout_seconds > 0 and kind is SessionType.INTERACTIVE
 
@@ -53,18 +56,15 @@ def has_idle_timeout(kind: SessionType, timeout_seconds: int) -> bool:
 def idleness_of(
     kind: SessionType,
     started_at: datetime | None,
-    used_at: datetime | None,
+    last_activity_at: datetime | None,
     reported_at: datetime | None,
     timeout_seconds: int,
 ) -> Idleness | None:
-    """Return the idleness of a running session; None if it has no idle timeout.
-
-    ``used_at`` is the time of the last activity.
-    """
+    """Return the idleness of a running session; None if the session has no idle timeout."""
     if started_at is None or not has_idle_timeout(kind, timeout_seconds):
         return None
     # A restart counts as activity.
-    since = started_at if used_at is None else max(started_at, used_at)
+    since = started_at if last_activity_at is None else max(started_at, last_activity_at)
     return Idleness(since, since + timedelta(seconds=timeout_seconds), reported_at)
 
 
@@ -73,10 +73,10 @@ def next_report_seconds(
 ) -> float:
     """Return the seconds until a session must send its next activity report.
 
-    ``REPORT_SECONDS``, or less if its idle timeout ends sooner. An interactive session without
-    ``idleness`` has not started yet, and reports again soon.
+    With an idle timeout: ``REPORT_INTERVAL_SECONDS``, or less if the timeout ends sooner. Without
+    ``idleness``, such a session has not started yet and reports again soon.
     """
     if not has_idle_timeout(kind, timeout_seconds):
-        return UNLIMITED_REPORT_SECONDS
-    left = (idleness.ends_at - now).total_seconds() if idleness else 0.0
-    return min(max(left, _MIN_REPORT_SECONDS), REPORT_SECONDS)
+        return REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
+    remaining = (idleness.ends_at - now).total_seconds() if idleness else 0.0
+    return min(max(remaining, _MIN_REPORT_INTERVAL_SECONDS), REPORT_INTERVAL_SECONDS)

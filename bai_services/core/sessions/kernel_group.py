@@ -1,4 +1,4 @@
-"""Cluster sessions: sessions of several kernels that start and end together."""
+"""Cluster sessions: sessions with several kernels, which start and end together."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def kernel_names(size: int) -> tuple[KernelName, ...]:
 
 
 def folder_name(session_id: str, hostname: str) -> str:
-    """Return the name of a kernel's folder on its agent; for the main kernel the session's id."""
+    """Return the name of a kernel's folder on its agent: the session's id for the main kernel."""
     return session_id if hostname in ("", MAIN_HOST) else f"{session_id}.{hostname}"
 
 
 def kernel_end_text(hostname: str, how: str, code: int | None) -> str:
-    """Return the end reason of a cluster session of which one kernel has ended before the others.
+    """Return the end reason of a cluster session in which one kernel ended before the others.
 
-    ``how`` is a verb in the past tense, such as ``exited``. The session has failed with any exit
-    code, and its other kernels are stopped.
+    ``how`` is a verb in the past tense, such as ``exited``. The session has then failed, whatever
+    the exit code, and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
     return f"{hostname} {how}{with_code}; a cluster session requires all of its kernels"
@@ -53,7 +53,7 @@ def check_cluster(size: int, mode: str) -> Mode:
     Raises
     ------
     InvalidRequest
-        If the mode does not exist, or the size is not within 1 to ``MAX_KERNELS``.
+        If the mode does not exist, or the size is outside 1 to ``MAX_KERNELS``.
     """
     if mode not in set(Mode):
         raise InvalidRequest(
@@ -75,7 +75,7 @@ def total_slots(slots: Mapping[str, int], size: int) -> ResourceSlots:
 def request_of(
     plain: Request, group: GroupOptions, size: int, mode: str, options: Mapping[str, Any]
 ) -> Request:
-    """Return the placement request ``plain`` with the options of its group and of the session."""
+    """Return the request ``plain`` with the placement options of its group and of the session."""
     fragments = options.get("allow_fractional_resource_fragmentation")
     return replace(
         plain,
@@ -93,7 +93,7 @@ def request_of(
 def cluster_environ(
     name: KernelName, hostnames: Sequence[str], mode: str, local_rank: int
 ) -> dict[str, str]:
-    """Return the environment variables that describe the cluster session to one of its kernels.
+    """Return the environment variables of one kernel that describe its cluster session.
 
     ``hostnames`` are the host names of all kernels in order. ``local_rank`` numbers the session's
     kernels on the same agent from 0.

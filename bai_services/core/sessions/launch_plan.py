@@ -1,4 +1,4 @@
-"""Launch plans: what the manager sends to the spawner to start a session, and their JSON format."""
+"""Launch plans, which the manager sends to the spawner to start sessions; their JSON format."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .kernel_group import MAIN_HOST
 class Mount:
     """A directory on the agent's machine that is mounted in the session.
 
-    ``is_own``: it belongs to the session's user. With a ``subpath`` only that directory below
-    ``source`` is mounted; it is opened with ``openat2``, so that no link can lead out of
+    ``is_own``: the directory belongs to the session's user. With a ``subpath``, only that directory
+    below ``source`` is mounted; it is opened with ``openat2``, which rejects links that lead out of
     ``source``.
     """
 
@@ -53,7 +53,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """Everything that a kernel needs for its devices, home and network; created by its agent."""
+    """Settings of a kernel for its devices, home and network; created by its agent."""
 
     environ: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Injection:
     enforcement: Mapping[str, str] = field(default_factory=dict)
     """Enforcement level by device family."""
     devices: Sequence[Mapping[str, Any]] = ()
-    """Devices of the session, for its owner."""
+    """Descriptions of the session's devices that are shown to its owner."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Injection:
@@ -208,7 +208,7 @@ class LaunchPlan:
 
     @property
     def marks(self) -> dict[str, str]:
-        """Environment variables by which the agent finds the session's processes."""
+        """Environment variables by which the agent identifies the session's processes."""
         return {
             "BAI_SESSION_ID": self.session_id,
             "BAI_KERNEL_ID": self.kernel_id,

@@ -26,8 +26,8 @@ class Status(StrEnum):
 class Event(StrEnum):
     PLACED = "placed"  # a scheduling pass allocated agent and devices
     DISPATCHED = "dispatched"  # the agent accepted the work item
-    PREPARED = "prepared"  # image and injection are ready; the Hub may start it
-    DISPLACED = "displaced"  # its agent was lost before the start: it is pending again
+    PREPARED = "prepared"  # image and injection are ready; the Hub may start the server
+    DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
     STARTED = "started"  # its server responded to the spawner
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # all of its kernels have ended
@@ -50,8 +50,8 @@ class Result(StrEnum):
 
 S, E = Status, Event
 
-# Pairs that are missing here are illegal. Before PREPARED no kernel can run, so a stop ends the
-# session immediately.
+# Transitions that are not listed are illegal. Before PREPARED, no kernel can run, so a stop ends
+# the session immediately.
 TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
     (S.PENDING, E.PLACED): S.SCHEDULED,
     (S.PENDING, E.STOP_REQUESTED): S.CANCELLED,
@@ -79,7 +79,7 @@ TRANSITIONS: Mapping[tuple[Status, Event], Status] = {
 
 ENDED = frozenset({Status.TERMINATED, Status.CANCELLED, Status.ERROR})
 LIVE = frozenset(Status) - ENDED
-# Statuses in which a session counts against quotas: from its placement to its end.
+# Statuses in which a session is charged to quotas: from its placement to its end.
 OCCUPYING = LIVE - {Status.PENDING}
 
 
@@ -102,8 +102,7 @@ def next_status(status: Status, event: Event) -> Status:
 def end_event(event: Event, status: Status, result: str, *, has_run: bool) -> Event:
     """Return ``ABORTED`` for the end of a session that was stopped before RUNNING, else ``event``.
 
-    A session whose start failed already has the result ``failure``, so it does not count as
-    aborted.
+    A session whose start failed has the result ``failure`` and is not aborted.
     """
     is_end = status is Status.TERMINATING and event in (Event.EXITED, Event.FAILED)
     is_aborted = is_end and not has_run and result == Result.UNDEFINED
@@ -116,7 +115,7 @@ def result_of(exit_code: int) -> Result:
 
 
 def command_end(exit_code: int) -> str:
-    """Return how a command ended as text for users."""
+    """Return a text for users that says how a command ended."""
     if exit_code > 128:
         return f"the command was terminated by signal {exit_code - 128} (exit code {exit_code})"
     return f"the command exited with code {exit_code}"

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 # Docker's timestamp before a line: UTC, with nanoseconds.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
-# Docker splits a longer line into chunks, each with its own timestamp.
+# Docker splits longer lines into chunks, each with a timestamp.
 _CHUNK_BYTES = 16_384
-# Number of characters at the end of the known log by which its end is found in the new log.
+# Number of characters at the end of the known log that are searched in the new log.
 _OVERLAP = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The matching lines with their numbers, from 1, and the number of all lines of the log."""
+    """The matching lines with their numbers (from 1), and the number of all lines of the log."""
 
     lines: tuple[tuple[int, str], ...]
     total: int
@@ -62,9 +62,9 @@ def search(text: str, words: str) -> SearchResult:
 
 
 def appended_since(before: str, after: str) -> tuple[str, bool]:
-    """Return what was appended to a log, and whether some of it may be missing.
+    """Return the text appended to a log, and whether some appended text may be missing.
 
-    ``before`` and ``after`` are the ends of the log at two times; older lines may be truncated.
+    ``before`` and ``after`` are the ends of the log at two times; both may be truncated.
     """
     if after.startswith(before):
         return after[len(before) :], False

@@ -16,7 +16,7 @@ MAX_ENVIRON_VARIABLES = 100
 MAX_ENVIRON_NAME = 128
 MAX_ENVIRON_VALUE_BYTES = 32 * 1024
 MAX_ENVIRON_TOTAL_BYTES = 128 * 1024
-# Prefixes of variables that the platform sets, or that could give access to other devices.
+# Prefixes of variables that the platform sets, or that could give access to devices of others.
 RESERVED_ENVIRON = ("BAI_", "JUPYTERHUB_", "JPY_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
 
 _NAME = re.compile(r"\w[\w.-]*\w", re.ASCII)
@@ -33,13 +33,13 @@ def check_session_name(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it does not consist of 4 to 64 ASCII letters, digits and ``_.-``, or does not begin and
-        end with a letter, digit or ``_``. The error has a suggestion.
+        If the name does not consist of 4 to 64 ASCII letters, digits and ``_.-``, or does not begin
+        and end with a letter, digit or ``_``. The error suggests a valid name.
     """
     if not name:
         raise InvalidRequest(
             f"the name of a session cannot be empty: use {NAME_MIN} to {NAME_MAX} ASCII letters, "
-            "digits and _ . -, or leave the field out for a generated name",
+            "digits and _ . -, or omit the field for a generated name",
             field="name",
             suggestion=_suggested_name(name),
         )
@@ -61,7 +61,8 @@ def session_name_from(text: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is longer than a session name or has invalid characters. The error has a suggestion.
+        If the text is too long for a session name or has invalid characters. The error suggests a
+        valid name.
     """
     longer = f"session-{text}"
     if 0 < len(text) < NAME_MIN and _NAME.fullmatch(longer):
@@ -80,8 +81,8 @@ def _suggested_name(text: str) -> str:
 def hub_server_name(name: str, session_id: str) -> str:
     """Return the name of a session's Hub server: a slug of its name and six digits of its id.
 
-    It has at most 30 lower-case letters, digits and single hyphens, begins with a letter and does
-    not end with a hyphen.
+    The result has at most 30 lower-case letters, digits and single hyphens, begins with a letter
+    and does not end with a hyphen.
     """
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     slug = slug if slug[:1].isalpha() else f"s-{slug}"
@@ -95,8 +96,8 @@ def check_environ(environ: Mapping[str, str]) -> dict[str, str]:
     Raises
     ------
     InvalidRequest
-        If a name is malformed or reserved, a value contains a NUL, or it is too large: more than
-        100 variables, 32 KiB per value or 128 KiB in total.
+        If a name is malformed or reserved, a value contains a NUL, or the environment is too large:
+        more than 100 variables, 32 KiB per value or 128 KiB in total.
     """
     if len(environ) > MAX_ENVIRON_VARIABLES:
         raise InvalidRequest(
@@ -143,8 +144,8 @@ def fill_slots(
 ) -> ResourceSlots:
     """Return the resources of a session: the request overrides the preset.
 
-    A requested device slot replaces all slots of its family in the preset. Without cpu or mem, the
-    image's ``minimum`` applies, else 1 core and 1 GiB.
+    A requested device slot replaces all slots of its family in the preset. The defaults of cpu and
+    mem are the image's ``minimum``, else 1 core and 1 GiB.
     """
     families = {slot.partition(".")[0] for slot in requested if "." in slot}
     slots = {slot: n for slot, n in preset.items() if slot.partition(".")[0] not in families}
@@ -167,7 +168,7 @@ def check_resources(
     Raises
     ------
     InvalidRequest
-        If a bound is violated; the message has the slot, the requested amount and the bound.
+        If a bound is violated; the message contains the slot, the requested amount and the bound.
     """
     minimum, maximum = bounds
     for slot, amount in sorted(minimum.items()):

@@ -24,14 +24,14 @@ _TRAITS = "traits"
 class Traits:
     """How the layers treat a field; the defaults fit most new fields."""
 
-    # Part of the request's identity: a create with the same session name but a different value is
-    # a conflict.
+    # Part of the request's identity: a second request with the same session name but a different
+    # value is a conflict.
     is_identity: bool = True
     # A set: the order of entries and duplicates have no meaning.
     is_set: bool = False
-    # May contain secrets of the owner: hidden from other readers of a template.
+    # May contain secrets of the owner, so other readers of a template do not see the field.
     is_private: bool = False
-    # Merged with the template's mapping entry by entry, instead of replacing it.
+    # A mapping whose entries are merged with the template's mapping instead of replacing it.
     is_merged: bool = False
     # Allowed in the user options of a spawn through the Hub.
     is_hub_option: bool = True
@@ -40,7 +40,7 @@ class Traits:
 
 
 def _field(default: Any, **traits: bool) -> Any:
-    """Return a dataclass field with these traits; ``{}`` as default means a new mapping each."""
+    """Return a dataclass field with these traits; the default ``{}`` is a new dict per instance."""
     metadata = {_TRAITS: Traits(**traits)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -75,7 +75,7 @@ class SessionSpec:
     callback_url: str | None = _field(None, is_private=True, has_columns=True)
     # Ids or names of the owner's sessions that must end successfully before this one starts.
     dependencies: Sequence[str] = _field((), is_set=True, is_hub_option=False, has_columns=True)
-    # Ports on which programs of the owner will listen.
+    # Ports on which the owner's programs listen.
     preopen_ports: Sequence[int] = _field((), has_columns=True)
     # Return the live session of the same name, even if the request differs.
     reuse: bool = _field(False, is_identity=False, is_hub_option=False, has_columns=True)
@@ -88,7 +88,7 @@ class SessionSpec:
     allow_fractional_resource_fragmentation: bool | None = _field(None, is_hub_option=False)
 
     def options(self) -> dict[str, Any]:
-        """Return the value of the column ``options``: the set fields without their own columns."""
+        """Return the value of the column ``options``: the set fields that have no own columns."""
         return {
             f.name: _plain(getattr(self, f.name))
             for f in fields(self)
@@ -103,10 +103,10 @@ class SessionSpec:
         return bool(value)
 
     def digest(self, project_id: str, mounts: Sequence[ResolvedMount]) -> str:
-        """Return a digest of the identity of the request, independent of notation.
+        """Return a digest of the request's identity; equivalent notations give the same digest.
 
         ``project_id`` and ``mounts`` are the resolved project and mounts of the request. Digests
-        are stored and must stay stable, so a field that was added later contributes only if it
+        are stored and must remain stable, so a field that was added later contributes only if it
         differs from its default.
         """
         content: dict[str, Any] = {
@@ -125,7 +125,7 @@ class SessionSpec:
             "environ": dict(self.environ),
             "priority": self.priority,
         }
-        # These fields have other keys in the digest (see _DIGESTED_UNDER_OTHER_KEYS).
+        # In the digest, these fields have other keys (see _DIGESTED_UNDER_OTHER_KEYS).
         if self.cluster_size > 1:
             content["cluster"] = [self.cluster_size, self.cluster_mode]
         if self.agent_list:
@@ -166,7 +166,7 @@ def default_of(spec_field: Field[Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: with a dict for a mapping and a list for a sequence."""
+    """Return a value with JSON types: a dict for a mapping and a list for a sequence."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence) and not isinstance(value, str):

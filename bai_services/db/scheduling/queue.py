@@ -83,9 +83,9 @@ async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
     return Changes(
         pending=waiting,
         running=running,
-        gone=tuple(sorted(ids - there)),
+        removed=tuple(sorted(ids - there)),
         agents=found,
-        gone_agents=tuple(sorted(held - {agent.id for agent in found})),
+        removed_agents=tuple(sorted(held - {agent.id for agent in found})),
         caps={scope: caps.get(scope) for scope in scopes},
         usage=await read_usage(tx, scopes),
     )
@@ -125,7 +125,7 @@ class QueueStore:
     async def changes(self, touched: Touched) -> Changes:
         """Return the current state of the touched entities, and of dependents of touched sessions.
 
-        Sessions that are neither pending nor running are in ``gone``.
+        Sessions that are neither pending nor running are in ``removed``.
         """
         async with self._db.read() as tx:
             return await read_changes(tx, touched)

@@ -148,7 +148,7 @@ def _idleness(view: SessionView) -> Idleness | None:
 
 
 def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
-    if idleness is None or not idleness.is_near(now):
+    if idleness is None or not idleness.is_warning_due(now):
         return []
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [

@@ -30,7 +30,7 @@ def test_ended_session_frees_capacity_for_the_next() -> None:
     )
     assert started(queue.run(NOW)) == ["s1"]
     assert started(queue.run(NOW)) == []
-    queue.apply(Changes(gone=["s1"]))
+    queue.apply(Changes(removed=["s1"]))
     assert started(queue.run(NOW)) == ["s2"]
 
 
@@ -46,7 +46,7 @@ def test_decision_that_was_not_stored_is_reverted() -> None:
 def test_cancelled_session_does_not_start() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
-    queue.apply(Changes(gone=["s1"], agents=[agent()]))
+    queue.apply(Changes(removed=["s1"], agents=[agent()]))
     assert started(queue.run(NOW)) == ["s2"]
 
 
@@ -55,7 +55,7 @@ def test_session_started_by_another_manager_uses_capacity() -> None:
     queue.apply(Changes(running=[running("r", BOB, "a", slots(cpu="1"))]))
     assert started(queue.run(NOW)) == []
     assert queue.quotas.used(BOB)["cpu"] == 1000
-    queue.apply(Changes(gone=["r"]))
+    queue.apply(Changes(removed=["r"]))
     assert started(queue.run(NOW)) == ["s1"]
     assert queue.quotas.used(BOB) == {}
 
@@ -91,7 +91,7 @@ def test_removed_or_moved_agent_gets_no_session() -> None:
             [pending_session(1), pending_session(2, wanted=request("side"))], [agent(), agent("b")]
         )
     )
-    queue.apply(Changes(gone_agents=["a"], agents=[agent("b", resource_group="side")]))
+    queue.apply(Changes(removed_agents=["a"], agents=[agent("b", resource_group="side")]))
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
 
 
@@ -177,7 +177,7 @@ def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.Monke
 def test_updated_queue_decides_like_a_new_one() -> None:
     queue = Queue(snapshot([pending_session(n) for n in range(1, 12)], [agent()]))
     queue.run(NOW)
-    queue.apply(Changes(gone=["s1", "s2", "s9"]))
+    queue.apply(Changes(removed=["s1", "s2", "s9"]))
     expected = run_pass(
         snapshot(
             [pending_session(10), pending_session(11)],

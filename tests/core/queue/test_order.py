@@ -18,7 +18,12 @@ from bai_services.core.scheduling.queue import (
     Queue,
     run_pass,
 )
-from bai_services.core.scheduling.queue.shares import Shares, amounts_of, fair_factor, today
+from bai_services.core.scheduling.queue.shares import (
+    Shares,
+    amounts_by_resource,
+    fair_factor,
+    today,
+)
 from bai_services.core.scheduling.queue.why import Explainer
 
 from .factories import (
@@ -217,7 +222,7 @@ def test_drf_ignores_resources_that_the_group_does_not_have() -> None:
 
 
 def test_drf_adds_shares_and_devices_of_one_family() -> None:
-    assert amounts_of(slots(cuda_device="2", cuda_shares="0.5")) == {
+    assert amounts_by_resource(slots(cuda_device="2", cuda_shares="0.5")) == {
         "cpu": 1000,
         "mem": 2**30,
         "cuda": 2500,
@@ -263,7 +268,7 @@ def test_fair_share_applies_resource_weights() -> None:
 def test_changed_order_takes_effect_at_the_next_pass() -> None:
     queue = Queue(snapshot([pending_session(n) for n in (1, 2, 3)], [agent(cpu=1)]))
     assert started(queue.run(NOW)) == ["s1"]
-    queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], gone=["s1"]))
+    queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], removed=["s1"]))
     assert started(queue.run(NOW)) == ["s3"]
 
 

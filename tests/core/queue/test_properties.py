@@ -164,7 +164,7 @@ def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
     queue = Queue(world)
     before = agents_of(queue)
     ids = [d.session_id for d in queue.run(NOW).decisions]
-    queue.apply(Changes(gone=ids))
+    queue.apply(Changes(removed=ids))
     assert agents_of(queue) == before
     assert not any(queue.quotas.all_usage().values())
 
@@ -223,10 +223,10 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
         now = NOW + timedelta(minutes=minute)
         small = Request(slots(), "main" if minute % 2 else "side", "x86_64")
         new = PendingSession(f"new{minute}", 100 + minute, small, (USERS[0],), priority=10)
-        gone = [session for session, end in ends.items() if end <= minute]
-        for session in gone:
+        removed = [session for session, end in ends.items() if end <= minute]
+        for session in removed:
             del ends[session]
-        queue.apply(Changes(pending=[new], gone=gone))
+        queue.apply(Changes(pending=[new], removed=removed))
         for decision in queue.run(now).decisions:
             left.discard(decision.session_id)
             ends[decision.session_id] = minute + 3

@@ -60,5 +60,5 @@ def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
             reserved=frozenset(r.session_id for r in first.reservations),
         )
     )
-    queue.apply(Changes(gone=["s0"]))
+    queue.apply(Changes(removed=["s0"]))
     assert started(queue.run(later)) == started(rebuilt.run(later)) == []

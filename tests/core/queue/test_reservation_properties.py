@@ -125,14 +125,14 @@ def simulate(
     simulation = Simulation()
     while events:
         second = events[0][0]
-        gone, new = [], []
+        removed, new = [], []
         while events and events[0][0] == second:
             _, is_new, session_id = heappop(events)
             if is_new:
                 new.append(of[session_id].pending)
             else:
-                gone.append(session_id)
-        queue.apply(Changes(gone=gone, pending=new))
+                removed.append(session_id)
+        queue.apply(Changes(removed=removed, pending=new))
         result = queue.run(NOW + timedelta(seconds=second))
         simulation.results.append((second, result))
         for decision in result.decisions:

@@ -175,7 +175,7 @@ def test_explanation_is_current_after_each_change() -> None:
     queue.run(NOW)
     explainer = Explainer(queue)
     first = explainer.explain("s2")
-    queue.apply(Changes(gone=["s1"]))
+    queue.apply(Changes(removed=["s1"]))
     second = explainer.explain("s2")
     assert first is not None
     assert second is not None
@@ -202,7 +202,7 @@ def test_only_the_session_with_a_reservation_reports_it() -> None:
     reasons = queue.run(NOW).reasons
     assert [check["check"] for check in reasons["s1"]] == ["resources", "reservation"]
     assert [check["check"] for check in reasons["s2"]] == ["resources"]
-    queue.apply(Changes(gone=["s1"], pending=[pending_session(3, wanted=request(cpu="2"))]))
+    queue.apply(Changes(removed=["s1"], pending=[pending_session(3, wanted=request(cpu="2"))]))
     result = queue.run(NOW)
     assert set(result.changed) == {"s2", "s3"}
     assert [check["check"] for check in result.changed["s2"]] == ["resources", "reservation"]
@@ -214,7 +214,7 @@ def test_fork_is_independent_of_the_queue() -> None:
     queue = Queue(nearly_full_snapshot())
     queue.run(NOW)
     fork = queue.fork()
-    queue.apply(Changes(gone=["r"], pending=[pending_session(2)]))
+    queue.apply(Changes(removed=["r"], pending=[pending_session(2)]))
     assert {d.session_id for d in queue.run(NOW).decisions} == {"s1", "s2"}
     found = explain_one(fork, "s1")
     assert found is not None

@@ -117,7 +117,7 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     lines = [swf(), swf(status=5, run_time=0), swf(run_time=-1)]
     found = read_swf(lines, "x.swf")
     assert len(found.jobs) == 1
-    assert found.left_out == {"cancelled before it ran": 1, "run time not known": 1}
+    assert found.left_out == {"cancelled before it ran": 1, "run time unknown": 1}
     assert not found.broken
 
 

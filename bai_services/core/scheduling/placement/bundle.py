@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .columns import Columns, Costs, Floats, Ints, ScoreCache
 from .device_selection import inlined
 
-# Columns of an array's pointer: its address and up to four lengths.
+# Width of a row of ``Bundle.pointers``: the address of an array and up to four lengths.
 _WIDTH = 5
 
 
@@ -52,7 +52,7 @@ def rebound(base: Bundle, columns: Columns, cache: ScoreCache, shapes: Ints) -> 
 
 
 def _address(array: NDArray[Any]) -> int:
-    # Compiled code knows only addresses and lengths, so the memory layout must be contiguous.
+    # Compiled code receives only addresses and lengths, so the memory layout must be contiguous.
     assert array.flags.c_contiguous and array.dtype in (np.int64, np.float64)
     address: int = array.__array_interface__["data"][0]
     return address

@@ -13,14 +13,14 @@ from .columns import Floats, Ints
 from .mix import Mix, RequestKind
 from .prices import Pattern
 
-# Discount factor for each request that is skipped because a later one has more value.
+# Discount factor for each request that is skipped because a later request has more value.
 SKIP_DISCOUNT = 0.93
-# A request for at least this many thousandths of a device counts as one for the whole device.
+# A request for at least this many thousandths of a device counts as a request for all of it.
 _NEARLY_WHOLE = 800
 # Number of cpu and memory combinations that are drawn for each way to fill a device with shares.
 _DRAWS = 8
 CPU_BINS, MEM_BINS = 192, 96
-# 128 cores and 1 TiB, so that a request for a whole regular agent has a bin of its own.
+# Tables with a reserve have bins up to 128 cores and 1 TiB: the size of a regular agent.
 RESERVE_BINS = 256
 
 # An item that occupies one device: cpu bins, memory bins, frequency.
@@ -68,7 +68,10 @@ def filled_device_items(
 def split_multi_device_items(
     mix: Mix, family: str, model: str, bins: tuple[int, int]
 ) -> list[Item]:
-    """Return each request for n devices as n items of one device; used if there are no others."""
+    """Return each request for n devices as n items of one device.
+
+    Used if the mix has no other requests for the model.
+    """
     return [
         (
             -(-kind.cpu // (kind.devices * bins[0])),
@@ -86,7 +89,7 @@ def allows(kind: RequestKind, family: str, model: str) -> bool:
 
 
 def _draw(kinds: Sequence[tuple[RequestKind, float]], number: float) -> RequestKind:
-    """Return a kind in proportion to its weight; ``number`` is from 0 to below 1."""
+    """Return a kind of request, drawn by weight; ``number`` is a random number in [0, 1)."""
     left = number * sum(weight for _, weight in kinds)
     for kind, weight in kinds:
         left -= weight
@@ -111,11 +114,10 @@ def capacity_value_table(items: Sequence[Item], devices: int) -> Floats:
 def with_reserve(
     values: Floats, mix: Mix, family: str, model: str, bins: tuple[int, int]
 ) -> Floats:
-    """Return capacity values plus the expected number of devices that one more multi-device request
-    could use.
+    """Return capacity values plus the expected number of devices of one multi-device request.
 
-    Every multi-device request of the mix that fits adds its devices, weighted by its frequency
-    among these requests. The table is extended to ``RESERVE_BINS`` bins of cpu and memory.
+    A kind of multi-device request adds its number of devices where it fits, weighted by its
+    frequency among these kinds. The table is extended to ``RESERVE_BINS`` bins of cpu and memory.
     """
     several = {k: w for k, w in mix.items() if k.devices > 1 and allows(k, family, model)}
     total = sum(several.values())
@@ -132,7 +134,7 @@ def with_reserve(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _solve(keys: Ints, weights: Floats, devices: int, cpu_bins: int, mem_bins: int) -> Floats:
     """Solve V = sum over items of weight * max(gain, SKIP_DISCOUNT * V) for each cell, by
-    fixed-point iteration; the gain is one device plus the value of what then remains.
+    fixed-point iteration; the gain is one device plus the value of the remaining capacity.
     """
     table = np.zeros((cpu_bins + 1, mem_bins + 1, devices + 1))
     gains = np.zeros(weights.size)

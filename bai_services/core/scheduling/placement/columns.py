@@ -1,11 +1,16 @@
 """Integer columns of agents, requests and scores for compiled code, and their constants.
 
-Names that recur in the compiled functions: ``columns``, ``costs`` and ``cache`` are the named
-tuples below; ``policy`` is a policy number; ``n`` the row of an agent; ``j`` a device of it; ``s``
-the row of a shape and ``shape`` that row; ``i`` a need of the shape and ``need`` its columns;
-``facts`` and ``free`` the device rows of one agent; ``picks`` the array that receives the chosen
-devices and ``at`` the index of the next pick. Functions that choose devices return the index after
-their last pick, or -1 if the devices do not suffice; they subtract what they pick from ``free``.
+Names that recur in the compiled functions:
+
+- ``columns``, ``costs``, ``cache``: the named tuples below; ``policy``: a policy number.
+- ``n``: index of an agent; ``j``: index of one of its devices; ``facts``, ``free``: the rows of its
+  devices in ``Columns.facts`` and ``Columns.free``.
+- ``s``: index of a shape; ``shape``: its row; ``i``: index of a need of the shape; ``need``: the
+  columns of that need.
+- ``picks``: the array that receives the chosen devices; ``at``: the index of the next pick.
+
+Functions that choose devices subtract the picked amounts from ``free``, and return the index after
+their last pick, or -1 if the devices do not suffice.
 """
 
 from __future__ import annotations
@@ -23,27 +28,27 @@ Bools = NDArray[np.bool_]
 PRICED, FGD, BEST_FIT, PACK, SPREAD, ROUND_ROBIN, RANDOM = range(7)
 
 # Columns of an agent. CPU, MEM: free capacity. OPEN: 1 if it is alive and schedulable. HAS_GRAPH: 1
-# if the topology of its devices is known. KIND: agents with equal numbers have equal static facts.
+# if the topology of its devices is known. KIND: equal for agents with equal static facts.
 CPU, MEM, OPEN, ARCHITECTURE, ENGINE, DRIVER, HAS_GRAPH, KIND = range(8)
 AGENT_WIDTH = 8
-# Facts of a device. IN_FORCE: the share that all its sessions must have; 0 while it is empty, ANY
-# where shares may differ.
+# Facts of a device. IN_FORCE: the share that all sessions on the device must have; 0 while the
+# device is empty, ANY if the shares may differ.
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
-# Derived floats of an agent, recomputed when it changes: the value of the free capacity of its
-# devices, and the measure from which the policy subtracts (priced: expected use of the free
+# Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
+# capacity of its devices. MEASURE: what a placement changes (priced: expected use of the free
 # capacity; fgd: fragmentation).
 FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
 # Derived integers of an agent: its only device family (ANY: no devices; MIXED: several families),
-# the number of its devices, the number of wholly free ones, the free thousandths on all devices, a
+# the number of its devices, the number of wholly free devices, the total of free thousandths, a
 # hash of its state.
 ONLY_FAMILY, DEVICE_COUNT, WHOLE_COUNT, TOTAL_FREE, STATE_HASH = range(5)
 TALLIES_WIDTH = 5
 MIXED = -2
-# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER as for an agent, for one kernel.
-# KERNELS: the number of kernels that are placed together on one agent. Then NEED_WIDTH columns for
-# each of at most MAX_NEEDS device families.
+# Columns of a shape. CPU, MEM, ARCHITECTURE, ENGINE and DRIVER are as for an agent, per kernel.
+# KERNELS: the number of kernels that are placed together on one agent. From NEED_START on:
+# NEED_WIDTH columns for each of at most MAX_NEEDS device families.
 KERNELS, MAY_FRAGMENT, IS_FILL, NEED_COUNT = 6, 7, 8, 9
 NEED_START, NEED_WIDTH = 10, 4
 NEED_FAMILY, NEED_WHOLE, NEED_AMOUNT, NEED_MODELS = range(4)
@@ -53,8 +58,8 @@ SHAPE_WIDTH = NEED_START + NEED_WIDTH * MAX_NEEDS
 PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
 # State of the search: write position of the log; log position up to which the derived values of
 # agents are current; number of the last visit; the agent chosen last; state of the random
-# generator; policy; number of designated agents; 1 if only these may be used; number of agents to
-# avoid.
+# generator; policy; number of designated agents; 1 if only designated agents are allowed; number of
+# agents to avoid.
 (
     LOG_HEAD,
     DERIVED_HEAD,
@@ -67,7 +72,8 @@ PICK_KERNEL, PICK_NEED, PICK_DEVICE, PICK_AMOUNT = range(4)
     AVOID_COUNT,
 ) = range(9)
 STATE_WIDTH = 9
-# Flag of a log entry: the free capacity of the agent may have grown; without it, it only shrank.
+# Flag of a log entry: the free capacity of the agent may have grown. Without the flag, the capacity
+# only shrank.
 GREW = 2**40
 # Rows of ``agent_lists``: agents that the current request designates, and agents to avoid.
 DESIGNATED, AVOID = range(2)
@@ -77,7 +83,7 @@ CACHED_HASH, CACHED_SCORE = range(2)
 ANY = -1
 UNIT = 1000  # thousandths of a whole device
 UNMATCHABLE_SHARE = UNIT + 1  # a share in force that no request can match
-PART_STEP = 10  # thousandths: parts of a divided share are multiples of it
+PART_STEP = 10  # thousandths: parts of a divided share are multiples of this step
 MIN_PART = 50  # thousandths: smallest part of a divided share
 BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
 STATE_CACHE_SIZE = 1024  # scores cached by agent state while many agents are scored
@@ -87,7 +93,7 @@ UNHEALTHY_PENALTY = 2**40
 
 
 class Columns(NamedTuple):
-    """The agents of a resource group; the order of the rows breaks ties."""
+    """The agents of a resource group; of equally good agents, the first row is chosen."""
 
     agents: Ints  # [agent, AGENT_WIDTH]
     free: Ints  # [agent, device] free thousandths; negative where unhealthy
@@ -99,13 +105,13 @@ class Columns(NamedTuple):
 class Costs(NamedTuple):
     """Precomputed inputs of the policies priced and fgd; see tables.py."""
 
-    remainder_value: Floats  # [family, 0..1000] value of a device with so many free thousandths
+    remainder_value: Floats  # [family, free thousandths 0..1000] value of a device
     capacity_value: Floats  # [table, cpu bin, mem bin, devices] expected use of free devices
     table: Ints  # [family, model] index into ``capacity_value``, or -1
     model_price: Floats  # [family, model] extra price of a model in demand
     whole_bonus: Floats  # [family, devices] value of wholly free devices beyond their number
     bins: Ints  # size of a cpu bin (millicores) and of a mem bin (bytes)
-    quantum: Floats  # one element: scores are rounded to multiples of it
+    quantum: Floats  # one element: scores are rounded to its multiples
     typical: Ints  # [request, TYPICAL_WIDTH] the typical requests
     frequency: Floats  # [request] fraction of all requests
 
@@ -122,12 +128,12 @@ TYPICAL_WIDTH = 5
 
 
 class ScoreCache(NamedTuple):
-    """Scores of earlier searches, the log of changes since, and scratch arrays."""
+    """Scores of earlier searches, the log of later changes, and scratch arrays."""
 
     scores: Ints  # [shape, agent]
     block_best: Ints  # [shape, block] best score in a block of agents
-    read_at: Ints  # [shape] log position up to which its scores are current; -1: no scores yet
-    log: Ints  # ring buffer, its length a power of two: changed agents, with ``GREW``
+    read_at: Ints  # [shape] log position up to which the scores are current; -1: no scores yet
+    log: Ints  # ring buffer (its length is a power of two): changed agents, with ``GREW``
     visited: Ints  # [agent] number of the last visit, to process each agent once
     state: Ints  # [STATE_WIDTH]
     picks: Ints  # [pick, 4] devices chosen by the last search

@@ -1,6 +1,6 @@
 """Choose devices of one agent for a request (compiled; columns.py explains recurring names).
 
-Nothing is cached on disk here; see ``compile_entry_points`` in search.py.
+These functions are not cached on disk by themselves; see ``compile_entry_points`` in search.py.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def spliced(function: Any) -> Any:
 
 @inlined
 def is_model_allowed(models, model):  # type: ignore[no-untyped-def]
-    """Return whether a bit mask of models contains a model number; ANY contains all."""
+    """Return whether a bit mask of models contains a model number; ANY contains all models."""
     return models == ANY or (model < 62 and (models >> model) & 1 == 1)
 
 
@@ -92,8 +92,7 @@ def is_whole(free, facts, j):  # type: ignore[no-untyped-def]
 def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
     """Return the number of wholly free devices that suit a need.
 
-    ``column`` (NUMA or LINK) and ``key`` restrict them to a NUMA node or link group; ``key`` ANY
-    does not.
+    ``column`` (NUMA or LINK) and ``key`` select a NUMA node or link group; ANY: all devices.
     """
     count = 0
     for j in range(free.size):
@@ -104,8 +103,8 @@ def count_whole(free, facts, need, column, key):  # type: ignore[no-untyped-def]
 
 @inner
 def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-def]
-    """Return the link group or NUMA node (``column``) with the fewest wholly free devices that
-    still suffice for the need; ANY if none does.
+    """Return the link group or NUMA node (``column``) with the fewest, but enough, wholly free
+    devices for the need; ANY if none has enough.
     """
     best_key, best_count = ANY, free.size + 1
     for j in range(free.size):
@@ -164,9 +163,9 @@ def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ign
 
 @inner
 def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
-    """Return how close the devices of each kernel and need are, at worst.
+    """Return the lowest closeness of the devices of any kernel and need.
 
-    2: one link group. 1: one NUMA node, or no topology is known. 0: several NUMA nodes.
+    2: one link group. 1: one NUMA node, or the topology is unknown. 0: several NUMA nodes.
     """
     grade, first = 2, 0
     for at in range(1, count):
@@ -187,7 +186,7 @@ def closeness(facts, picks, count):  # type: ignore[no-untyped-def]
 @inner
 def find_device(free, facts, need, part, picks, first, at, largest_first):  # type: ignore[no-untyped-def]
     """Return the device with the least (``largest_first``: most) free capacity on which a part
-    fits, or -1; devices of the picks from ``first`` to ``at`` are excluded.
+    fits, or -1; exclude the devices of picks ``first`` to ``at``.
     """
     best_device = -1
     for j in range(free.size):
@@ -229,10 +228,11 @@ def undo_picks(free, picks, first, at):  # type: ignore[no-untyped-def]
 
 @inner
 def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
-    """Return a bit mask of the fewest devices over which an amount can be divided; 0 if none.
+    """Return a bit mask of the fewest devices over which an amount can be divided; 0 if impossible.
 
     ``low`` and ``high`` are the smallest and largest part of each device, by descending ``high``.
-    The result is exact for at most ``MAX_EXACT`` devices, and for any number with equal ``low``.
+    The result is exact for at most ``MAX_EXACT`` devices, and for more devices if ``low`` is equal
+    for all.
     """
     lows, highs, is_uniform = 0, 0, True
     for k in range(min(count, 62)):
@@ -255,7 +255,9 @@ def choose_split(low, high, count, amount):  # type: ignore[no-untyped-def]
 
 @inner
 def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Divide a share over devices in any possible way; return the next index, or -1."""
+    """Divide a share into parts of any permitted sizes on the fewest devices; return the next
+    index, or -1.
+    """
     amount, count = need[NEED_AMOUNT], 0
     device = np.empty(free.size, np.int64)
     low, high = np.empty(free.size, np.int64), np.empty(free.size, np.int64)
@@ -293,8 +295,9 @@ def pick_split(free, facts, need, picks, at, kernel, i):  # type: ignore[no-unty
 
 @inner
 def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill devices one after the other, else (unless ``wholly``) divide the share in any possible
-    way; return the next index, or -1.
+    """Fill devices one after the other; if that fails and ``wholly`` is False, call ``pick_split``.
+
+    Return the next index, or -1.
     """
     end = fill_in_order(free, facts, need, wholly, picks, at, kernel, i)
     if end < 0 and not wholly:

@@ -51,9 +51,9 @@ class NameTable:
         return self._kinds.setdefault((row.tobytes(), facts.tobytes()), len(self._kinds))
 
     def mask(self, models: Sequence[str]) -> int:
-        """Return a bit mask of models; ANY if there are none.
+        """Return a bit mask of models; ANY if ``models`` is empty.
 
-        Only the first 62 models of a table have a bit; requests never match later ones by name.
+        Only the first 62 models have a bit, so requests by name never match later models.
         """
         if not models:
             return c.ANY
@@ -61,7 +61,7 @@ class NameTable:
 
 
 def driver_number(version: str) -> int:
-    """Return a driver version as a number that can be compared; ANY if it is unknown."""
+    """Return a driver version as a comparable number; ANY if the version is unknown."""
     parts = [min(int(part), 999) for part in re.findall(r"\d+", version)[:3]]
     if not parts:
         return c.ANY
@@ -118,7 +118,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
 
 
 def link_groups(devices: Sequence[Device]) -> list[int]:
-    """Return the link group of each device: linked devices have equal numbers; -1: unknown."""
+    """Return the link group of each device: equal for linked devices; -1: unknown."""
     index = {device.id: j for j, device in enumerate(devices)}
     group = [-1 if d.links is None else j for j, d in enumerate(devices)]
     for j, device in enumerate(devices):
@@ -145,7 +145,7 @@ def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
             used=d.capacity - free_here - (0 if d.is_healthy else c.UNHEALTHY_PENALTY),
             share_in_force=max(0, share),
         )
-        # The rows are padded to the largest number of devices of an agent.
+        # Rows are padded to the largest number of devices of any agent, so lengths may differ.
         for d, free_here, share in zip(agent.devices, free, in_force, strict=False)
     )
     return replace(agent, used=used, devices=devices)
@@ -157,7 +157,7 @@ def encode_request(request: Request, names: NameTable) -> Ints:
     Raises
     ------
     InvalidRequest
-        If it requests more than ``MAX_NEEDS`` device families.
+        If the request has more than ``MAX_NEEDS`` device families.
     """
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     if len(needs) > c.MAX_NEEDS:
@@ -212,7 +212,7 @@ def new_score_cache(
 ) -> ScoreCache:
     """Return an empty score cache for a policy number.
 
-    The other arguments are sizes: ``devices`` of one agent, ``picks`` of one search (at least
+    The other arguments are sizes: ``devices`` per agent, ``picks`` per search (at least
     ``devices``).
     """
     blocks = max(1, -(-agents // c.BLOCK_SIZE))
@@ -220,7 +220,7 @@ def new_score_cache(
     state[c.LAST_AGENT] = -1
     state[c.DERIVED_HEAD] = -1
     state[c.POLICY] = policy
-    # The state of a xorshift must not be 0, and similar seeds must not start with similar states.
+    # The state of a xorshift generator must not be 0, and must differ strongly for similar seeds.
     state[c.RANDOM_STATE] = (seed + 1) * 0x9E3779B97F4A7C15 % 2**62 | 1
     return ScoreCache(
         scores=np.full((shapes, agents), c.UNFIT, np.int64),

@@ -11,10 +11,11 @@ from .variants import choose_tables
 
 
 def warm_up() -> None:
-    """Compile every function of placement: 10 to 40 s of CPU time once, later loaded from disk.
+    """Compile every function of placement, or load the compiled functions from disk.
 
-    Run it in a thread or process of its own when the manager starts. The compiled code is stored
-    next to the sources, or in the user's cache folder if the sources are read-only.
+    Compilation takes 10 to 40 s of CPU time, so call this in a separate thread or process when the
+    manager starts. The compiled code is stored next to the sources, or in the user's cache folder
+    if the sources are read-only.
     """
     device = Device("warm-0", "cuda")
     agent = AgentState("warm", "warm", "", "", {CPU: 4000, MEM: 2**34}, devices=(device,))
@@ -23,7 +24,7 @@ def warm_up() -> None:
     request = placer.prepare(Request(slots, "warm", ""))
     placed = placer.place(request)
     placer.release(placed or ())
-    # The second search of a request and the second fork use other functions than the first.
+    # The second search of a request and the second fork call functions that the first ones do not.
     placer.fits_each([request])
     placer.recycle(placer.fork())
     placer.fork()

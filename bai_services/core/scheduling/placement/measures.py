@@ -12,8 +12,8 @@ def fragmentation(columns: Columns, costs: Costs) -> float:
     """Return the fraction (0 to 1) of all device capacity that is free but unusable for a typical
     request.
 
-    This is the measure published with fragmentation gradient descent: the free capacity that a
-    typical request cannot use on each agent, averaged over the requests by their frequency.
+    This is the measure published with fragmentation gradient descent: for each typical request, the
+    free capacity on agents that the request cannot use; averaged by the frequency of the requests.
     """
     facts = columns.facts
     is_device = facts[:, :, c.CAPACITY] > 0

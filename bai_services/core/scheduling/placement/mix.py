@@ -10,9 +10,9 @@ from ...cluster.devices import SHARES, pool_of, split_shares
 from ...resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from .model import AgentState, Mode, Request
 
-# With at least this many own requests the default mix is ignored; below, it is blended in.
+# A group with fewer own requests than this uses a blend of its own mix and the default mix.
 _MIN_OWN_REQUESTS = 500
-# Weight of the default mix, in requests, when there are no own requests.
+# Weight of the default mix, in requests, for a group without own requests.
 _DEFAULT_MIX_WEIGHT = 50
 
 
@@ -32,7 +32,7 @@ class RequestKind:
 
     @property
     def demand(self) -> float:
-        """Number of devices that it takes, as a fraction for shares."""
+        """Number of devices that a request of this kind uses, as a fraction for shares."""
         return self.devices * self.share / SHARE_UNIT
 
 
@@ -61,8 +61,8 @@ def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
 def request_kinds(request: Request) -> list[tuple[RequestKind, int]]:
     """Return the kinds of a request, each with the number of times that it counts.
 
-    Every device slot is a kind. A share above one device counts as several parts, each with an
-    equal part of the cpu and memory.
+    Every device slot is a separate kind. A share of more than one device counts as several parts,
+    each with an equal part of the cpu and memory.
     """
     cpu, mem = request.slots.get(CPU, 0), request.slots.get(MEM, 0)
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
@@ -91,8 +91,8 @@ def mean_runtime_seconds(
 ) -> dict[RequestKind, float]:
     """Return the mean run time of each kind of request, from ended sessions.
 
-    ``seconds`` are the run times of ``recent``, None for sessions that have not ended; it may be
-    shorter.
+    ``seconds`` holds the run times of ``recent``, with None for sessions that have not ended; times
+    missing at its end count as None.
     """
     runtimes: dict[RequestKind, list[float]] = {}
     for request, runtime in zip(recent, seconds, strict=False):
@@ -103,11 +103,11 @@ def mean_runtime_seconds(
 
 
 def default_mix(agents: Sequence[AgentState]) -> Mix:
-    """Return a mix for agents without own requests: whole devices, halves, quarters, several
+    """Return the mix for a group without own requests: whole devices, halves, quarters, several
     devices, and cpu only.
 
-    Each device comes with three quarters of the agents' cpu and memory per device; the rest remains
-    for requests without devices.
+    A request gets, per device, three quarters of the agents' cpu and memory per device; the
+    remaining quarter is for requests without devices.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):

@@ -26,7 +26,7 @@ class Policy(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How to divide a share larger than one device: in equal parts, or device by device."""
+    """How to divide a share larger than one device: in equal parts, or filling device by device."""
 
     EVENLY = "EVENLY"
     FILL = "FILL"
@@ -59,11 +59,11 @@ class AgentState:
     devices: tuple[Device, ...] = ()
     is_alive: bool = True
     is_schedulable: bool = True
-    # The newest CUDA version that its driver supports, such as "12.4"; empty if unknown.
+    # The newest CUDA version that the agent's driver supports, such as "12.4"; empty if unknown.
     cuda_driver: str = ""
 
     def free(self, slot: str) -> int:
-        """Return the largest amount of ``slot`` that one session could have here now."""
+        """Return the largest amount of ``slot`` that one session could have on this agent now."""
         if is_device_slot(slot):
             return most_of(self.devices, slot)
         return max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0))
@@ -83,8 +83,8 @@ class AgentState:
 class Request:
     """Requested resources of a session, and the agents on which it may run.
 
-    ``slots`` are those of one kernel; all ``kernels`` have the same. ``resource_group``,
-    ``architecture`` and ``engine`` must equal those of the agent.
+    ``slots`` are the resources of each of the ``kernels``. An agent must have the same
+    ``resource_group``, ``architecture`` and ``engine``.
     """
 
     slots: ResourceSlots
@@ -97,7 +97,8 @@ class Request:
     designation: Designation = Designation.STRICT
     # Agents on which this session failed recently: used only if no other agent fits.
     avoid: tuple[str, ...] = ()
-    # Whether a share of at most one device may be divided over several, and a larger one unevenly.
+    # Whether a share of at most one device may be divided over several devices, and a larger share
+    # into unequal parts.
     allow_fragmentation: bool = False
     strategy: Strategy = Strategy.EVENLY
     # CUDA version that the driver must support; checked only if cuda devices are requested.
@@ -120,4 +121,5 @@ class Refusal:
 
     message: str
     shortages: tuple[Shortage, ...] = ()
-    agents: int = 0  # agents that could run the request if they were empty; all if none could
+    # Number of agents that could run the request if they were empty; if none could, of all agents.
+    agents: int = 0

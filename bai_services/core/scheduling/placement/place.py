@@ -1,4 +1,4 @@
-"""Placement of one request, for callers that only need to know whether and where it fits."""
+"""Placement of a single request, without a long-lived ``Placer``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .placer import Placer
 def place(agents: Sequence[AgentState], request: Request) -> Placement | Refusal:
     """Return the best-fit placement of a request's first kernel, or why the request does not fit.
 
-    A request fits only if all its kernels fit. A pass uses a long-lived ``Placer`` instead.
+    A request fits only if all its kernels fit.
     """
     group_agents = sorted(
         (a for a in agents if a.resource_group == request.resource_group), key=lambda a: a.id

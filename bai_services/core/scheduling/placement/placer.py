@@ -42,10 +42,10 @@ _POLICY_NUMBERS = MappingProxyType(
         Policy.RANDOM: c.RANDOM,
     }
 )
-# Initial number of requests with cached scores, and the maximum of cached (request, agent) pairs.
+# Initial number of requests with cached scores; maximum number of cached (request, agent) pairs.
 _INITIAL_ROWS = 64
 _MAX_SCORES = 8_000_000
-# Maximum number of discarded forks that are stored for reuse, and the attributes that are reused.
+# Maximum number of discarded forks that are stored for reuse, and their attributes that are reused.
 _MAX_SPARE_FORKS = 2
 _REUSED_ATTRIBUTES = (
     "_spare_forks",
@@ -62,7 +62,8 @@ class Placer:
     """Places sessions on the agents of ONE resource group; owns its integer columns.
 
     Deterministic: the same agents in the same order, the same tables and the same calls give the
-    same results. Ties go to the agent that comes first; a pass sorts agents by id. Not thread-safe.
+    same results. Of equally good agents, the first is chosen; a pass sorts agents by id. Not
+    thread-safe.
 
     Typical use::
 
@@ -70,8 +71,9 @@ class Placer:
         handle = placer.prepare(request)         # once per distinct request
         placements = placer.place(handle)        # decides and allocates; None: does not fit now
         if placements is None:
-            why = placer.refusal(handle)         # cached until something changes
-        placer.release(placements)               # releases exactly what was allocated
+            why = placer.refusal(handle)         # cached until the next change
+        else:
+            placer.release(placements)           # when the session ends
     """
 
     def __init__(
@@ -85,9 +87,9 @@ class Placer:
     ) -> None:
         """Load the agents.
 
-        ``tables`` are used by the policies priced and fgd only; default: from the proportions of
-        the agents. ``seed`` is used by the policy random only; ``last_agent``, the agent chosen
-        last, by round-robin only.
+        ``tables`` are for the policies priced and fgd; the default tables are derived from the
+        capacity of the agents. ``seed`` is for the policy random. ``last_agent``, the agent chosen
+        last, is for the policy round-robin.
         """
         self._policy_number = _POLICY_NUMBERS[policy]
         self._seed = seed
@@ -99,7 +101,7 @@ class Placer:
         self._set_agents(list(agents), last_agent)
 
     def _set_agents(self, agents: list[AgentState], last_agent: str) -> None:
-        """Rebuild everything from the agents; handles of prepared requests remain valid."""
+        """Rebuild all columns from the agents; handles of prepared requests remain valid."""
         self._agents = agents
         self._index = {agent.id: n for n, agent in enumerate(agents)}
         self._device_index = [{d.id: j for j, d in enumerate(a.devices)} for a in agents]
@@ -128,7 +130,7 @@ class Placer:
         self._reset_empty_group()
 
     def _bundle_arrays(self) -> None:
-        """Bundle the arrays for the search; call it after any of them has been replaced."""
+        """Bundle the arrays for the search; call this after replacing any of the arrays."""
         self._bundle = bundle(self._columns, self._costs, self._cache, self._shapes)
         self._pointers = self._bundle.pointers
         self._layout = object()  # the same object in placers whose arrays have equal sizes
@@ -140,19 +142,19 @@ class Placer:
 
     @property
     def last_agent(self) -> str:
-        """Id of the agent chosen last, from which round-robin continues; empty if none."""
+        """Id of the agent chosen last, after which round-robin continues; empty if none."""
         n = int(self._cache.state[c.LAST_AGENT])
         return self._agents[n].id if n >= 0 else ""
 
     # ---- Requests ----
 
     def prepare(self, request: Request) -> int:
-        """Return the handle of a request; equal requests share one. It is valid in later forks.
+        """Return the handle of a request. Equal requests share a handle, which later forks share.
 
         Raises
         ------
         InvalidRequest
-            If it requests more device families than one session may.
+            If the request has more than ``MAX_NEEDS`` device families.
         """
         handle = self._handles.get(request)
         if handle is not None:
@@ -186,10 +188,10 @@ class Placer:
     # ---- Searches ----
 
     def place(self, handle: int) -> tuple[Placement, ...] | None:
-        """Choose and allocate placements for all kernels of a request, or for none.
+        """Choose and allocate placements for all kernels of a request.
 
-        Return one placement per kernel, in the order main1, sub1, sub2 … Return None, without any
-        change, if the request does not fit now.
+        Return one placement per kernel, in the order main1, sub1, sub2 … If any kernel does not fit
+        now, return None and allocate nothing.
         """
         prepared = self._requests[handle]
         if prepared.searches == 1:
@@ -210,10 +212,10 @@ class Placer:
         return self.count_fitting(handle) == self._requests[handle].request.kernels
 
     def fits_each(self, handles: Sequence[int]) -> list[bool]:
-        """Return ``fits`` for each of many requests, at little more than the cost of one."""
+        """Return ``fits`` for many requests, at little more than the cost of one request."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # These had no row yet, or need more than one search.
+            # The other requests had no row yet, or need more than one search.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {
@@ -228,7 +230,7 @@ class Placer:
         return results
 
     def count_fitting(self, handle: int) -> int:
-        """Return how many kernels of a request fit now, at most all of them."""
+        """Return how many of the kernels of a request fit now."""
         prepared = self._requests[handle]
         if prepared.searches == 1:
             fits = self._search(handle, is_allocating=False)[0] >= 0
@@ -244,7 +246,7 @@ class Placer:
         return bool(((agents[:, c.OPEN] == 1) & (agents[:, c.CPU] > 0)).any())
 
     def _place_kernels(self, handle: int) -> list[Placement]:
-        """Place kernels one by one, as many as fit; ``_undo`` reverts it."""
+        """Place kernels one by one until one does not fit; ``_undo`` reverts the placements."""
         prepared = self._requests[handle]
         self._state_before = self._cache.state[[c.LAST_AGENT, c.RANDOM_STATE]]
         placements: list[Placement] = []
@@ -302,8 +304,9 @@ class Placer:
         return fits
 
     def never_fitting(self, handles: Collection[int]) -> Collection[int]:
-        """Return the handles for which ``fits_when_empty`` is false, and maybe handles that are not
-        in ``handles``.
+        """Return the handles for which ``fits_when_empty`` is false.
+
+        The result may contain handles that are not in ``handles``.
         """
         if len(self._fits_when_empty) < len(self._requests):
             for handle in handles:
@@ -311,7 +314,7 @@ class Placer:
         return self._never_fitting
 
     def refusal(self, handle: int) -> Refusal:
-        """Return why a request does not fit, with numbers; cached until something changes."""
+        """Return why a request does not fit, with numbers; cached until the next change."""
         cached = self._refusals.get(handle)
         if cached is None or cached[0] != self.version:
             prepared = self._requests[handle]
@@ -410,7 +413,7 @@ class Placer:
     # ---- Forks ----
 
     def fork(self) -> Placer:
-        """Return an independent copy for look-ahead; its cost is a copy of the columns."""
+        """Return an independent copy for look-ahead; this takes as long as copying the columns."""
         while self._spare_forks:
             spare = self._spare_forks.pop()
             has_facts = spare._owns_facts or spare._columns.facts is self._columns.facts
@@ -439,7 +442,7 @@ class Placer:
         return other
 
     def recycle(self, fork: Placer) -> None:
-        """Store a fork of this placer that is no longer used: it makes the next fork cheaper."""
+        """Store an unused fork of this placer: the next ``fork`` reuses its arrays."""
         if len(self._spare_forks) < _MAX_SPARE_FORKS:
             self._spare_forks.append(fork)
 
@@ -453,7 +456,7 @@ class Placer:
         return spare
 
     def _copy_shared_lists(self) -> None:
-        """Copy the containers that this fork still shares with the placer it was forked from."""
+        """Copy the containers that this fork still shares with its original placer."""
         self._agents = list(self._agents)
         self._device_index = list(self._device_index)
         self._requests, self._handles = list(self._requests), dict(self._handles)
@@ -462,7 +465,7 @@ class Placer:
         self._never_fitting = set(self._never_fitting)
 
     def fork_for_thread(self) -> Placer:
-        """Return a fork for another thread; this placer may change meanwhile."""
+        """Return a fork for another thread; this placer may change while the fork is in use."""
         other = self.fork()
         other._names = self._names.copy()
         other._empty_group = None

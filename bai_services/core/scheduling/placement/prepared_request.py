@@ -32,7 +32,7 @@ class PreparedRequest:
         Raises
         ------
         InvalidRequest
-            If it requests more than ``MAX_NEEDS`` device families.
+            If the request has more than ``MAX_NEEDS`` device families.
         """
         row = encode_request(request, names)
         device_slots = tuple(slot for slot in request.slots if is_device_slot(slot))
@@ -56,7 +56,7 @@ class PreparedRequest:
     def placements(
         self, agent: AgentState, result: SearchResult, picks: Ints
     ) -> tuple[Placement, ...]:
-        """Return what a search allocated on an agent: one placement per kernel of the search.
+        """Return the placements that a search allocated on an agent, one per kernel of the search.
 
         ``picks`` is the score cache's buffer of picks; the next search overwrites it.
         """

@@ -10,29 +10,30 @@ import numpy as np
 from ...resources import SHARE_STEP, SHARE_UNIT
 from .columns import Floats, Ints
 
-# Makes a whole device more valuable than any sum of parts, so that split devices are filled first.
+# Factor on the value of parts: a whole device is worth more than its parts, so placements fill
+# devices that are partly used first.
 PART_DISCOUNT = 0.95
 
 _EPSILON = 1e-9
 _DEVICE_STEPS = SHARE_UNIT // SHARE_STEP
 
-# A way to cut a device: the number of each share, and the number of devices that are cut this way.
+# A way to cut a device: the count of each share, and the number of devices that are cut this way.
 Pattern = tuple[dict[int, int], float]
 
 
 def share_prices(demand: Mapping[int, float]) -> tuple[dict[int, float], list[Pattern]]:
-    """Return the price of each share as a fraction of a device, and the patterns that are used.
+    """Return the price of each share as a fraction of a device, and the patterns of the solution.
 
-    A linear program over all ways to cut a device minimizes the number of devices for the demand;
-    its dual values are the prices. Patterns are generated when needed (column generation). Shares
-    are multiples of ``SHARE_STEP``.
+    A linear program over all patterns (ways to cut a device) minimizes the number of devices for
+    the demand. Its dual values are the prices. Column generation creates patterns when needed.
+    Shares are multiples of ``SHARE_STEP``.
     """
     sizes = [s for s in sorted(demand) if demand[s] > 0]
     if not sizes:
         return {}, []
     widths = np.array([s // SHARE_STEP for s in sizes])
     wanted = np.array([demand[s] for s in sizes], np.float64)
-    # The simplex method could cycle if demands were equal, so they are perturbed.
+    # Perturb the demands: with equal demands, the simplex method could cycle.
     wanted = wanted / wanted.sum() * (1 + 1e-7 * np.arange(len(sizes)))
     basis = np.diag((_DEVICE_STEPS // widths).astype(np.float64))
     costs = np.ones(len(sizes))
@@ -94,7 +95,7 @@ def _most_valuable_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]
 
 
 def remainder_values(prices: Mapping[int, float]) -> Floats:
-    """Return the value of a device by its free thousandths (0 to 1000); a whole one has value 1."""
+    """Return the value of a device by its free thousandths, 0 to 1000; the last value is 1."""
     value = np.zeros(SHARE_UNIT + 1)
     for free in range(1, SHARE_UNIT):
         best = value[free - 1]

@@ -55,7 +55,7 @@ def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
 
 
 def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> Mask:
-    """Return which agents could run the request if they were empty, apart from its resources."""
+    """Return which agents could run the request if they had enough free resources."""
     fits, has_driver = _matches(columns, row)
     able: Mask = (columns.agents[:, c.OPEN] == 1) & fits & has_driver
     if request.designated_agents and request.designation == Designation.STRICT:
@@ -89,7 +89,7 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return the slots of which no agent has enough, each slot checked separately."""
+    """Return a shortage for each slot of which no agent has enough; each slot is checked alone."""
     found: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
@@ -157,8 +157,8 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
     parts = -np.sort(-parts, axis=1)
     largest = parts[:, 0]
     for n in range(2, parts.shape[1] + 1):
-        # Over n devices, the n-th largest free capacity is the part of each; devices with more
-        # free capacity can hold one step more.
+        # A part on each of n devices is at most the n-th largest free capacity, or one step more on
+        # devices with more free capacity.
         part = parts[:, n - 1]
         total = part * n + c.PART_STEP * (parts[:, :n] > part[:, None]).sum(axis=1)
         largest = np.maximum(largest, np.where((total > c.UNIT) & (part >= c.MIN_PART), total, 0))
@@ -166,8 +166,8 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
 
 
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
-    """Return the shares in force on devices with enough free capacity, if only these shares prevent
-    the placement.
+    """Return the shares in force on devices with enough free capacity; empty if anything else also
+    prevents the placement.
     """
     columns_of_need = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     amount = int(columns_of_need[c.NEED_AMOUNT])

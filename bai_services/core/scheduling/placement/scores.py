@@ -85,9 +85,9 @@ def mem_bin(costs, mem):  # type: ignore[no-untyped-def]
 def expected_use(costs, table, cpu_at, mem_at, value, count):  # type: ignore[no-untyped-def]
     """Return how many of an agent's free devices future requests are expected to use.
 
-    ``value`` is the value of the free capacity, in devices; ``count`` the number of devices of the
-    agent; ``cpu_at`` and ``mem_at`` are the bins of its free cpu and memory. Values between two
-    whole numbers are interpolated. Without a table the result is ``value``.
+    ``value`` is the value of the free capacity, in devices. ``count`` is the number of devices of
+    the agent. ``cpu_at`` and ``mem_at`` are the bins of its free cpu and memory. The result is
+    interpolated between whole numbers of devices. Without a table, the result is ``value``.
     """
     if table < 0 or value <= 0.0:
         return value
@@ -108,8 +108,8 @@ def value_of(costs, family, free):  # type: ignore[no-untyped-def]
 
 @inlined
 def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
-    """Return the cost of a placement that ``expected_use`` does not include: the price of the
-    model, and the bonus lost if wholly free devices become partly used.
+    """Return the costs of a placement that ``expected_use`` does not include: the price of the
+    model, and the lost bonus of wholly free devices that become partly used.
     """
     last = costs.whole_bonus.shape[1] - 1
     lost_bonus = (
@@ -121,10 +121,10 @@ def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  #
 
 @inner
 def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the change of an agent's expected use, minus the extra cost, of every family.
+    """Return the change of an agent's expected use minus the extra cost, summed over families.
 
     ``after`` holds the free thousandths of its devices after the placement. For a plain shape,
-    ``best_share_device`` and ``plain_price`` compute the same.
+    ``best_share_device`` and ``plain_price`` compute the same value.
     """
     facts, before = columns.facts[n], columns.free[n]
     cpu, mem = columns.agents[n, CPU], columns.agents[n, MEM]
@@ -162,8 +162,8 @@ def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
 def fragmentation(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
     """Return the free thousandths that a typical request cannot use, weighted by frequency.
 
-    ``free`` and ``cpu`` are the free capacity of the agent. A request that does not fit can use
-    nothing; one without devices also counts all free thousandths as unusable.
+    ``free`` and ``cpu`` are the free capacity of the agent. All free thousandths are unusable for a
+    request that does not fit, and for a request without devices.
     """
     total = total_free(free)
     lost = 0.0
@@ -186,7 +186,7 @@ def fragmentation(costs, facts, free, cpu):  # type: ignore[no-untyped-def]
 
 @inner
 def fgd_score(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
-    """Return the score of fragmentation gradient descent, as published: 0 to 100, higher if the
+    """Return the published score of fragmentation gradient descent: 0 to 100, higher if the
     placement adds less fragmentation.
     """
     cpu_after = columns.agents[n, CPU] - shape[CPU] * shape[KERNELS]
@@ -206,7 +206,7 @@ def total_free(free):  # type: ignore[no-untyped-def]
 @inlined
 def best_fit_score(left, cpu_left):  # type: ignore[no-untyped-def]
     """Return the published best-fit score, normalized to 128 cores and 8 devices: up to 100,
-    higher if less remains free.
+    higher if less capacity remains free.
     """
     return int(100.0 * (1.0 - 0.5 * cpu_left / 128_000.0 - 0.5 * left / 8_000.0))
 
@@ -232,9 +232,9 @@ def unrequested_families(facts, free, shape):  # type: ignore[no-untyped-def]
 def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type: ignore[no-untyped-def]
     """Return the score of the policies pack and spread.
 
-    Both prefer the agent with the fewest unrequested device families, so that agents with devices
-    remain free. Then pack prefers the least and spread the most free device capacity, cpu and mem,
-    in this order. The three are packed into one number, mem in units of 256 MiB.
+    Both prefer the agent with the fewest unrequested device families: requests without devices
+    should not occupy agents with devices. Among those, pack prefers the least and spread the most
+    free device capacity, then cpu, then mem. One integer holds all three, mem in units of 256 MiB.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)
@@ -245,7 +245,7 @@ def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type
 
 @inlined
 def round_score(change, costs):  # type: ignore[no-untyped-def]
-    """Return a price in units of the quantum, so that nearly equal agents tie."""
+    """Return a price rounded to units of the quantum: nearly equal agents get equal scores."""
     return int(math.floor(change / costs.quantum[0] + 0.5))
 
 
@@ -253,8 +253,8 @@ def round_score(change, costs):  # type: ignore[no-untyped-def]
 def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
     """Return whether ``plain_score`` can score a shape on an agent.
 
-    This is the common case: one kernel, at most one need, an agent with at most one family, and no
-    choice of several devices by topology or by fragments.
+    A shape is plain for an agent if it has one kernel and at most one need, the agent has at most
+    one device family, and there is no choice of several devices by topology or by fragments.
     """
     family = columns.tallies[n, ONLY_FAMILY]
     if shape[KERNELS] != 1 or shape[NEED_COUNT] > 1 or shape[MAY_FRAGMENT] == 1 or family == MIXED:
@@ -269,8 +269,8 @@ def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
 def best_share_device(columns, costs, n, shape, table, cpu_at, mem_at):  # type: ignore[no-untyped-def]
     """Return the best device for the share of a plain shape, or -1, and the resulting score.
 
-    The score is the expected use after the placement, minus the extra cost. Splitting any wholly
-    free device costs the same, so only the first one is tried.
+    The score is the expected use after the placement, minus the extra cost. All wholly free devices
+    give equal scores, so only the first of them is tried.
     """
     family, whole = columns.tallies[n, ONLY_FAMILY], columns.tallies[n, WHOLE_COUNT]
     free_value, count = columns.sums[n, FREE_VALUE], columns.tallies[n, DEVICE_COUNT]
@@ -300,7 +300,7 @@ def best_share_device(columns, costs, n, shape, table, cpu_at, mem_at):  # type:
 def pick_share_device(columns, costs, policy, n, free, shape, need):  # type: ignore[no-untyped-def]
     """Return the device that the policy chooses for a share of at most one device, or -1.
 
-    ``free`` is changed meanwhile, but restored.
+    ``free`` is changed during the call and restored before the return.
     """
     facts = columns.facts[n]
     amount = need[NEED_AMOUNT]
@@ -369,8 +369,8 @@ def may_run(columns, n, shape):  # type: ignore[no-untyped-def]
 
 @inner
 def fill(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-untyped-def]
-    """Choose devices for all kernels of the shape, which share one agent; return the number of
-    picks, or -1 if they do not fit.
+    """Choose devices for all kernels of the shape on one agent; return the number of picks, or -1
+    if the kernels do not fit.
 
     ``free`` is overwritten with the free thousandths of the agent's devices after the placement.
     """
@@ -379,7 +379,7 @@ def fill(columns, costs, policy, n, shape, free, picks):  # type: ignore[no-unty
         return -1
     for j in range(free.size):
         free[j] = columns.free[n, j]
-    # Bound to a variable: numba would compile the callees twice, for a literal int and for int64.
+    # A variable, because numba would compile the callees twice: for a literal int and for int64.
     at = 0
     for kernel in range(shape[KERNELS]):
         for i in range(shape[NEED_COUNT]):
@@ -433,7 +433,7 @@ def plain_score(columns, costs, policy, n, shape):  # type: ignore[no-untyped-de
         return int(UNFIT)
     if has_need and shape[NEED_START + NEED_FAMILY] != family:
         return int(UNFIT)
-    # Before any single device is checked: a cheap check of their sum.
+    # A cheap check of the total, before any single device is checked.
     if has_need and columns.tallies[n, WHOLE_COUNT if takes_whole else TOTAL_FREE] < amount:
         return int(UNFIT)
     if has_need and takes_whole:
@@ -533,6 +533,6 @@ def recompute_agent(columns, costs, policy, n):  # type: ignore[no-untyped-def]
 
 @inlined
 def mix_hash(digest, number):  # type: ignore[no-untyped-def]
-    """Return a hash combined with one more number."""
+    """Return ``digest`` combined with one more number."""
     digest = (digest ^ number) * 0x2127599BF4325C37
     return digest ^ (digest >> 29)

@@ -1,7 +1,7 @@
 """Search for the best agent of a shape (compiled).
 
 Scores are cached for each shape and agent. A log lists the agents that have changed, so a search
-recomputes only their scores. columns.py explains names that recur.
+recomputes only their scores. columns.py explains recurring names.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def rescan_block(cache, s, block):  # type: ignore[no-untyped-def]
 
 @spliced
 def recompute_derived(columns, costs, cache, policy):  # type: ignore[no-untyped-def]
-    """Recompute the derived values of the agents that have changed; of all at first, or after
-    more changes than the log holds.
+    """Recompute the derived values of the agents that have changed, or of all agents at the first
+    call and after more changes than the log holds.
     """
     start, end = cache.state[DERIVED_HEAD], cache.state[LOG_HEAD]
     cache.state[DERIVED_HEAD] = end
@@ -86,8 +86,8 @@ def recompute_derived(columns, costs, cache, policy):  # type: ignore[no-untyped
 def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore[no-untyped-def]
     """Score the first ``count`` agents of ``cache.stale``.
 
-    Of more than one block, agents in equal states are scored once. Where the best score of a block
-    may have dropped, the entry of ``cache.stale`` becomes -1 minus the block.
+    If ``count`` exceeds one block, agents in equal states are scored once. If the best score of a
+    block may have dropped, the entry of ``cache.stale`` is replaced by -1 minus the block.
     """
     is_many = count > BLOCK_SIZE
     hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
@@ -174,9 +174,9 @@ def draw_number(cache, below):  # type: ignore[no-untyped-def]
 
 @inner
 def next_fit_or_random(cache, policy, s):  # type: ignore[no-untyped-def]
-    """Return the first fitting agent after the last one chosen, or under RANDOM a random one.
+    """Return the first fitting agent after the agent chosen last; for RANDOM, a random fitting one.
 
-    Return -1 if none fits.
+    Return -1 if no agent fits.
     """
     scores = cache.scores[s]
     count = 0
@@ -256,8 +256,8 @@ def log_change(cache, entry):  # type: ignore[no-untyped-def]
 
 @spliced
 def allocate_picks(columns, costs, cache, policy, n, shape):  # type: ignore[no-untyped-def]
-    """Allocate a shape on an agent; return the number of picks in ``cache.picks``, or -1 if it
-    does not fit.
+    """Allocate a shape on an agent; return the number of picks in ``cache.picks``, or -1 if the
+    shape does not fit.
     """
     count = fill(columns, costs, policy, n, shape, cache.free_scratch, cache.picks)
     if count < 0:
@@ -290,8 +290,8 @@ def release_shape(columns, cache, n, shape, measure_allocated):  # type: ignore[
 def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
     """Search for an agent for the shape in row ``s``; return a ``SearchResult``.
 
-    ``pointers`` are those of a ``Bundle``. With ``is_allocating`` the shape is also allocated, and
-    ``cache.picks`` holds the devices. Without it, no capacity changes and the picks are undefined.
+    ``pointers`` belong to a ``Bundle``. With ``is_allocating``, the shape is also allocated, and
+    ``cache.picks`` holds the devices. Otherwise no capacity changes, and the picks are undefined.
     """
     columns, costs, cache, shapes = unbundle(pointers)
     policy, shape = cache.state[POLICY], shapes[s]
@@ -302,7 +302,7 @@ def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
         cache.state[RANDOM_STATE] = random_state
     elif n >= 0:
         count = allocate_picks(columns, costs, cache, policy, n, shape)
-        if count < 0:  # only if two different agent states had the same hash
+        if count < 0:  # only if two different agent states have the same hash
             n = -1
     pick = cache.picks[0]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]
@@ -335,8 +335,8 @@ def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untype
     The shape of a step is released before step ``release_steps[step]``.
     """
     columns, _, cache, shapes = unbundle(pointers)
-    # Linked lists of releases: ``heads[t]`` is the first shape to release before step t,
-    # ``following[step]`` the next one in the same list; -1 ends a list.
+    # Linked lists of releases: ``heads[t]`` is the first step whose shape is released before step
+    # t, ``following[step]`` the next step in the same list; -1 ends a list.
     heads = np.full(rows.size + 1, -1, np.int64)
     following = np.full(rows.size, -1, np.int64)
     measure_allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
@@ -361,7 +361,7 @@ def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untype
 
 @spliced
 def check_each(pointers, rows, fits):  # type: ignore[no-untyped-def]
-    """Set ``fits`` for each row of a shape to whether any agent fits, ignoring designated agents
+    """Set ``fits`` for each shape in ``rows`` to whether any agent fits; ignore designated agents
     and agents to avoid.
     """
     columns, costs, cache, shapes = unbundle(pointers)
@@ -382,7 +382,7 @@ def add_free(pointers, n, j, cpu, mem, amount, is_last):  # type: ignore[no-unty
     columns.agents[n, MEM] += mem
     if j >= 0:
         columns.free[n, j] += amount
-        # Until the device is empty, all further shares must equal the first.
+        # Until the device is empty again, all further shares must equal the first share.
         facts = columns.facts[n, j]
         if facts[IN_FORCE] != ANY:
             if columns.free[n, j] >= facts[CAPACITY]:
@@ -418,8 +418,8 @@ def compile_entry_points(stamp: str) -> Any:
 
     numba recompiles a cached function if its file or a value in its closure has changed, but not if
     a function that it calls has changed. So each entry point has the stamp of all functions in its
-    closure. Entry points must not call each other: numba's name of a cached function differs from
-    process to process, which would miss the cache.
+    closure. Entry points must not call each other: numba would not find the callee in its cache,
+    because the name of a cached function differs between processes.
     """
 
     @njit(cache=True, nogil=True, error_model="numpy")

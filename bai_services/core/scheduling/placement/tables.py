@@ -23,16 +23,16 @@ from .mix import Mix, RequestKind, default_mix, shares_of
 from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
-# Weight of the price of a model that is requested more than others; weight of the bonus for wholly
+# Weight of the price of a model that is in more demand than others; weight of the bonus for wholly
 # free devices.
 MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
-# Scores are rounded to multiples of this, in devices, so that nearly equal agents tie. The first
-# agent is then chosen, which packs.
+# Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
+# scores, and the first of them is chosen, which fills the agents in order.
 QUANTUM = 0.04
 # fgd considers the most frequent requests, up to this fraction of all requests.
 _TYPICAL_FRACTION = 0.95
-# Sizes of the bins of capacity values (millicores, bytes); multiplied for agents that are larger
-# than the regular size.
+# Sizes of the bins of capacity values (millicores, bytes), for agents of at most the regular size.
+# Larger agents have larger bins.
 _CPU_BIN, _MEM_BIN = 500, 4 * 2**30
 _REGULAR_CPU, _REGULAR_MEM = 128_000, 2**40
 _MAX_DEVICES = 16
@@ -42,9 +42,9 @@ class Variant(StrEnum):
     """What a capacity value counts as future use of a device.
 
     ``rows``: requests for (nearly) whole devices. ``bundles``: also devices filled with shares.
-    ``blend``: three quarters of the former, one quarter of the latter. With a reserve it also
-    counts the multi-device requests that still fit: without it, agents on which sessions end and
-    start would never have capacity for such requests.
+    ``blend``: three quarters of ``rows``, one quarter of ``bundles``. Variants with a reserve also
+    count the multi-device requests that still fit: without a reserve, short sessions would keep
+    every agent partly used, and multi-device requests would never fit.
     """
 
     ROWS = "rows"
@@ -77,7 +77,7 @@ class Fleet:
 
     @classmethod
     def of(cls, agents: Sequence[AgentState]) -> Fleet:
-        """Return the facts about agents, independent of what runs on them."""
+        """Return the facts about agents; running sessions do not influence the result."""
         counts: dict[tuple[str, str], int] = {}
         for agent in agents:
             for d in agent.devices:
@@ -106,7 +106,8 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tables:
-    """The costs of one group and the mix they come from; immutable, shared by placers.
+    """The costs of one group and the mix from which they were computed; immutable, shared by
+    placers.
 
     ``costs`` numbers families and models in the order of ``families`` and ``models``.
     """
@@ -130,7 +131,7 @@ def tables_of(mix: Mix, fleet: Fleet, variant: Variant = Variant.ROWS) -> Tables
         prices, patterns = share_prices(shares_of(mix, family))
         remainder_value[f] = remainder_values(prices)
         whole_bonus[f] = WHOLE_DEVICE_WEIGHT * _whole_device_bonus(mix, family, fleet.max_devices)
-        # Models that the same kinds of requests may use share a table.
+        # Models that are allowed for the same kinds of requests share a table.
         table_of: dict[frozenset[RequestKind], int] = {}
         for model, price in _model_prices(mix, fleet, family).items():
             m = names.models[model]
@@ -180,8 +181,8 @@ def _capacity_value(
 
 
 def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
-    """Return for n = 0 to ``max_devices`` wholly free devices of one agent how many devices future
-    requests can use, minus n.
+    """Return the bonus for n = 0 to ``max_devices`` wholly free devices of one agent: the number of
+    devices that future requests can use, minus n.
     """
     demand: dict[int, float] = {}
     for kind in mix:
@@ -198,7 +199,7 @@ def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
 
 
 def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
-    """Return how much more each model is in demand than the model least in demand.
+    """Return, by model, its demand minus the demand of the model that is least in demand.
 
     Demand is measured per device of the model, scaled so that total demand equals the number of
     devices. A kind that allows several models counts equally for each of their devices.
@@ -237,8 +238,8 @@ def _typical_requests(mix: Mix, names: NameTable) -> tuple[np.ndarray, Floats]:
 def costs_for(tables: Tables, names: NameTable) -> Costs:
     """Return the costs of tables, extended to every family and model in ``names``.
 
-    ``names`` must begin with the names of the tables. The free capacity of a family or model that
-    is not in the tables has its size as value, whatever the free cpu and memory.
+    ``names`` must begin with the names of the tables. A family or model that is not in the tables
+    has its free capacity as value, independent of the free cpu and memory.
     """
     costs = tables.costs
     families = max(1, len(names.families))

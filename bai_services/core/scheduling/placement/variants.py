@@ -1,4 +1,4 @@
-"""Build the tables of a group: learn its mix, and choose the variant that serves the mix best."""
+"""Build the tables of a group: learn its mix, and choose the variant that places most of it."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def build_tables(
 ) -> Tables:
     """Return the tables of a group, learned from its latest requests.
 
-    This takes up to several seconds, so NEVER call it inside a pass; most of it releases the GIL.
-    ``recent`` are the group's latest requests (2,000 are enough; none: the default mix of the
-    agents), ``seconds`` the run time of each, None if it has not ended.
+    This takes up to several seconds, so NEVER call it inside a pass; most of the time, the GIL is
+    released. ``recent`` are the group's latest requests; 2,000 are enough, and without any the
+    default mix of the agents is used. ``seconds`` holds the run time of each request's session,
+    None if the session has not ended.
     """
     return choose_tables(learn_mix(recent, agents), agents, mean_runtime_seconds(recent, seconds))
 
@@ -53,10 +54,10 @@ def build_tables(
 def choose_tables(
     mix: Mix, agents: Sequence[AgentState], runtimes: MeanRuntimes = NO_RUNTIMES
 ) -> Tables:
-    """Return the tables of the variant that serves the mix best on the agents.
+    """Return the tables of the best variant for the mix on the agents.
 
-    If run times are known, this is the variant that places most of the demand while sessions start
-    and end; otherwise the variant that fills empty agents most.
+    If run times are known, the best variant places most of the demand while sessions start and end.
+    Otherwise, the best variant allocates most on empty agents.
     """
     fleet = Fleet.of(agents)
     has_shares = any(shares_of(mix, family) for family in fleet.families)
@@ -116,7 +117,7 @@ def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanR
         lengths = run_steps[arrivals] * -np.log1p(-length_numbers)  # exponentially distributed
         ends = np.arange(1, count + 1) + lengths.astype(np.int64)
         agents_found = trial.place(arrivals, np.minimum(ends, count))
-        # Measure the second half only: the first half fills the agents.
+        # Measure the second half only, because the agents fill up during the first half.
         demand, placed = trial.demand[arrivals[count // 2 :]], agents_found[count // 2 :] >= 0
         total += float(demand[placed].sum() / demand.sum())
     return total
@@ -138,7 +139,7 @@ class _Trial:
         names = NameTable(tables.families, tables.models)
         empty = [replace(a.at_best(), architecture="", engine="") for a in agents]
         self._columns = build_columns(empty, names)
-        # A trial ignores that all shares of a device may have to be equal.
+        # A trial ignores the rule that all shares of a device may have to be equal.
         self._columns.facts[:, :, c.IN_FORCE] = c.ANY
         kinds = list(tables.mix)
         self._shapes = np.stack([encode_request_kind(kind, names) for kind in kinds])
@@ -163,8 +164,8 @@ class _Trial:
 
 
 def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
-    """Return list ``number`` of kinds, in the proportions of the mix, with a total demand of
-    ``wanted`` thousandths. The lists are always the same.
+    """Return a list of kinds in the proportions of the mix, with a total demand of ``wanted``
+    thousandths. ``number`` selects one of several lists, which are always the same.
     """
     bounds = np.array(list(accumulate(mix.values())))
     # Multiples of the golden ratio modulo 1 are evenly spread; sorting by multiples of another

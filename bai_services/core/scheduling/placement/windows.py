@@ -1,7 +1,7 @@
 """Divide a share evenly over several devices (compiled; columns.py explains recurring names).
 
-Devices that may hold a part are sorted by free capacity, largest first; a window is a run of
-neighbors in that order. Within a window, parts are as even as the free capacity permits.
+Devices that may hold a part are sorted by free capacity, largest first. A window is a sequence of
+neighbors in this order. Within a window, parts are as even as the free capacity permits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def sort_candidates(free, facts, need, line):  # type: ignore[no-untyped-def]
         if facts[j, MAX_SHARE] < ANY_SHARE or facts[j, IN_FORCE] > 0:
             continue
         at = count
-        # Among equal devices the last comes first, because windows are tried from the end.
+        # Among equal devices, the last one is sorted first, because windows are tried from the end.
         while at > 0 and free[line[at - 1]] <= free[j]:
             line[at] = line[at - 1]
             at -= 1
@@ -44,7 +44,7 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
     """Divide an amount over a window, largest part first; return whether it fits.
 
     ``parts`` receives the thousandths of each device, in multiples of ``PART_STEP``. If the amount
-    is not a multiple of it, the largest part is smaller by the difference.
+    is not a multiple of ``PART_STEP``, the largest part is smaller by the difference.
     """
     left = -(-amount // PART_STEP)
     short = left * PART_STEP - amount
@@ -55,7 +55,7 @@ def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
             steps = (min(free[window[at]], UNIT) + short) // PART_STEP
         if steps * (at + 1) >= left:
             break
-        # This device is filled; the others have more free capacity and hold the rest.
+        # Fill this device; the others have more free capacity and hold the rest.
         parts[at] = steps * PART_STEP
         left -= steps
         at -= 1

@@ -22,14 +22,15 @@ class _Group:
 
     group_queue: GroupQueue
     root: str  # equal for groups that are coupled; see ``_coupled``
-    # Sealed: until now in the simulation, no session that arrives later could have started and
-    # still delay others.
+    # Sealed: so far in the simulation, no session that arrives later could have started and
+    # delayed others.
     is_sealed: bool
-    # Head: id of the session that has been first to need capacity since the simulation began; no
-    # session that arrives later can delay it. ``head_at``: its reserved start, if any.
+    # Head: id of the first session in the order that needs capacity, unchanged since the simulation
+    # began. No session that arrives later can delay the head. ``head_at``: its reserved start, if
+    # any.
     head: str = ""
     head_at: datetime | None = None
-    # Window: sessions that arrive later may run if they end before this reserved session starts.
+    # Window: sessions that arrive later may start if they end before this reservation starts.
     window_from: datetime | None = None
     window_of: Reservation | None = None
     priorities: Counter[int] = field(default_factory=Counter)
@@ -41,13 +42,12 @@ class Labels:
     A start is ``known`` if it is exact, provided that sessions run until their limits and that no
     session of a higher priority (for LIFO: no session at all) arrives. Two conditions must hold:
 
-    - Every session that runs before it, in its group and in coupled groups, ends at a limit, and
-      no dependency is assumed to succeed.
-    - No session that arrives later can start before it and delay it. This is true of starts in the
-      current pass and of the head, and as long as such a session would not fit, or only until the
-      reserved session starts.
+    - Every earlier session, in the same group and in coupled groups, ends at a limit, and no
+      dependency is assumed to succeed.
+    - No session that arrives later can start earlier and delay the start. This holds for starts in
+      the current pass, for the start of the head, and while the group is sealed.
 
-    Any other start is ``estimated``: it is exact if no session arrives and every run time is right.
+    Any other start is ``estimated``: exact if no session arrives and every run time is as learned.
     """
 
     def __init__(self, queue: Queue, pending: Mapping[str, PendingSession]) -> None:
@@ -60,7 +60,7 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # By root: starts after this time are uncertain.
+        # By root, the time after which starts are uncertain.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
@@ -68,7 +68,7 @@ class Labels:
         for w in pending.values():
             self._note_pending(w)
         for running in queue.all_running():
-            # A session past its limit is being stopped; how long that takes is unknown.
+            # A session past its limit is being stopped; the duration of the stop is unknown.
             if running.ends_at is None or running.ends_at <= queue.now:
                 self._mark_uncertain(self._groups[running.group], queue.now)
 
@@ -79,7 +79,7 @@ class Labels:
         group.priorities[pending.priority] += 1
         group.is_sealed &= pending.id not in self._capped
         if pending.unmet_dependencies and not pending.dependency_ids:
-            # It is unknown when its dependencies end.
+            # The end of its dependencies is unknown.
             self._mark_uncertain(group, self._began_at)
 
     def _group(self, session_id: str) -> _Group:
@@ -89,7 +89,7 @@ class Labels:
         self._uncertain_after[group.root] = min(after, self._uncertain_after.get(group.root, after))
 
     def note_dependencies_ended(self, pending: PendingSession, at: datetime) -> None:
-        """Record that the dependencies of a session have ended; their success is assumed."""
+        """Record that the dependencies of a session have ended; assume that they succeeded."""
         self._mark_uncertain(self._group(pending.id), at - _TICK)
 
     def note_uncertain_end(self, pending: PendingSession, at: datetime) -> None:
@@ -125,7 +125,7 @@ class Labels:
             self._set_head(group)
         elif group.head not in group.group_queue.shape_of or not self._is_head(group):
             group.head = ""
-        self._check_room(group, at)
+        self._check_free_capacity(group, at)
         return found
 
     # ---- The head: sessions that arrive later cannot overtake it ----
@@ -158,7 +158,7 @@ class Labels:
         )
 
     def _check_head(self, group: _Group, at: datetime, started: list[str]) -> None:
-        """Drop the head if a session before it in the order has started, or if it started late."""
+        """Drop the head if a session that precedes it has started, or if the head started late."""
         if not group.head:
             return
         first = _sort_key(group.group_queue, self._pending[group.head])
@@ -170,7 +170,9 @@ class Labels:
     # ---- The seal: sessions that arrive later do not fit ----
 
     def _check_window(self, group: _Group, at: datetime) -> None:
-        """Break the seal if a session starts while short sessions may use its capacity."""
+        """Break the seal if a session starts before the reservation, while short sessions may use
+        the reserved capacity.
+        """
         reservation = group.window_of
         if (
             reservation is not None
@@ -180,7 +182,7 @@ class Labels:
             group.is_sealed = False
 
     def _check_priorities(self, group: _Group, started: list[str]) -> None:
-        """Break the seal if a session has overtaken a pending one of higher priority.
+        """Break the seal if a session has overtaken a pending session of higher priority.
 
         A session that arrives with a priority between the two could have started instead.
         """
@@ -188,7 +190,7 @@ class Labels:
         if highest is not None and any(self._pending[s].priority < highest for s in started):
             group.is_sealed = False
 
-    def _check_room(self, group: _Group, at: datetime) -> None:
+    def _check_free_capacity(self, group: _Group, at: datetime) -> None:
         """Break the seal if an arriving session could start now and still run at later passes."""
         if not group.is_sealed:
             return

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from .model import Certainty, PendingSession, RunningSession
 
-# Number of ended sessions that are stored for each kind: the latest ones.
+# Number of the latest ended sessions whose run times are stored for each kind.
 WINDOW = 256
-# Minimum number of ended sessions that ran longer than a running session, to predict its run time.
+# A run time is predicted from ended sessions that ran longer; this is their minimum number.
 _MIN_SAMPLES = 5
 
 
 class Learned(NamedTuple):
-    """Predicted total run time of a session, and the number of ended sessions it is based on."""
+    """Predicted total run time of a session, and the number of ended sessions in the sample."""
 
     seconds: float
     samples: int
@@ -26,8 +26,8 @@ class Learned(NamedTuple):
 class Durations(Mapping[str, Sequence[int]]):
     """The latest ``WINDOW`` run times of each kind, for conditional medians.
 
-    ``add`` learns online. As a mapping from kind to run times it can be the ``durations`` of a
-    snapshot; the run times then stay sorted between passes.
+    ``add`` learns online. The mapping from kind to run times can be the ``durations`` of a
+    snapshot; its run times stay sorted between passes.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -61,9 +61,9 @@ class Durations(Mapping[str, Sequence[int]]):
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
-        Only ended sessions that ran longer are considered. If there are too few, the result is
-        twice the elapsed time (the estimate for durations of unknown scale). None: no session of
-        the kind has ended.
+        Only ended sessions that ran longer are considered. If fewer than ``_MIN_SAMPLES`` did, the
+        result is twice the elapsed time (the estimate for durations of unknown scale). None: no
+        session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:
@@ -91,7 +91,7 @@ NEVER = End(float("inf"), Certainty.UNKNOWN)
 
 
 def end_of(running: RunningSession, now: datetime, durations: Durations) -> End:
-    """Return when a running session ends: its enforced end, else the learned one, else unknown."""
+    """Return the end of a running session: the enforced end, else the learned one, else unknown."""
     if running.ends_at is not None:
         # A session past its end is being stopped: it may end at any moment.
         return End(max(0.0, (running.ends_at - now).total_seconds()), Certainty.KNOWN)
@@ -103,7 +103,7 @@ def end_of(running: RunningSession, now: datetime, durations: Durations) -> End:
 
 
 def run_time(pending: PendingSession, durations: Durations) -> End:
-    """Return how long a pending session would run: the learned time, at most its limit."""
+    """Return the run time of a pending session: the learned time, but at most its limit."""
     limit = (
         NEVER
         if pending.max_run_seconds is None

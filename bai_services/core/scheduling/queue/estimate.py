@@ -22,7 +22,7 @@ _NOTHING = Estimate(None, Certainty.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one simulation. Starts that it does not reach get the label ``rough``."""
+    """Limits of one simulation. Starts beyond these limits get the label ``rough``."""
 
     sessions: int = 2_000  # maximum number of simulated starts
     seconds: float = 0.5  # maximum time by ``clock``
@@ -38,12 +38,13 @@ class _End(NamedTuple):
 def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Estimate]:
     """Return the estimated start of every pending session of a queue.
 
-    The simulation runs passes on a copy: whenever a session ends, a start time arrives or a
-    reservation is due. A running session ends at its limit, or without one after the run time
-    learned for its kind. A started session ends at the earlier of the two. A session may start when
-    all its dependencies have ended. ``Labels`` determines the certainty of each estimate.
+    The simulation runs passes on a copy of the queue: whenever a session ends, a start time arrives
+    or a reservation is due. A session that runs now ends at its limit; without a limit, it ends
+    after the run time learned for its kind. A session that starts in the simulation ends at the
+    earlier of the two. A session may start when all its dependencies have ended. ``Labels``
+    determines the certainty of each estimate.
 
-    The queue is not changed. It must not change during the call.
+    The queue must not change during the call.
     """
     simulation = _Simulation(queue.fork_to_run(), budget or Budget())
     simulation.run()
@@ -84,7 +85,7 @@ class _Simulation:
             heappush(self._ends, _End(later(now, seconds), len(self._ends), session_id))
 
     def run(self) -> None:
-        """Run passes until no event is left or the budget is spent."""
+        """Run passes until no event remains or the budget is spent."""
         queue = self._queue
         self._pass(queue.now)
         while queue.count_pending():
@@ -95,7 +96,7 @@ class _Simulation:
             if at is None:
                 return
             ended = self._ended(at)
-            queue.apply(Changes(gone=ended, pending=self._release_dependents(ended, at)))
+            queue.apply(Changes(removed=ended, pending=self._release_dependents(ended, at)))
             self._pass(at)
 
     def _is_spent(self) -> bool:
@@ -103,8 +104,8 @@ class _Simulation:
         return len(self._starts) >= budget.sessions or budget.clock() >= self._stop_at
 
     def _next(self) -> datetime | None:
-        """Return the time of the next pass: the next end, or when the queue is due; None if no
-        event is left.
+        """Return the time of the next pass: of the next end, or the queue's wake time if earlier;
+        None if no event remains.
         """
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.next_wake_at()

@@ -1,4 +1,4 @@
-"""Explain why sessions are pending (step 7 of a pass): the failed checks, once per shape."""
+"""Explain why sessions are pending (step 7 of a pass): the failed checks, computed per shape."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER = "order"
 
 
 def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reason:
-    """Return one check as a JSON object."""
+    """Return the result of one check as a JSON object."""
     return {"check": check, "passed": passed, "message": message, **facts}
 
 
@@ -43,8 +43,8 @@ def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
 def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
     """Set the reasons of every shape of a group after a pass.
 
-    All sessions of a shape share their reasons. Only a session with a reservation has its own,
-    because reservations change often.
+    All sessions of a shape share their reasons. Only a session with a reservation has separate
+    reasons, because reservations change often.
     """
     group_queue.capacity_reasons = {
         handle: _capacity_reasons(group_queue, handle, give_way)
@@ -73,9 +73,9 @@ def _shape_reasons(
 
     ``shared`` holds the tuples of reasons that several shapes share.
     """
-    in_reserved_room, in_turn, in_closed_group = shared
+    in_reserved_capacity, out_of_turn, in_inactive_group = shared
     if not group_queue.state.is_active:
-        return in_closed_group
+        return in_inactive_group
     found = policy_reasons(group_queue, shape)
     if found:
         return found
@@ -83,15 +83,16 @@ def _shape_reasons(
         group_queue.stopped_by and group_queue.shape_of.get(group_queue.stopped_by) is not shape
     )
     if is_behind and group_queue.placer.fits_when_empty(shape.handle):
-        return in_turn
-    return group_queue.capacity_reasons[shape.handle] or in_reserved_room
+        return out_of_turn
+    return group_queue.capacity_reasons[shape.handle] or in_reserved_capacity
 
 
 def _capacity_reasons(
     group_queue: GroupQueue, handle: int, give_way: GiveWay
 ) -> tuple[Reason, ...]:
-    """Return why a request does not fit; empty if it fits. An unchanged result is the same object
-    as before.
+    """Return why a request does not fit; empty if it fits.
+
+    If the reasons have not changed, return the same object as before.
     """
     give_way()
     why = capacity_reason(group_queue, handle)
@@ -115,15 +116,15 @@ def inactive(group: str) -> Reason:
 
 
 def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
-    """Return every cap of any scope that a session would exceed."""
+    """Return a reason for every cap of any scope that a session would exceed."""
     found = group_queue.quotas.violations(shape.rows, shape.need)
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
 
 
 def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
-    """Return why no agent fits a session.
+    """Return why a session fits on no agent.
 
-    ``is_ever``: whether an agent would fit if the group were empty and healthy.
+    ``is_ever``: whether the session would fit if the group were empty and healthy.
     """
     facts = [
         {
@@ -144,7 +145,7 @@ def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
 
 
 def behind(group_queue: GroupQueue) -> Reason:
-    """Return the reason of a session behind an earlier one that must not be overtaken."""
+    """Return the reason for a session that must not overtake an earlier one."""
     return reason(
         ORDER,
         f"waits for its turn: an earlier session of resource group {group_queue.state.name} "
@@ -154,13 +155,13 @@ def behind(group_queue: GroupQueue) -> Reason:
 
 
 def reserved(reservation: Reservation) -> Reason:
-    """Return, as a passed check, that capacity is reserved and from when.
+    """Return a passed check: capacity is reserved, with the start time of the reservation.
 
-    The start is not certain: a session that exceeds a quota now may start first. The estimate
+    That time is not certain: a session that exceeds a quota now may still start first. The estimate
     contains the certainty.
     """
     at = reservation.starts_at
-    when = "; it is not known when it becomes free" if at is None else f" from {at.isoformat()}"
+    when = "; its start time is not known" if at is None else f" from {at.isoformat()}"
     return reason(
         RESERVATION,
         f"capacity is reserved{when}",
@@ -180,7 +181,7 @@ def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
 
 
 def delaying(group_queue: GroupQueue) -> Reason:
-    """Return the reason of a session that fits, but would delay one with a reservation."""
+    """Return the reason for a session that fits, but would delay a session with a reservation."""
     times = [r.starts_at for r in group_queue.reservations if r.starts_at is not None]
     at = min(times).isoformat() if times else None
     return reason(

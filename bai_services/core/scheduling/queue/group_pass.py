@@ -14,19 +14,19 @@ from .reserve import Reserver
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
 from .shape import Shape
 
-# Longer than any session: with this limit, every session that fits may start.
+# A run time limit longer than any session: every session that fits may start.
 _NO_LIMIT = 2**62
 
-# Starts a session of a shape: charges it to its scopes and returns it as running.
+# Function that starts a session of a shape: charge it to its scopes and return it as running.
 Start = Callable[[GroupQueue, Shape, str, tuple[Placement, ...]], RunningSession]
 
 
 class GroupPass:
     """One pass over the queue of one group.
 
-    Quota and capacity only shrink during a pass, so a request that fails once is not tried again.
-    The cost therefore grows with the number of shapes and of started sessions, not with the length
-    of the queue.
+    Quota and capacity only shrink during a pass, so a request that has failed is not tried again.
+    The cost therefore grows with the number of shapes and started sessions, not with the length of
+    the queue.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class GroupPass:
         self._now = now
         self._durations = durations
         self._no_capacity: set[int] = set()
-        # Requests that do not fit outside the reserved placements.
+        # Requests that do not fit outside the reserved placements (``Reserver``).
         self._no_capacity_beside: set[int] = set()
         # Requests that do not fit at version ``_full_version`` of the placer.
         self._full: set[int] = set()
@@ -49,12 +49,14 @@ class GroupPass:
         # Capacity state by handle, as passed to the last selection.
         self._known_states: dict[int, int] = {}
         self._moves = 0
-        self._is_cut = False  # whether shapes follow that are not in the current turns
-        self._never_fitting: set[int] = set()  # requests that do not fit whatever ends
+        self._is_cut = False  # whether there are more shapes than in the current turns
+        # Requests that would not fit even if all running sessions ended.
+        self._never_fitting: set[int] = set()
         self._reserver: Reserver | None = None
         self._capped: tuple[int, int] | None = None
         self._started: dict[Shape, int] = {}
-        self._has_charged = False  # whether caps have shrunk since the current turns were selected
+        # Whether sessions have been charged since the current turns were selected.
+        self._has_charged = False
 
     def run(
         self, pending: Mapping[str, PendingSession], give_way: GiveWay = no_op
@@ -74,12 +76,12 @@ class GroupPass:
             if self._has_charged and quotas.exceeds_cap(shape.rows, shape.need):
                 group_queue.has_capped_ahead |= self._reserver is None
                 if self._known_states[shape.handle] in (NO_CAPACITY, UNTRIED):
-                    # It may represent other shapes, which the selection skipped.
+                    # The shape may represent others, which the selection skipped: select again.
                     turns = self._turns(turns)
                 else:
                     turns.drop()
                 continue
-            # 4. Place. 6. Backfill: the same, but outside the reserved placements.
+            # 4. Place. 6. Backfill: place outside the reserved placements.
             _, session_id = turns.session(shape)
             placements = self._place(shape, pending[session_id])
             if placements is not None:
@@ -95,15 +97,15 @@ class GroupPass:
                     turns = self._turns(turns)
                 continue
             # 5. Reserve.
-            reserver, hopeless = self._reserver, len(self._never_fitting)
+            reserver, never_fitting_before = self._reserver, len(self._never_fitting)
             if self._reserve_or_end(shape, pending[session_id]):
                 group_queue.stopped_by = session_id
                 self._note_capped_ahead(turns, shape)
                 break
             if self._reserver is not reserver:
                 self._note_capped_ahead(turns, shape)
-            if self._reserver is not reserver or len(self._never_fitting) > hopeless:
-                # The selection skipped shapes because of this one; select again.
+            if self._reserver is not reserver or len(self._never_fitting) > never_fitting_before:
+                # The selection skipped shapes because of this shape: select again.
                 turns = self._turns(turns)
             else:
                 turns.drop()
@@ -142,26 +144,25 @@ class GroupPass:
         placer, reserver = self._group_queue.placer, self._reserver
         if self._full_version != placer.version:
             # A request that did not fit earlier in this pass does not fit now.
-            asked = [n for n in handles if n not in self._full]
-            fits = placer.fits_each(asked)
+            to_check = [n for n in handles if n not in self._full]
+            fits = placer.fits_each(to_check)
             self._full.update(
-                n for n, is_fitting in zip(asked, fits, strict=True) if not is_fitting
+                n for n, is_fitting in zip(to_check, fits, strict=True) if not is_fitting
             )
             self._full_version = placer.version
-        without = self._full | self._no_capacity
+        unfit = self._full | self._no_capacity
         states = [HAS_CAPACITY] * len(handles)
-        open_at: list[
-            int
-        ] = []  # indices of requests that fit; do they fit outside the reserved placements?
+        # Indices of requests that fit, but maybe not outside the reserved placements.
+        open_at: list[int] = []
         for at, n in enumerate(handles):
-            if n in without:
+            if n in unfit:
                 states[at] = NO_CAPACITY
             elif reserver is not None and n not in self._no_capacity_beside:
                 open_at.append(at)
-        hopeless = {*self._never_fitting, *placer.never_fitting(without)}
-        if hopeless:
+        never_fitting = {*self._never_fitting, *placer.never_fitting(unfit)}
+        if never_fitting:
             for at, n in enumerate(handles):
-                if n in hopeless and n in without:
+                if n in never_fitting and n in unfit:
                     states[at] = NEVER_FITS
         if reserver is not None:
             other = UNTRIED if reserver.may_move else HAS_CAPACITY
@@ -171,8 +172,8 @@ class GroupPass:
         return states
 
     def _has_moved(self) -> bool:
-        """Return whether the reservation has moved since the last call; if so, reset what was
-        learned about it.
+        """Return whether the reservation has moved since the last call; if it has, clear the
+        requests that did not fit outside the reserved placements.
         """
         moves = 0 if self._reserver is None else self._reserver.moves
         self._moves, before = moves, self._moves
@@ -181,11 +182,11 @@ class GroupPass:
         return moves != before
 
     def _note_capped_ahead(self, turns: Turns, shape: Shape) -> None:
-        """Record whether a session over a cap precedes the one that needs capacity."""
+        """Record whether a session over a cap precedes the first session that needs capacity."""
         if self._capped is not None:
             priority, capped_key = self._capped
             key = turns.key_of(shape)
-            assert key is not None  # it has a turn, so it has a key
+            assert key is not None  # every shape with a turn has a key
             self._group_queue.has_capped_ahead |= (-priority, capped_key) < (-shape.priority, key)
 
     def _place(self, shape: Shape, pending: PendingSession) -> tuple[Placement, ...] | None:
@@ -197,7 +198,7 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # The same capacity is usable for all sessions that end after the reservation starts.
+        # Sessions that end after the reservation starts can all use the same capacity.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)
@@ -206,10 +207,10 @@ class GroupPass:
         return placements
 
     def _reserve_or_end(self, shape: Shape, pending: PendingSession) -> bool:
-        """Reserve placements for a session that does not fit now, or end the pass at it.
+        """Reserve placements for a session that does not fit now; return whether the pass must end.
 
-        Return whether the pass ends, because backfill is off. A session that would not fit even in
-        an empty group neither ends the pass nor gets a reservation.
+        The pass ends if backfill is off. A session that would not fit even in an empty group gets
+        no reservation and does not end the pass.
         """
         group_queue = self._group_queue
         backfill = group_queue.state.backfill
@@ -228,13 +229,14 @@ class GroupPass:
         )
         reservation = reserver.reserve(pending, shape.handle)
         if reservation is None:
-            # Agents that it needs are lost or not schedulable, so it cannot fit whatever ends.
+            # Agents that the session needs are lost or not schedulable: ends of other sessions do
+            # not help.
             self._never_fitting.add(shape.handle)
             return False
         if backfill is Backfill.OFF:
             return True
         self._reserver = reserver
-        # Its quota is reserved, too: later sessions must not use up what it needs to start.
+        # Reserve quota, too: later sessions must not exhaust the quota that this session needs.
         group_queue.reserve_quota_for(shape)
         self._has_charged = True
         return False

@@ -30,12 +30,12 @@ from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 from .shares import Shares, capacity_of, fair_factor
 
-# A placer is replaced when it has prepared this many more requests than are needed.
+# A placer with this many prepared requests that are no longer needed is replaced.
 _MAX_HANDLES = 4096
 
 
 class GroupQueue:
-    """One resource group of a ``Queue``: changes are applied to it between passes."""
+    """One resource group of a ``Queue``; changes are applied between passes."""
 
     def __init__(self, state: GroupState, agents: Iterable[AgentState], quotas: Quotas) -> None:
         self.state = state
@@ -45,12 +45,12 @@ class GroupQueue:
         self.shapes: dict[ShapeKey, Shape] = {}
         self.shape_of: dict[str, Shape] = {}
         self.selection = Selection()
-        # Sessions excluded from passes: those that start later, and those with an inactive owner or
-        # unfinished dependencies.
+        # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
+        # owner is inactive, or they have unfinished dependencies.
         self.deferred: dict[str, PendingSession] = {}
         self.blocked: dict[str, PendingSession] = {}
         self.running: dict[str, RunningSession] = {}
-        # Running sessions with a limit, sorted by (end, start, id); those without a limit.
+        # (end, start, id) of running sessions with a limit, sorted; running sessions without one.
         self.by_end: list[tuple[datetime, datetime, str]] = []
         self.unlimited: dict[str, RunningSession] = {}
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
@@ -65,13 +65,13 @@ class GroupQueue:
         # Results of the last pass.
         self.is_dirty = True
         self.quota_version = -1
-        self.stopped_by: str = ""  # id of the session that no later one may overtake
-        # A session over a cap precedes the one that needs capacity.
+        self.stopped_by: str = ""  # id of the session that no later session may overtake
+        # Whether a session over a cap precedes the first session that needs capacity.
         self.has_capped_ahead = False
-        # An agent has free cpu when the reserved session has started.
+        # Whether an agent still has free cpu after the reserved session has started.
         self.has_spare_beside_reservation = False
         self.reservations: tuple[Reservation, ...] = ()
-        # By handle; an empty tuple: the request fits.
+        # Reasons by handle; an empty tuple: the request fits.
         self.capacity_reasons: dict[int, tuple[Reason, ...]] = {}
         self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of sessions with a reservation
         self.reported_reserved: dict[str, tuple[Reason, ...]] = {}
@@ -82,7 +82,7 @@ class GroupQueue:
         return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
 
     def fork(self, quotas: Quotas) -> GroupQueue:
-        """Return a copy for reading, which later changes do not affect; shapes are shared."""
+        """Return a read-only copy with the same shapes; later changes do not affect the copy."""
         other = copy.copy(self)
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
@@ -95,10 +95,10 @@ class GroupQueue:
         return other
 
     def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
-        """Return a copy with its own shapes, on which passes can be run.
+        """Return a copy with separate shapes, on which passes can be run.
 
-        If this is itself a fork, the original may have changed the shared shapes and alarms, so
-        members and alarms are rebuilt from ``pending``.
+        Members of shapes and alarms are rebuilt from ``pending``: if this queue is a fork, its
+        original may have changed the shared ones.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
@@ -172,7 +172,7 @@ class GroupQueue:
                 self._replace_placer()
 
     def enqueue_due(self, now: datetime) -> None:
-        """Include sessions in passes whose start time has come."""
+        """Move deferred sessions whose start time has come to the queue."""
         while self._alarms and self._alarms[0][0] <= now:
             _, session_id = heappop(self._alarms)
             pending = self.deferred.get(session_id)
@@ -182,7 +182,7 @@ class GroupQueue:
                 self.is_dirty = True
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next session or reservation is due; None if none is."""
+        """Return when the next deferred session or reservation is due; None if there is none."""
         while self._alarms and self._alarms[0][1] not in self.deferred:
             heappop(self._alarms)
         times = [r.starts_at for r in self.reservations if r.starts_at is not None]
@@ -240,7 +240,7 @@ class GroupQueue:
         return self.placer.fits_when_empty(shape.handle)
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...] | None:
-        """Return the reasons of a pending session; None if it is excluded from passes."""
+        """Return the reasons of a pending session; None if the session is excluded from passes."""
         shape = self.shape_of.get(session_id)
         if shape is None:
             return None
@@ -314,7 +314,9 @@ class GroupQueue:
                 self.is_dirty = True
 
     def standing(self, party: Party) -> Standing:
-        """Return the standing of a party; a smaller one comes first, ties go by dominant share."""
+        """Return the standing of a party; the party with the smallest standing is next. Ties are
+        broken by dominant share.
+        """
         return self.standing_with(party, self.shares)
 
     def standing_with(self, party: Party, shares: Shares) -> Standing:

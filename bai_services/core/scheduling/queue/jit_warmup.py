@@ -1,4 +1,4 @@
-"""JIT-compile the functions of a scheduling pass, so that the first pass need not wait."""
+"""JIT-compile the functions of a scheduling pass before the first pass."""
 
 from __future__ import annotations
 

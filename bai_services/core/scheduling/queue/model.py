@@ -13,9 +13,9 @@ from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.tables import Tables
 
-# One check of a pending session as a JSON object: check, passed, message, and its numbers.
+# Result of one check of a pending session as a JSON object: check, passed, message, and numbers.
 Reason = dict[str, Any]
-# The (domain, project, user) of a session. Fair orders take the sessions of parties in turn.
+# The (domain, project, user) of a session. In fair orders, parties take turns.
 Party = tuple[Scope | None, ...]
 
 DEFAULT_PRIORITY = 10
@@ -46,11 +46,11 @@ class Backfill(StrEnum):
 class Certainty(StrEnum):
     """How certain an estimated start is."""
 
-    # Exact if sessions run until their limits; only a session of higher priority (for lifo: any
-    # later one) can delay it.
+    # Exact if sessions run until their limits; only a new session of higher priority (for lifo: any
+    # new session) can delay the start.
     KNOWN = "known"
-    # Assumes that learned run times hold, that dependencies succeed and that no later session
-    # overtakes it.
+    # Assumes that learned run times are right, that dependencies succeed and that no later session
+    # overtakes this one.
     ESTIMATED = "estimated"
     ROUGH = "rough"  # beyond the simulation: extrapolated from the start rate of sessions ahead
     UNKNOWN = "unknown"  # no basis for an estimate
@@ -70,7 +70,7 @@ class FairShare:
     half_life_days: float = 7.0
     lookback_days: int = 28
     default_weight: float = 1.0
-    # Weights of domains, projects and users; missing ones have ``default_weight``.
+    # Weights of domains, projects and users; scopes that are missing have ``default_weight``.
     weights: Mapping[Scope, float] = field(default_factory=dict)
     # Weight of each slot; defaults: cpu 1, mem 0.001, devices 10.
     resource_weights: Mapping[str, float] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class GroupState:
     fair_share: FairShare = field(default_factory=FairShare)
     # Tables learned from the group's requests, for priced and fgd; None: defaults from the agents.
     tables: Tables | None = field(default=None, compare=False)
-    # Id of the agent that round-robin chose last; it continues after this one.
+    # Id of the agent that round-robin chose last; the next search begins after this agent.
     last_agent: str = ""
 
 
@@ -96,8 +96,8 @@ class GroupState:
 class PendingSession:
     """A pending session and the scopes to which it will be charged.
 
-    Scopes are the domain, project, user, keypair and resource group, as far as they are set. The
-    order drf compares the user's share; fair-share compares those of domain, project and user.
+    Scopes are the domain, project, user, keypair and resource group, where set. The order drf
+    compares the share of the user; fair-share compares the shares of domain, project and user.
     """
 
     id: str
@@ -105,17 +105,17 @@ class PendingSession:
     request: Request
     scopes: tuple[Scope, ...]
     priority: int = DEFAULT_PRIORITY
-    # Names the inactive user, keypair, project or domain; empty if all are active.
+    # Text that names the inactive user, keypair, project or domain; empty if all are active.
     blocked_reason: str = ""
-    # Names its unfinished dependencies; empty if it has none.
+    # Text that names the unfinished dependencies; empty if there are none.
     unmet_dependencies: str = ""
-    # Ids of its unfinished dependencies. Estimates assume that it may start when all have ended.
+    # Ids of the unfinished dependencies. Estimates assume that all of them succeed.
     dependency_ids: tuple[str, ...] = ()
     not_before: datetime | None = None
     created_at: datetime = _LONG_AGO
     # The smaller of lifetime and batch timeout; None: no limit.
     max_run_seconds: int | None = None
-    # Session type and image family, by which run times are learned.
+    # Session type and image family: run times are learned per kind.
     kind: str = ""
 
 
@@ -152,7 +152,7 @@ class Snapshot:
     now: datetime = _LONG_AGO
     # Daily usage by resource group and scope (domain, project, user); used by fair-share only.
     history: Mapping[str, Mapping[Scope, Sequence[DailyUsage]]] = field(default_factory=dict)
-    # Run times in seconds of ended sessions, by kind: a sample of the latest, in any order.
+    # Run times of the latest ended sessions by kind, in seconds, in any order.
     durations: Mapping[str, Sequence[int]] = field(default_factory=dict)
     # Ids of the pending sessions that had a reservation after the last pass. The next pass
     # withholds their quota from the other groups.
@@ -163,16 +163,16 @@ class Snapshot:
 class Changes:
     """Changes for ``Queue.apply``. Each entry is the new state of a session, agent, scope or group.
 
-    ``pending``: new or requeued sessions. ``running``: started ones. ``gone``: ids of sessions that
-    left the queue. Counters follow from starts and ends; entries of ``usage`` and ``agents`` then
-    overwrite them.
+    ``pending``: new or requeued sessions. ``running``: started sessions. ``removed``: ids of ended
+    or cancelled sessions. Starts and ends update the usage counters; then entries of ``usage`` and
+    ``agents`` overwrite them.
     """
 
     pending: Sequence[PendingSession] = ()
     running: Sequence[RunningSession] = ()
-    gone: Sequence[str] = ()
+    removed: Sequence[str] = ()
     agents: Sequence[AgentState] = ()
-    gone_agents: Sequence[str] = ()
+    removed_agents: Sequence[str] = ()
     caps: Mapping[Scope, ScopeCaps | None] = field(default_factory=dict)  # None: removed
     usage: Usage = field(default_factory=dict)
     groups: Sequence[GroupState] = ()
@@ -189,13 +189,13 @@ class Decision:
 
     @property
     def placement(self) -> Placement:
-        """The placement of its first kernel."""
+        """The placement of the session's first kernel."""
         return self.placements[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Placements reserved from a start time on, for a session that cannot start now."""
+    """Placements reserved for a session that cannot start now, from its expected start on."""
 
     session_id: str
     group: str
@@ -212,7 +212,7 @@ class Estimate:
     certainty: Certainty
 
 
-# Called repeatedly during long computations, so that other threads can run.
+# Callback that long computations call repeatedly to let other threads run.
 GiveWay = Callable[[], None]
 
 
@@ -222,10 +222,10 @@ def no_op() -> None:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """Decisions, in the order in which they must be written, and reasons of the pending sessions.
+    """Decisions in the order in which they must be written, and reasons of the pending sessions.
 
-    ``reasons`` is a view that is valid until the queue changes; sessions of one shape share one
-    tuple. ``wake_at`` is when to run the next pass even if nothing changes; None: not needed.
+    ``reasons`` is a view that is valid until the queue changes; sessions of one shape share a
+    tuple. ``wake_at`` is the time of the next pass if nothing changes before; None: not needed.
     ``changed`` holds the reasons that no earlier result of the same queue has reported.
     """
 
@@ -256,10 +256,10 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why one session is pending, when it is expected to start, and what would help."""
+    """Why one session is pending, its estimated start, and suggestions for an earlier start."""
 
     session_id: str
-    position: int  # 1: the next in its resource group
+    position: int  # in its resource group; 1: the next to start
     ahead: int  # number of sessions before it
     checks: tuple[Reason, ...]  # all checks, passed or failed
     estimate: Estimate

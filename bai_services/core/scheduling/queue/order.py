@@ -13,7 +13,7 @@ Standing = tuple[float, ...]
 
 
 class _Lane:
-    """Heap of the shapes of one party at one priority; for fifo and lifo of all parties."""
+    """Heap of the shapes of one party (for fifo and lifo: of all parties) at one priority."""
 
     __slots__ = ("party", "priority", "shapes")
 
@@ -26,8 +26,8 @@ class _Lane:
 class Turns:
     """Iterates over shapes in order while their sessions are placed or skipped.
 
-    ``standing`` returns the current standing of a party, which may only increase meanwhile. A step
-    takes time logarithmic in the number of parties.
+    ``standing`` returns the current standing of a party, which must never decrease during the
+    iteration. A step takes time logarithmic in the number of parties.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """Sort the shapes; ``before``: continue the positions within shapes of these turns."""
+        """Sort the shapes; ``before``: earlier turns whose positions within shapes are kept."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing
@@ -68,7 +68,7 @@ class Turns:
         return (-lane.priority, *standing, lane.shapes[0][0])
 
     def peek(self) -> Shape | None:
-        """Return the shape of the next session; None at the end."""
+        """Return the shape of the next session; None if no session remains."""
         while self._heap:
             key, n, lane = self._heap[0]
             if self._shared:
@@ -80,7 +80,7 @@ class Turns:
         return None
 
     def key_of(self, shape: Shape) -> int | None:
-        """Return the sort key of the next session of a shape; None if none is left."""
+        """Return the sort key of the next session of a shape; None if no session remains."""
         at = self._next.get(shape.number, 0)
         return self._sequence(shape, at) if at < len(shape.members) else None
 
@@ -90,7 +90,7 @@ class Turns:
         return shape.members[at] if self._sign > 0 else shape.members[-1 - at]
 
     def advance(self) -> None:
-        """Advance by one session; the next one of its shape is sorted by its own key."""
+        """Advance by one session; sort its shape again, by the key of the shape's next session."""
         _, n, lane = self._heap[0]
         shape = lane.shapes[0][2]
         at = self._next[shape.number] = self._next.get(shape.number, 0) + 1

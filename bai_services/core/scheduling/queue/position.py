@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from .group_queue import GroupQueue
 from .model import GiveWay, Order, Party, PendingSession, no_op
 from .shape import session_slots
-from .shares import amounts_of, fair_scopes
+from .shares import amounts_by_resource, fair_scopes
 
 
 def positions(
@@ -16,7 +16,7 @@ def positions(
 ) -> dict[str, int]:
     """Return the position of each session (1: the next), including sessions that may not start yet.
 
-    Under drf and fair-share, each session is ranked as if the earlier ones of its user had started.
+    Under drf and fair-share, a session is ranked as if its user's earlier sessions had started.
     """
     everyone = sorted(pending, key=lambda w: (-w.priority, w.sequence))
     if group_queue.state.order is Order.LIFO:
@@ -29,8 +29,9 @@ def positions(
 def _in_turns(
     group_queue: GroupQueue, everyone: list[PendingSession], give_way: GiveWay
 ) -> list[PendingSession]:
-    """Return sessions, which are sorted by priority and time, in the order in which parties take
-    turns.
+    """Return sessions in the order in which parties take turns.
+
+    ``everyone`` holds sessions of all parties, sorted by priority and time.
     """
     shares = group_queue.shares.copy()
     found: list[PendingSession] = []
@@ -56,7 +57,7 @@ def _in_turns(
                 continue
             w = mine.pop()
             found.append(w)
-            shares.add(party[-1], amounts_of(session_slots(w)))
+            shares.add(party[-1], amounts_by_resource(session_slots(w)))
             if mine:
                 after = group_queue.standing_with(party, shares)
                 heapreplace(heap, (after, mine[-1].sequence, party))

@@ -1,4 +1,4 @@
-"""Preview a session that does not exist yet: when it would start, and what it would use."""
+"""Preview a session that does not exist yet: its estimated start, and the caps that apply."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .why import Choices, Explainer
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What would happen if a session were created now.
+    """Estimated start, caps and explanation of a session as if it were created now.
 
-    ``caps`` are all caps that apply to the session, with the amounts that it requests, whether it
-    exceeds them or not. ``explanation`` is None if the session would start at once.
+    ``caps`` are all caps that apply to the session, exceeded or not, with the requested amounts.
+    ``explanation`` is None if the session would start at once.
     """
 
     estimate: Estimate
@@ -32,10 +32,10 @@ def preview(
     now: datetime,
     budget: Budget | None = None,
 ) -> Preview:
-    """Apply ``changes`` with one pending session to a copy of the explainer's queue, and run a pass
-    there at ``now``.
+    """Preview the one pending session in ``changes``.
 
-    ``budget`` limits the simulation that estimates its start.
+    Apply the changes to a copy of the explainer's queue, and run a pass on the copy at ``now``.
+    ``budget`` limits the simulation that estimates the start.
     """
     queue = explainer.queue.fork_to_run()
     queue.apply(changes)

@@ -1,4 +1,4 @@
-"""Caps and usage of scopes as integer matrices, with a row per scope and a column per slot."""
+"""Caps and usage of scopes as integer matrices: a row per scope and a column per slot."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROWS = 64
 
 @njit(cache=True, nogil=True)
 def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
-    """Return whether ``need`` more would exceed a cap of any scope."""
+    """Return whether ``need`` plus the usage would exceed a cap of any scope."""
     for row in rows:
         for slot in range(need.size):
             if need[slot] > 0 and usage[row, slot] + need[slot] > caps[row, slot]:
@@ -39,11 +39,11 @@ def _add_usage(usage, rows, need, sign):  # type: ignore[no-untyped-def]
 class Quotas:
     """Caps and usage counters of all scopes, across resource groups.
 
-    ``rows`` and ``need`` are computed once per shape of a session::
+    ``rows`` and ``need`` are computed once per shape::
 
         rows, need = quotas.rows(scopes), quotas.need(slots)
-        if not quotas.holds_back(rows, need):
-            quotas.take(rows, need)
+        if not quotas.exceeds_cap(rows, need):
+            quotas.allocate(rows, need)
     """
 
     def __init__(self, caps: Mapping[Scope, ScopeCaps], usage: Usage) -> None:
@@ -84,9 +84,9 @@ class Quotas:
         return rows
 
     def need(self, slots: ResourceSlots) -> Ints:
-        """Return what one session with ``slots`` is charged, by column: its slots, and 1 session.
+        """Return the charge for one session with ``slots`` by column: its slots, and 1 session.
 
-        Columns of slots that are added later lie beyond the end of this array and count as 0.
+        Columns that are added later are missing in this array and count as 0.
         """
         need = self._need_of.get(slots)
         if need is None:
@@ -116,14 +116,16 @@ class Quotas:
         _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return every cap that applies to a session and whether the session keeps it, in order."""
+        """Return every cap that applies to a session, in order, each with True if the session does
+        not exceed the cap.
+        """
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
             for caps, slot, asked, limit, used in self._limited_slots(rows, need)
         ]
 
     def violations(self, rows: Ints, need: Ints) -> list[Violation]:
-        """Return every cap that prevents one more session, in order."""
+        """Return a violation of every cap that prevents one more session, in order."""
         if not self.exceeds_cap(rows, need):
             return []
         return [
@@ -133,8 +135,8 @@ class Quotas:
         ]
 
     def left(self, rows: Ints, need: Ints) -> dict[str, int]:
-        """Return the remaining amount of each capped slot that a session requests, in the scope
-        with the least.
+        """Return, for each capped slot that a session requests, the smallest remaining amount in
+        any of its scopes.
         """
         found: dict[str, int] = {}
         for _, slot, _, limit, used in self._limited_slots(rows, need):
@@ -157,7 +159,7 @@ class Quotas:
             caps = self._caps[row]
             if caps is None:
                 continue
-            # The session's own slots first, in their order; the session count last.
+            # The slots of the session first, by name; the session count last.
             for slot in sorted(np.flatnonzero(need).tolist(), key=self._by_name):
                 limit = int(self._limits[row, slot])
                 if limit < UNLIMITED:

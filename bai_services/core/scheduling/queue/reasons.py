@@ -1,4 +1,4 @@
-"""Reasons of all pending sessions as a lazy view: computed for a session when it is read."""
+"""Reasons of all pending sessions as a lazy view: computed per session on access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PendingSessions(Protocol):
 
 
 class Reasons(Mapping[str, tuple[Reason, ...]]):
-    """The reasons of all pending sessions of a queue, valid until it changes."""
+    """The reasons of all pending sessions of a queue, valid until the queue changes."""
 
     def __init__(self, queue: PendingSessions) -> None:
         self._queue = queue

@@ -1,4 +1,4 @@
-"""Releases of resources by the ends of running sessions, computed lazily in order of time."""
+"""Releases of resources by ends of running sessions, computed lazily in order of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .model import Certainty, RunningSession
 class Release(NamedTuple):
     """Placements that a session releases when it ends.
 
-    Releases sort by time; those at an unknown time come last, the longest running session first.
+    Releases sort by time. Releases at an unknown time come last, by the start of the session.
     """
 
     seconds: float  # from now
@@ -28,7 +28,7 @@ class Release(NamedTuple):
 
 
 def release_of(running: RunningSession, now: datetime, durations: Durations) -> Release:
-    """Return the release by the end of a session."""
+    """Return the release of a running session's resources at its end."""
     seconds, certainty = end_of(running, now, durations)
     return Release(seconds, running.started_at, running.id, running.placements, certainty)
 
@@ -61,7 +61,7 @@ class Releases(Sequence[Release]):
         now: datetime,
         durations: Durations,
     ) -> Iterator[Release]:
-        # Sessions past their limit may end at any moment, so they do not sort by ``by_end``.
+        # Sessions past their limit may end at any moment, so their order in ``by_end`` is useless.
         past = bisect_right(by_end, now, key=lambda end: end[0])
         unsure = [release_of(r, now, durations) for r in endless]
         unsure += [release_of(running[key], now, durations) for _, _, key in by_end[:past]]

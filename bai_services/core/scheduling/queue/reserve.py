@@ -12,22 +12,23 @@ from .model import Certainty, PendingSession, Reservation, RunningSession
 from .releases import Release, Releases, release_of
 
 _CERTAINTIES = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
-# Maximum failed attempts per pass to move the reservation; then no session may use its placements.
+# Maximum failed attempts per pass to move the reservation. After these, the reserved placements are
+# closed to all other sessions for the rest of the pass.
 _MAX_FAILED_MOVES = 4
 
 
 class Reserver:
     """The reservation of one resource group in one pass (steps 5 and 6).
 
-    It looks ahead on a fork of the placer, down to single devices: the ends of running sessions are
-    replayed in order until all kernels of the session fit. From then on a later session may start
-    only if it certainly ends before that time, if it fits beside the reserved placements, or if the
-    reservation can move to other placements that are available as early. Only an enforced end is
-    certain; a learned run time is not.
+    To find the reserved placements, the ends of running sessions are replayed in order on a fork of
+    the placer until all kernels of the session fit. A later session may then start only in one of
+    three cases: it certainly ends before the reservation starts; it fits beside the reserved
+    placements; or the reservation can move to other placements that are available as early. Only an
+    enforced end is certain; a learned run time is not.
 
-    If the time of the releases is unknown, the placements of the longest running sessions are
-    reserved. Then no other session starts in them, however short, so the session has to wait only
-    for those that run there now.
+    If the ends are unknown, the placements of the longest running sessions are reserved, and no
+    other session may start there, however short. The reserved session then only waits for sessions
+    that already run.
     """
 
     def __init__(
@@ -37,32 +38,33 @@ class Reserver:
         now: datetime,
         durations: Durations | Mapping[str, Sequence[int]],
     ) -> None:
-        """Store the running sessions of the group, or their releases; ``placer`` includes their
-        usage.
+        """Store the running sessions of the group, or their releases.
+
+        ``placer`` must include the usage of these sessions.
         """
         self._placer = placer
         self._now = now
         self._durations = durations if isinstance(durations, Durations) else Durations(durations)
         self._running = running if isinstance(running, Releases) else list(running)
         self._seconds = float("inf")  # from now until the reserved session starts
-        # ``_future``: the state when the reserved session starts, including it. ``_usable``: what
-        # is free both now and then. None: nothing is reserved.
+        # ``_future``: the state at the start of the reserved session, with this session.
+        # ``_usable``: the capacity that is free both now and in ``_future``. None: nothing is
+        # reserved.
         self._future: Placer | None = None
         self._usable: Placer | None = None
         self._shape = -1
         self._placements: tuple[Placement, ...] = ()
         self._reserved_agents: frozenset[str] = frozenset()  # ids of the agents of ``_placements``
         self._failed_moves = 0
-        self.moves = 0  # how often the reservation has moved to another placement
-        # Includes moves since ``reserve``.
-        self.reservation: Reservation | None = None
+        self.moves = 0  # number of times the reservation has moved to other placements
+        self.reservation: Reservation | None = None  # current, after all moves
 
     def reserve(self, pending: PendingSession, shape: int) -> Reservation | None:
         """Reserve the earliest possible placements for a session; one reservation per group.
 
-        ``shape`` is the handle of its request. Return None if a reservation exists, or if the
-        session does not fit even when all running sessions have ended, because agents are lost or
-        not schedulable; other sessions can ignore it then.
+        ``shape`` is the handle of its request. Return None if a reservation exists. Also return
+        None if the session would not fit even after all running sessions have ended, because agents
+        are lost or not schedulable; other sessions can ignore such a session.
         """
         if self._future is not None:
             return None
@@ -76,7 +78,7 @@ class Reserver:
             future.release(releases[count].placements)
             count += 1
         placements = future.place(shape)
-        assert placements is not None  # it fitted before, and more has been released since
+        assert placements is not None  # the releases up to this point suffice
         self._shape, self._seconds = shape, seconds
         self._set_placements(placements)
         self._future, self._usable = future, self._placer.fork()
@@ -89,8 +91,8 @@ class Reserver:
 
     @property
     def longest(self) -> int:
-        """Maximum seconds that a session may run to end before the reserved one starts; -1 if that
-        time is unknown.
+        """Maximum run time in seconds of a session that ends before the reservation starts; -1 if
+        that start is unknown.
         """
         return int(self._seconds) if self._seconds < float("inf") else -1
 
@@ -100,7 +102,7 @@ class Reserver:
         return self._failed_moves < _MAX_FAILED_MOVES
 
     def fits_beside_reservation(self, shapes: Sequence[int]) -> list[bool]:
-        """Return for each request whether it fits now and beside the reserved placements."""
+        """Return for each request whether it fits now outside the reserved placements."""
         usable = self._usable
         if usable is None:
             return [True] * len(shapes)
@@ -114,7 +116,7 @@ class Reserver:
         self._future = self._usable = None
 
     def has_spare_cpu(self) -> bool:
-        """Return whether an agent has free cpu when the reserved session has started."""
+        """Return whether an agent still has free cpu after the reserved session has started."""
         return self._future is not None and self._future.has_spare_cpu()
 
     def _releases(self) -> Sequence[Release]:
@@ -149,9 +151,9 @@ class Reserver:
         return is_known and end.seconds <= self._seconds
 
     def place(self, pending: PendingSession, shape: int) -> tuple[Placement, ...] | None:
-        """Place a session like ``Placer.place``, but only if it does not delay the reserved one.
+        """Place a session like ``Placer.place``, but only if this does not delay the reserved one.
 
-        Its request must have been prepared before the reservation was made.
+        The request must have been prepared before ``reserve`` was called.
         """
         if self._usable is None or self.ends_before(pending):
             return self._placer.place(shape)
@@ -163,8 +165,8 @@ class Reserver:
         return found
 
     def _move_and_place(self, shape: int) -> tuple[Placement, ...] | None:
-        """Place a session inside the reserved placements if the reservation can move to others that
-        are available as early.
+        """Place a session inside the reserved placements if the reservation can move to other
+        placements that are available as early.
         """
         future = self._future
         if (
@@ -174,11 +176,11 @@ class Reserver:
         ):
             return None
         found = self._placer.place(shape)
-        assert found is not None  # it fits
+        assert found is not None  # ``fits`` was true
         future.release(self._placements)
         future.allocate(found)
         placements = future.place(self._shape)
-        future.release(found)  # ``started`` counts it
+        future.release(found)  # ``started`` allocates these placements again
         if placements is None:
             future.allocate(self._placements)
             self._placer.release(found)
@@ -212,10 +214,10 @@ class Reserver:
 
 
 def count_releases_until_fit(future: Placer, shape: int, releases: Sequence[Release]) -> int | None:
-    """Apply releases in order until a request fits; return their number, or None if all do not
-    suffice.
+    """Apply releases in order until a request fits; return their number, or None if the request
+    does not fit after all releases.
 
-    Steps double until the request fits; then bisection finds the exact number.
+    The number doubles until the request fits; then bisection finds the least number.
     """
     if future.fits(shape):
         return 0
@@ -232,7 +234,7 @@ def count_releases_until_fit(future: Placer, shape: int, releases: Sequence[Rele
 def _bisect(future: Placer, shape: int, releases: Sequence[Release], low: int, high: int) -> int:
     """Return the least number of releases with which a request fits, and apply exactly these.
 
-    ``low`` releases do not suffice; ``high`` suffice and are applied now.
+    ``low`` releases do not suffice. ``high`` releases suffice, and are applied at the call.
     """
     given = high
     while high - low > 1:
@@ -260,7 +262,7 @@ def _release(future: Placer, releases: Iterable[Release]) -> None:
 
 
 def later(now: datetime, seconds: float) -> datetime:
-    """Return the time ``seconds`` after now, or the latest representable time."""
+    """Return the time ``seconds`` after ``now``, at most the latest representable time."""
     try:
         return now + timedelta(seconds=seconds)
     except OverflowError:

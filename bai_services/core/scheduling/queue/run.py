@@ -30,7 +30,7 @@ from .model import (
 from .quota import Quotas
 from .reasons import Reasons, unreported_reasons
 from .shape import Shape, session_slots
-from .shares import amounts_of, fair_scopes, today
+from .shares import amounts_by_resource, fair_scopes, today
 
 
 def run_pass(snapshot: Snapshot) -> PassResult:
@@ -41,27 +41,27 @@ def run_pass(snapshot: Snapshot) -> PassResult:
     return Queue(snapshot).run(snapshot.now)
 
 
-# Maximum number of turns of a group in one pass; more than three are rarely needed.
+# Maximum number of turns of a group in one pass; groups rarely need more than three.
 MAX_TURNS = 10
 
 
 class Queue:
     """The queue of all resource groups: it receives changes and returns decisions and reasons.
 
-    It stores a snapshot as integer columns and applies changes to it::
+    The state of a snapshot is stored as integer columns, to which changes are applied::
 
         queue = Queue(snapshot)
-        result = queue.run(now)            # decisions count as running from then on
-        queue.apply(Changes(gone=["s1"]))  # a session ended: its resources and counters are free
-        queue.apply(Changes(waiting=[w]))  # new; or a decision that could not be written
-        queue.run(now)                     # takes almost no time if nothing has changed
+        result = queue.run(now)                  # sessions of decisions count as running
+        queue.apply(Changes(removed=["s1"]))     # a session ended: its resources are free
+        queue.apply(Changes(pending=[session]))  # a new session, or a decision not written
+        queue.run(now)                           # takes almost no time without changes
 
-    Not thread-safe. An updated queue decides like one that is created from the same state, except
-    for ties that a placement policy breaks by its history.
+    Not thread-safe. After changes, the decisions equal those of a new queue with the same state,
+    except for ties that a placement policy breaks by its history.
     """
 
     def __init__(self, snapshot: Snapshot, give_way: GiveWay = no_op) -> None:
-        """Load a snapshot; ``give_way`` is called repeatedly in every method that takes long."""
+        """Load a snapshot; every long-running method calls ``give_way`` repeatedly."""
         self.give_way = give_way
         self._now = snapshot.now
         self._pending: dict[str, PendingSession] = {}
@@ -69,7 +69,7 @@ class Queue:
         self._quotas = Quotas(snapshot.caps, snapshot.usage)
         self._durations = snapshot.durations
         self._history = snapshot.history
-        self._version = 0  # of the counters
+        self._version = 0  # incremented when usage counters or caps change
         self._revision = 0
         self._last = PassResult((), {})
         self._group_queues = self._new_group_queues(snapshot)
@@ -85,7 +85,7 @@ class Queue:
             self._restore_reservation(self._pending[session_id])
 
     def _restore_reservation(self, pending: PendingSession) -> None:
-        """Note that a session had a reservation; the next pass computes its placements."""
+        """Record that a session had a reservation; the next pass computes new placements."""
         group = pending.request.resource_group
         group_queue = self.group_queue(group)
         reservation = Reservation(pending.id, group, None, Certainty.UNKNOWN)
@@ -155,7 +155,7 @@ class Queue:
 
     @property
     def revision(self) -> int:
-        """A number that grows with every change and every pass that is not skipped."""
+        """A number that increases with every change and every pass that is not skipped."""
         return self._revision
 
     @property
@@ -180,8 +180,8 @@ class Queue:
     def fork(self) -> Queue:
         """Return a read-only copy of the current state, for an ``Explainer`` in another thread.
 
-        A copy of dicts and columns takes much less time than a pass. Run passes and apply changes
-        on the original only.
+        Copying dicts and columns takes much less time than a pass. Run passes and apply changes
+        only on the original.
         """
         other = copy.copy(self)
         other._pending, other._running = dict(self._pending), dict(self._running)
@@ -195,7 +195,7 @@ class Queue:
         return other
 
     def fork_to_run(self) -> Queue:
-        """Return a copy on which passes can be run; a fork has this method, too."""
+        """Return a copy on which passes can be run; can also be called on a fork."""
         other = self.fork()
         other._group_queues = {
             name: group_queue.fork_to_run(other._quotas, other._pending)
@@ -209,9 +209,9 @@ class Queue:
     def apply(self, changes: Changes) -> None:
         """Apply changes; the next pass takes them into account."""
         self._revision += 1
-        for session_id in changes.gone:
+        for session_id in changes.removed:
             self._remove(session_id)
-        for agent_id in changes.gone_agents:
+        for agent_id in changes.removed_agents:
             self._remove_agent(agent_id)
         for state in changes.groups:
             self.group_queue(state.name).set_state(state)
@@ -255,7 +255,7 @@ class Queue:
         running = self._running.pop(session_id, None)
         if running is not None:
             self.group_queue(running.group).untrack_running(session_id)
-            self._book(running, -1)
+            self._charge_or_release(running, -1)
 
     def _track_running(self, running: RunningSession) -> None:
         self._running[running.id] = running
@@ -270,9 +270,9 @@ class Queue:
             return
         self._remove(running.id)
         self._track_running(running)
-        self._book(running, 1)
+        self._charge_or_release(running, 1)
 
-    def _book(self, running: RunningSession, sign: int) -> None:
+    def _charge_or_release(self, running: RunningSession, sign: int) -> None:
         """Charge (``sign`` 1) or release (-1) a session that this queue did not start."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
@@ -290,7 +290,7 @@ class Queue:
 
     def _count_share(self, running: RunningSession, sign: int) -> None:
         user = fair_scopes(running.scopes)[-1]
-        self.group_queue(running.group).shares.add(user, amounts_of(running.slots), sign)
+        self.group_queue(running.group).shares.add(user, amounts_by_resource(running.slots), sign)
 
     def _set_agent(self, agent: AgentState) -> None:
         before = self._group_of_agent.get(agent.id)
@@ -307,10 +307,10 @@ class Queue:
     # ---- A pass ----
 
     def run(self, now: datetime, *, explains: bool = True) -> PassResult:
-        """Run one pass and return its decisions. It is skipped if neither a change nor the time
-        requires it.
+        """Run one pass and return its decisions. The pass is skipped if nothing has changed and no
+        start time or reservation is due.
 
-        Without ``explains`` the last step is skipped, because simulations do not need reasons.
+        Without ``explains``, reasons are not computed: simulations do not need them.
         """
         # 1. Snapshot: the current columns, at the time of this pass.
         self._now = now
@@ -327,7 +327,7 @@ class Queue:
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
         decisions = self._decide(group_queues)
-        # 7. Explain: also for groups of which only the counters have changed.
+        # 7. Explain, also groups in which only usage counters have changed.
         changed: dict[str, tuple[Reason, ...]] = {}
         for group_queue in self._group_queues.values():
             if group_queue.is_dirty or group_queue.quota_version != self._version:
@@ -354,13 +354,12 @@ class Queue:
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
         """Run the pass of each group.
 
-        The quota of sessions with a reservation is withheld from all other groups. A later group
-        may still exhaust a cap that the reserved session of an earlier group needs, so that this
-        session must be skipped. So groups get further turns until no group is affected by the
-        decisions of others.
+        The quota of sessions with a reservation is withheld from all other groups. But a group may
+        exhaust a cap before another group makes a reservation, or the other way round. So groups
+        get further turns until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
-        known: dict[str, int] = {}  # by group: number of decisions made when it was decided
+        known: dict[str, int] = {}  # by group: number of all decisions at its last turn
         for _ in range(MAX_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
@@ -380,7 +379,7 @@ class Queue:
         """Return the groups affected by decisions or reservations of others since their turn."""
         if len(self._group_queues) == 1:
             return []
-        # A reserved session that has started is charged the same as before.
+        # A start of a reserved session does not change the charged amounts.
         if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [
@@ -414,7 +413,7 @@ class Queue:
         return last
 
     def next_wake_at(self) -> datetime | None:
-        """Return when the next pass is due even if nothing changes; None if it is not needed."""
+        """Return when the next pass is due if nothing changes before; None if none is due."""
         times = [
             at
             for group_queue in self._group_queues.values()
@@ -449,12 +448,12 @@ class Queue:
         return running
 
     def reasons_of(self, session_id: str) -> tuple[Reason, ...]:
-        """Return why a session is pending, as found by the last pass.
+        """Return why a session was pending after the last pass.
 
         Raises
         ------
         KeyError
-            If it is not pending.
+            If the session is not pending.
         """
         pending = self._pending[session_id]
         found = self.group_queue(pending.request.resource_group).reasons_of(session_id)
@@ -468,5 +467,5 @@ class Queue:
         return len(self._pending)
 
     def count_deferred(self) -> int:
-        """Return the number of sessions whose start time has not come."""
+        """Return the number of pending sessions whose start time has not come."""
         return sum(len(group_queue.deferred) for group_queue in self._group_queues.values())

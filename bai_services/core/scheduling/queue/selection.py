@@ -1,4 +1,4 @@
-"""Select the shapes that a pass must examine; skip those over a cap and most that do not fit."""
+"""Select the shapes that a pass must examine: not those over a cap, and few that do not fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def _is_capped(n, rows, need, usage, limits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
-    """Return whether a shape precedes another one (-1: none) by priority and sort key."""
+    """Return whether shape ``one`` precedes ``other`` by priority and sort key; True if ``other``
+    is -1.
+    """
     if other < 0 or facts[one, PRIORITY] > facts[other, PRIORITY]:
         return True
     is_equal = facts[one, PRIORITY] == facts[other, PRIORITY]
@@ -54,9 +56,9 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
     """Write the indices of the selected shapes to ``found``; return (count, first capped shape).
 
     ``first`` is scratch: for each lane and request, the first shape without capacity, which
-    represents the others. Before a reservation exists (``longest`` is -2) it is used per lane only,
-    at request 0. Then, if all parties share one order (``is_shared``), shapes behind the first one
-    without capacity are skipped.
+    represents the other shapes. Before a reservation exists (``longest`` is -2), ``first`` is used
+    per lane only, at request 0. If then all parties share one order (``is_shared``), shapes behind
+    the first shape without capacity are skipped.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
@@ -108,14 +110,14 @@ def _drop_after_first_full(facts, states, found, count):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True)
-def _sort_first(facts, found, count, most):  # type: ignore[no-untyped-def]
+def _sort_first(facts, found, count, limit):  # type: ignore[no-untyped-def]
     """Sort the first ``limit`` shapes to the front of ``found``."""
     kept = 0
     for at in range(count):
         one = found[at]
-        if kept == most and not _is_before(facts, one, found[most - 1]):
+        if kept == limit and not _is_before(facts, one, found[limit - 1]):
             continue
-        if kept < most:
+        if kept < limit:
             kept += 1
         to = kept - 1
         while to > 0 and _is_before(facts, one, found[to - 1]):
@@ -129,11 +131,11 @@ class Selected(NamedTuple):
 
     shapes: list[Shape]  # in no particular order
     is_cut: bool  # more shapes follow
-    capped: tuple[int, int] | None  # priority and sort key of the first shape over a cap
+    capped: tuple[int, int] | None  # (priority, sort key) of the first shape over a cap
 
 
 class _Scratch:
-    """Scratch arrays that are reused by the next selection."""
+    """Scratch arrays, reused by every selection."""
 
     def __init__(self) -> None:
         self.states: Ints = np.empty(0, np.int64)  # by handle
@@ -141,7 +143,7 @@ class _Scratch:
         self.found: Ints = np.empty(0, np.int64)
 
     def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
-        """Resize every array; clear only what a selection reads before it writes."""
+        """Resize every array; clear only elements that a selection reads before writing them."""
         if len(self.states) != handles:
             self.states = np.empty(handles, np.int64)
         self.states.fill(NEVER_FITS)
@@ -154,10 +156,10 @@ class _Scratch:
 class Selection:
     """The shapes of one group as columns, updated between passes.
 
-    Quota and capacity only shrink during a pass, so a session that exceeds a cap or does not fit
-    when the pass begins never starts in it and is skipped. The exception is the first session of
-    each lane that does not fit: it may get a reservation. For fifo and lifo, no session behind it
-    may start until then.
+    Quota and capacity only shrink during a pass. So a session that exceeds a cap or does not fit
+    when the pass begins cannot start in this pass and is skipped. The exception is the first
+    session of each lane that does not fit: it may get a reservation. For fifo and lifo, no session
+    behind it may start before the reservation exists.
     """
 
     def __init__(self) -> None:
@@ -167,7 +169,7 @@ class Selection:
         self._shapes: list[Shape | None] = []
         self._free: list[int] = []
         self._lanes: dict[tuple[int, Party], int] = {}
-        self._handles: dict[int, int] = {}  # number of shapes per request
+        self._handles: dict[int, int] = {}  # number of shapes by handle of their request
         self._stale: set[int] = set()
         self._scratch = _Scratch()
 
@@ -238,7 +240,7 @@ class Selection:
     def started(self, shape: Shape, key: int | None) -> None:
         """Record, during a pass, that the first session of a shape has started.
 
-        ``key`` is the sort key of its next session; None: there is none.
+        ``key`` is the sort key of the shape's next session; None: no session remains.
         """
         if key is None:
             self._facts[shape.column, HANDLE] = _GONE
@@ -267,8 +269,9 @@ class Selection:
     ) -> Selected:
         """Return the shapes that a pass must examine.
 
-        ``capacity_states`` returns the capacity states of handles. ``longest``, once a reservation
-        exists, is the maximum run time in seconds of a session that ends in time; -1: none does.
+        ``capacity_states`` returns the capacity states of handles. ``longest`` is None before a
+        reservation exists; then, the maximum run time in seconds of a session that ends before the
+        reservation starts, or -1 if no session certainly does.
         """
         self._refresh(order)
         handles = list(self._handles)

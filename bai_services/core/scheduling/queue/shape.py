@@ -1,4 +1,4 @@
-"""Shapes: groups of pending sessions that are equal to a pass."""
+"""Shapes: groups of pending sessions that are interchangeable in a pass."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...resources import ResourceSlots
 from ..placement.placer import Placer
 from .model import Party, PendingSession, Reason
 from .quota import Ints, Quotas
-from .shares import amounts_of, fair_scopes
+from .shares import amounts_by_resource, fair_scopes
 
 ShapeKey = tuple[object, ...]
 
@@ -22,7 +22,7 @@ def session_slots(pending: PendingSession) -> ResourceSlots:
 
 
 def shape_key(pending: PendingSession) -> ShapeKey:
-    """Return the values that are equal for all sessions of one shape."""
+    """Return the key of a session's shape: all that matters in a pass except the creation order."""
     w = pending
     return (w.request, w.scopes, w.priority, w.max_run_seconds, w.kind)
 
@@ -62,13 +62,13 @@ class Shape:
         self.handle = placer.prepare(pending.request)
         self.rows: Ints = quotas.rows(pending.scopes)
         self.need: Ints = quotas.need(self.slots)
-        self.amounts = amounts_of(self.slots)
+        self.amounts = amounts_by_resource(self.slots)
         self.party: Party = fair_scopes(pending.scopes)
         self.priority = pending.priority
         self.members: list[tuple[int, str]] = []
         self.reasons: tuple[Reason, ...] = ()
-        # The reasons last reported for the members; None: none. ``fresh`` members were added later,
-        # so nothing was reported for them.
+        # The reasons last reported for the members; None: not reported yet. ``fresh``: members that
+        # were added after the last report.
         self.reported: tuple[Reason, ...] | None = None
         self.fresh: list[str] = []
 

@@ -13,19 +13,18 @@ from .model import DailyUsage, FairShare
 
 _DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Exponents are clipped to this, so a fair-share factor is at least 2 ** -10.
+# Maximum exponent of usage: a fair-share factor is at least 2 ** -10.
 _MAX_EXPONENT = 10.0
 _DEFAULT_WEIGHTS = {CPU: 1.0, MEM: 0.001}
 _DEVICE_WEIGHT = 10.0
 _FAIR_KINDS = (ScopeKind.DOMAIN, ScopeKind.PROJECT, ScopeKind.USER)
 
-# Amounts of cpu (millicores), mem (bytes) and device families (thousandths of a device), whatever
-# slot of a family they were requested by.
+# Amounts of cpu (millicores), mem (bytes) and device families (thousandths of a device).
 Amounts = Mapping[str, int]
 
 
-def amounts_of(slots: Mapping[str, int]) -> dict[str, int]:
-    """Return slots as amounts: the slots of one device family are added up."""
+def amounts_by_resource(slots: Mapping[str, int]) -> dict[str, int]:
+    """Return the amounts of slots; slots of the same device family are added."""
     found: dict[str, int] = {}
     for slot, amount in slots.items():
         if is_device_slot(slot):
@@ -51,7 +50,7 @@ def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
 
 
 class Shares:
-    """The dominant share of each user: the largest fraction of any resource of the group in use.
+    """The dominant share of each user: the largest of the fractions of each resource in use.
 
     Resources that the group does not have are ignored.
     """
@@ -62,7 +61,7 @@ class Shares:
         self._capacity: Amounts = {}
 
     def set_capacity(self, capacity: Amounts) -> None:
-        """Set the capacity of the group; shares are recomputed when next read."""
+        """Set the capacity of the group; shares are recomputed on the next access."""
         self._capacity = capacity
         self._share.clear()
 
@@ -110,8 +109,8 @@ def fair_factor(
     """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
     heavy usage.
 
-    The usage of a resource is a fraction of what the group could provide in the lookback period;
-    usage decays by half in each half life. Resources are averaged by their weights.
+    The usage of a resource is a fraction of the group's capacity over the lookback period. Usage is
+    halved in each half life. The result uses the weighted average over the resources.
     """
     used: dict[str, float] = {}
     for bucket in buckets:
@@ -119,7 +118,7 @@ def fair_factor(
         if age < 0 or age >= options.lookback_days:
             continue
         decay = 2.0 ** (-age / options.half_life_days)
-        for name, amount in amounts_of(bucket.slots).items():
+        for name, amount in amounts_by_resource(bucket.slots).items():
             used[name] = used.get(name, 0.0) + decay * amount
     total = weights = 0.0
     for name, amount in sorted(capacity.items()):
@@ -133,7 +132,7 @@ def fair_factor(
 
 
 def _slot_weight(name: str, options: FairShare) -> float:
-    """Return the weight of a resource; the weight of any slot of a device family applies to it."""
+    """Return the weight of a resource; for a device family, the weight of any of its slots."""
     for key, weight in options.resource_weights.items():
         if key == name or key.partition(".")[0] == name:
             return weight

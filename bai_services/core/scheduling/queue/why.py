@@ -64,7 +64,7 @@ class _GroupView:
 class Explainer:
     """Explains pending sessions; positions and estimates are computed once per queue revision.
 
-    Not thread-safe, like its queue.
+    Not thread-safe, like ``Queue``.
     """
 
     def __init__(self, queue: Queue, budget: Budget | None = None) -> None:
@@ -81,7 +81,7 @@ class Explainer:
         return self._queue
 
     def explain(self, session_id: str, choices: Choices | None = None) -> Explanation | None:
-        """Return why a session is pending; None if it is not pending."""
+        """Return why a session is pending; None if the session is not pending."""
         pending = self._queue.pending(session_id)
         if pending is None:
             return None
@@ -104,9 +104,7 @@ class Explainer:
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
     def _estimates(self) -> Mapping[str, Estimate]:
-        """Return the estimated starts of all groups; computed together, because groups can share
-        caps.
-        """
+        """Return the estimated starts in all groups, which are coupled by common caps."""
         if self._starts_revision != self._queue.revision:
             self._starts = estimate_starts(self._queue, self._budget)
             self._starts_revision = self._queue.revision
@@ -127,7 +125,7 @@ class Explainer:
 def explain_one(
     queue: Queue, session_id: str, choices: Choices | None = None
 ) -> Explanation | None:
-    """Return why one session of a queue is pending; None if it is not pending."""
+    """Return why one session of a queue is pending; None if the session is not pending."""
     return Explainer(queue).explain(session_id, choices)
 
 
@@ -232,7 +230,7 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
     )
 
 
-# ---- Changes that would let it start sooner ----
+# ---- Suggestions ----
 
 
 class _SuggestionFinder:
@@ -244,21 +242,21 @@ class _SuggestionFinder:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return the suggestions; none if its owner is inactive or it may not start yet."""
+        """Return suggestions; none if the owner is inactive or the session may not start yet."""
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
         found: list[Suggestion] = []
         if kinds & {GROUP, RESOURCES, ORDER, RESERVATION}:
-            found += self._groups(choices.groups)
+            found += self._suggest_groups(choices.groups)
         if kinds & {POLICY, RESOURCES}:
-            found += self._smaller()
-            found += self._presets(choices.presets)
-        found += self._quotas()
+            found += self._suggest_less()
+            found += self._suggest_presets(choices.presets)
+        found += self._suggest_quotas()
         return tuple(found)
 
     def _would_start(self, pending: PendingSession) -> bool:
-        """Return whether a session could start now, by its caps and on the agents."""
+        """Return whether caps and free capacity would let a session start now."""
         queue = self._queue
         group_queue = queue.group_queue(pending.request.resource_group)
         rows, need = queue.quotas.rows(pending.scopes), queue.quotas.need(session_slots(pending))
@@ -273,7 +271,7 @@ class _SuggestionFinder:
         except InvalidRequest:
             return False
 
-    def _groups(self, groups: Sequence[str]) -> list[Suggestion]:
+    def _suggest_groups(self, groups: Sequence[str]) -> list[Suggestion]:
         own = self._pending.request.resource_group
         known = set(self._queue.groups())
         found = []
@@ -289,22 +287,22 @@ class _SuggestionFinder:
                 )
         return found
 
-    def _with(self, slots: ResourceSlots) -> bool:
+    def _would_start_with(self, slots: ResourceSlots) -> bool:
         request = replace(self._pending.request, slots=slots)
         return self._would_start(replace(self._pending, request=request))
 
-    def _smaller(self) -> list[Suggestion]:
-        """Suggest the largest amounts of each slot with which the session could start now."""
+    def _suggest_less(self) -> list[Suggestion]:
+        """Suggest the largest resources with which the session could start now."""
         asked = self._pending.request.slots
         least = dict(asked)
-        for slot, amount in self._spare().items():
+        for slot, amount in self._remaining_amounts().items():
             step = slot_type(slot).step
             fitting = amount // step * step
             if fitting < max(slot_type(slot).minimum, step):
                 return []
             least[slot] = min(least[slot], fitting)
         smaller = ResourceSlots(least)
-        if smaller == asked or not self._with(smaller):
+        if smaller == asked or not self._would_start_with(smaller):
             return []
         changed = {s: format_amount(s, n) for s, n in smaller.items() if n != asked[s]}
         text = " ".join(f"{slot}={amount}" for slot, amount in changed.items())
@@ -314,8 +312,8 @@ class _SuggestionFinder:
             )
         ]
 
-    def _spare(self) -> dict[str, int]:
-        """Return the remaining amount of each scarce slot: on one agent, and within all caps."""
+    def _remaining_amounts(self) -> dict[str, int]:
+        """Return the remaining amount of each scarce slot on one agent and within all caps."""
         request = self._pending.request
         found: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
@@ -331,20 +329,20 @@ class _SuggestionFinder:
                 found[slot] = min(found.get(slot, left), left // request.kernels)
         return found
 
-    def _presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
+    def _suggest_presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
         asked = self._pending.request.slots
         families = {slot.partition(".")[0] for slot in asked if is_device_slot(slot)}
         found = []
         for name, slots in sorted(presets.items()):
             has = {slot.partition(".")[0] for slot in slots if is_device_slot(slot)}
-            if slots != asked and has == families and self._with(slots):
+            if slots != asked and has == families and self._would_start_with(slots):
                 message = f"it would start now with the preset {name} ({slots})"
                 facts = {"preset": name, "slots": slots.format()}
                 found.append(Suggestion(SuggestionKind.PRESET, message, facts))
         return found
 
-    def _quotas(self) -> list[Suggestion]:
-        """Return the exceeded caps, with the running sessions that are charged to their scopes."""
+    def _suggest_quotas(self) -> list[Suggestion]:
+        """Suggest to raise each exceeded cap, with the running sessions charged to its scope."""
         found = []
         seen = set()
         for check in self._failed:

@@ -17,7 +17,7 @@ from ..placement import AgentState, Mode
 from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
 
 _MAX_NUMBER = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
-_SHAPE = 'write {"sessions": […], "agents": […]}, each as the REST API lists them'
+_FORMAT = 'write {"sessions": […], "agents": […]} with lists from the REST API'
 
 
 def read_history(document: Any, file: str, group: str | None = None) -> Workload:
@@ -69,7 +69,7 @@ def _parts(document: Any, file: str) -> tuple[Sequence[Any], Sequence[Any]]:
     sessions = parts.get("sessions", parts.get("items"))
     agents = parts.get("agents", [])
     if not isinstance(sessions, list) or not isinstance(agents, list):
-        raise InvalidRequest(f"{file} is not a history of a hub: {_SHAPE}")
+        raise InvalidRequest(f"{file} is not a history of a hub: {_FORMAT}")
     return sessions, agents
 
 

@@ -17,9 +17,9 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Shorter jobs count as if they had run this long, so that short waits of tiny jobs do not dominate.
+# Minimum run time in the slowdown of a job: otherwise, short waits of tiny jobs would dominate.
 SHORTEST_SECONDS = 10
-# Maximum number of jobs that never started to be listed in the report.
+# Maximum number of never started jobs that the report lists.
 _MAX_NAMED = 20
 
 

@@ -128,10 +128,10 @@ def _read(
 ) -> tuple[list[Thing], list[BrokenRow]]:
     rows = csv.DictReader(lines)
     names = _column_names(rows, file)
-    no_capacity = [column for column in columns if column not in names]
-    if no_capacity:
+    missing = [column for column in columns if column not in names]
+    if missing:
         raise InvalidRequest(
-            f"{file} has no column {', '.join(no_capacity)}; its first row must name the columns "
+            f"{file} has no column {', '.join(missing)}; its first row must name the columns "
             f"{', '.join(columns)}"
         )
     found: list[Thing] = []

@@ -21,7 +21,7 @@ OPTIONS = "scheduler_opts"
 
 @dataclass(frozen=True, slots=True)
 class ReplayPolicy:
-    """Order and options of a resource group, with the name that the report shows."""
+    """Order and options of a resource group, and the name of the policy in the report."""
 
     name: str
     order: Order
@@ -34,7 +34,7 @@ class ReplayPolicy:
         Raises
         ------
         InvalidRequest
-            If it has another form, or an option is unknown or invalid.
+            If the document has another form, or an option is unknown or invalid.
         """
         if not isinstance(document, Mapping):
             raise InvalidRequest(f"policy {name}: write a map with {SCHEDULER} and {OPTIONS}")

@@ -35,7 +35,7 @@ _RECENT = 2000
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of a job; ``started`` is None if it never started."""
+    """Result of a job; ``started`` is None if the job never started."""
 
     job: Job
     started: int | None
@@ -60,8 +60,8 @@ class Sample:
 class Replay:
     """Result of a replay.
 
-    ``reasons`` are those of the jobs that never started; ``promises`` holds the first reservation
-    of each job and the second in which it was made.
+    ``reasons`` explains the jobs that never started. ``promises`` holds the first reservation of
+    each job, and its time in seconds.
     """
 
     agents: tuple[AgentState, ...]
@@ -93,9 +93,9 @@ def replay(
 ) -> Replay:
     """Replay a workload on empty agents under the options of a resource group; deterministic.
 
-    Jobs arrive, are started by a pass, and end after their recorded run time. A pass runs in each
-    second with an event. Run times and shares are learned during the replay, as in production.
-    Policies that need a mix of requests use the mix of the workload.
+    Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
+    with an event. Run times and shares are learned during the replay, as in production. Policies
+    that need a mix of requests use the mix of the workload.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation)
     driver.run()
@@ -137,8 +137,8 @@ class _Driver:
         )
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables of its mix. Every policy needs them, because they define
-        fragmentation.
+        """Return the group with tables of its mix. They define fragmentation, which is measured
+        under every policy.
         """
         if state.tables is not None:
             return state
@@ -148,7 +148,7 @@ class _Driver:
         return replace(state, tables=build_tables(recent, self._agents, seconds))
 
     def run(self) -> None:
-        """Run until no event is left."""
+        """Run until no event remains."""
         world = self._world
         wake: int | None = None
         while True:
@@ -162,13 +162,13 @@ class _Driver:
             wake = self._step(min(times))
 
     def _step(self, seconds: int) -> int | None:
-        """Simulate one second; return the time at which the next pass is due without an event."""
+        """Simulate one second; return when the next pass is due if there is no event before."""
         world, queue = self._world, self._queue
-        gone = self._ended(seconds)
+        removed = self._ended(seconds)
         history = None
         if self._ledger is not None and self._ledger.is_due(seconds):
             history = self._ledger.history()
-        queue.apply(Changes(pending=self._arrived(seconds), gone=gone, history=history))
+        queue.apply(Changes(pending=self._arrived(seconds), removed=removed, history=history))
         result = queue.run(_at(seconds), explains=False)
         world.passes += 1
         for decision in result.decisions:
@@ -179,19 +179,19 @@ class _Driver:
             self._sample(seconds)
         if result.wake_at is None:
             return None
-        # Rounded up, because the replay has whole seconds.
+        # Rounded up, because the resolution of the replay is one second.
         return max(seconds + 1, -int((EPOCH - result.wake_at).total_seconds() // 1))
 
     def _ended(self, seconds: int) -> list[str]:
-        world, gone = self._world, []
+        world, removed = self._world, []
         while world.ends and world.ends[0][0] <= seconds:
             _, session_id = heappop(world.ends)
             job = self._jobs[session_id]
             self._durations.add(job.kind, job.seconds)
             if self._ledger is not None:
                 self._ledger.add(job, world.started[session_id][0])
-            gone.append(session_id)
-        return gone
+            removed.append(session_id)
+        return removed
 
     def _arrived(self, seconds: int) -> list[PendingSession]:
         found = []

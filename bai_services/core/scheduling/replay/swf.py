@@ -48,15 +48,15 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a file in the Standard Workload Format.
 
     A processor is a core. The header defines the agents: ``MaxNodes`` (default 1) agents with
-    ``MaxProcs`` cores in total. Without a header there is one agent with the cores of the widest
+    ``MaxProcs`` cores in total. Without a header, there is one agent with the cores of the widest
     job. A job that is wider than one agent becomes a multi-node session with as few equal kernels
-    as possible. Memory, preceding jobs and think times are not replayed; jobs that never ran are
+    as possible. Memory, preceding jobs and think times are ignored. Jobs that never ran are
     skipped.
 
     Raises
     ------
     InvalidRequest
-        If the header's machine has more than ``MAX_PROCESSORS`` cores or ``MAX_NODES`` nodes.
+        If the header has more than ``MAX_PROCESSORS`` cores or ``MAX_NODES`` nodes.
     """
     header: dict[str, int] = {}
     rows: list[tuple[int, list[float]]] = []
@@ -131,7 +131,7 @@ def _reason_to_leave_out(values: list[float]) -> str:
     if values[10] == CANCELLED and values[3] <= 0:
         return "cancelled before it ran"
     if values[3] == UNKNOWN:
-        return "run time not known"
+        return "run time unknown"
     return ""
 
 
@@ -149,7 +149,7 @@ def _job(values: list[float], each: int) -> Job:
     return Job(
         id=str(int(values[0])),
         submitted=int(values[1]),
-        # Some records contain jobs that ran a little longer than their limit.
+        # In some records, jobs ran a little longer than their limit.
         seconds=ran if limit is None else min(ran, limit),
         slots=ResourceSlots({"cpu": processors // kernels * _MILLICORES}),
         user=_name(values[11]),
@@ -166,7 +166,9 @@ def _name(number: float) -> str:
 
 
 def fewest_kernels(processors: int, each: int) -> int:
-    """Return the smallest number of equal kernels of at most ``each`` processors for a job."""
+    """Return the smallest number of equal kernels of at most ``each`` processors that have
+    ``processors`` in total.
+    """
     # Divisors come in pairs, so the cost grows with the square root.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)

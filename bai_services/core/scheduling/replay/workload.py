@@ -14,7 +14,7 @@ GROUP = "replay"
 ARCHITECTURE = "x86_64"
 ENGINE = "docker"
 
-# Maximum number of broken rows in the message.
+# Maximum number of broken rows that the message lists.
 _MAX_NAMED = 10
 
 
@@ -22,8 +22,8 @@ _MAX_NAMED = 10
 class Job:
     """A recorded session. Times are in seconds from the origin of the record.
 
-    ``slots`` are those of one kernel. ``seconds`` is the run time, ``limit`` the maximum run time;
-    None: no limit.
+    ``slots`` are the resources of one kernel. ``seconds`` is the run time, ``limit`` the maximum
+    run time; None: no limit.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class BrokenRow:
-    """Position and error of a row that cannot be read."""
+    """Position of a row that cannot be read, and the error."""
 
     file: str
     row: int
@@ -67,8 +67,8 @@ class RowError(Exception):
 class Workload:
     """The content of a record.
 
-    ``agents`` are empty if the record does not contain them. ``left_out`` counts the valid rows
-    that cannot be replayed, by reason.
+    ``agents`` is empty if the record has none. ``left_out`` counts, by reason, the valid rows that
+    cannot be replayed.
     """
 
     jobs: tuple[Job, ...]
@@ -83,7 +83,7 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     Raises
     ------
     RowError
-        If it is not a number, or less than ``least``.
+        If the value is not a whole number, or less than ``least``.
     """
     text = (row.get(column) or "").strip()
     number = read_whole(text.removeprefix("-"))
@@ -102,7 +102,7 @@ def refuse_broken(broken: Sequence[BrokenRow]) -> None:
     Raises
     ------
     InvalidRequest
-        If there are any; the message contains the first ones.
+        If ``broken`` is not empty; the message contains the first rows.
     """
     if not broken:
         return
