@@ -56,7 +56,7 @@ async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
 
 
 class AuditStore:
-    """Reads the log, and writes entries of actions that change nothing else in the database."""
+    """Reads the log, and adds entries for actions without other changes in the database."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -70,7 +70,7 @@ class AuditStore:
     ) -> Page[Row]:
         """Return a page of the log, of one domain if given.
 
-        Entries whose actor now has one of ``hidden_roles`` are left out.
+        Entries whose actor currently has one of ``hidden_roles`` are omitted.
         """
         rows = sa.select(audit_log).where(is_owner_visible(audit_log.c.actor_id, hidden_roles))
         if domain is not None:

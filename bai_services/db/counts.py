@@ -18,7 +18,7 @@ class CountStore:
         self._db = database
 
     async def by_status(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """Return the numbers of live sessions and of agents, each by status."""
+        """Return the number of live sessions by status, and the number of agents by status."""
         of_sessions = (
             sa.select(sessions.c.status, sa.func.count())
             .where(sessions.c.status.in_(LIVE))

@@ -25,7 +25,7 @@ SQLITE_BUSY_SECONDS = 30
 
 CONNECTIONS = 8
 
-# A PostgreSQL connection that was idle for less than this is not pinged before it is used again.
+# Before use, a PostgreSQL connection is pinged if it was idle for at least this time.
 PING_AFTER_SECONDS = 1.0
 # Prepared statements per connection. The code uses more statements than the driver's default, 100.
 MAX_PREPARED_STATEMENTS = 500
@@ -57,20 +57,20 @@ class Database:
         else:
             self._engine, self._reader = _postgres(self.url), _postgres(self.url, "AUTOCOMMIT")
         self._writer = self._engine.execution_options(**{_IS_WRITE: True})
-        # SQLite's write lock is not fair: a writer that acquires it again at once, such as a
-        # scheduling pass, would starve the others for seconds. This lock is fair.
+        # SQLite's write lock is not fair: a task that acquires it repeatedly, such as a scheduling
+        # pass, would starve other writers for seconds. This additional lock is fair.
         self._turn = asyncio.Lock() if self.is_sqlite else contextlib.nullcontext()
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that may write; commit it at the end, or roll it back on an error."""
+        """Open a write transaction; commit it at the end, or roll it back on an error."""
         with _translate_errors():
             async with self._turn, self._writer.begin() as tx:
                 yield tx
 
     @asynccontextmanager
     async def dry_run(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that may write; roll it back at the end."""
+        """Open a write transaction and always roll it back at the end."""
         with _translate_errors():
             async with self._turn, self._writer.connect() as tx:
                 transaction = await tx.begin()
@@ -83,7 +83,7 @@ class Database:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a read-only transaction without a lock.
 
-        On PostgreSQL each statement sees what was committed before that statement.
+        On PostgreSQL, each statement sees all data committed before that statement.
         """
         with _translate_errors():
             async with self._reader.begin() as tx:
@@ -113,7 +113,7 @@ class Database:
 def _postgres(url: sa.URL, isolation_level: str = "READ COMMITTED") -> AsyncEngine:
     """Return an engine for PostgreSQL.
 
-    The pool is LIFO: it reuses the busiest connections, which have the most prepared statements.
+    The pool is LIFO: it prefers the busiest connections, which have the most prepared statements.
     Reads use the isolation level AUTOCOMMIT, because BEGIN and COMMIT would triple the number of
     round trips.
     """
@@ -163,19 +163,20 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def set_pragmas(connection: Any, record: object) -> None:
         cursor = connection.cursor()
-        # With WAL, a killed process loses no commit; a power failure may lose the last commits.
+        # With WAL, no commit is lost when a process is killed; a power failure may lose the last
+        # commits.
         cursor.execute("PRAGMA synchronous=NORMAL")
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        # IMMEDIATE acquires the write lock at once: SQLite cannot wait for it when a transaction
-        # that has read begins to write.
+        # IMMEDIATE acquires the write lock at the beginning, where SQLite can wait for it. A
+        # transaction that reads first and then writes would fail if the lock is taken.
         if connection.get_execution_options().get(_IS_WRITE):
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         else:
-            # The driver is called directly, because exec_driver_sql costs three times as much.
+            # Call the driver directly: exec_driver_sql takes three times as long.
             cursor = connection.connection.cursor()
             cursor.execute("BEGIN")
             cursor.close()

@@ -1,4 +1,4 @@
-"""Convert constraint violations to domain errors, and check for references before a deletion."""
+"""Convert constraint violations to ``BaiError``, and check for references before a deletion."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
 
 @contextmanager
 def raise_on_violation(error: BaiError, if_duplicate: BaiError | None = None) -> Iterator[None]:
-    """Raise ``error`` instead of an IntegrityError of the block.
+    """Raise ``error`` if the block raises an IntegrityError.
 
-    With ``if_duplicate``, raise that error for a violated unique constraint.
+    If a unique constraint is violated, raise ``if_duplicate`` instead, if given.
     """
     try:
         yield
@@ -43,8 +43,8 @@ async def require_unused(
 ) -> None:
     """Raise ``InUse`` if rows refer to an entity that is about to be deleted.
 
-    ``what`` names the entity in the message. ``uses`` maps the plural noun for the rows to the
-    condition that finds them; the message lists each noun with its count.
+    ``what`` is the entity in the message. ``uses`` maps a plural noun for referring rows to the
+    condition that selects these rows; the message contains each noun with its count.
     """
     counts: dict[str, Any] = {}
     for name, condition in uses.items():
@@ -68,9 +68,9 @@ async def delete_unused(
     Raises
     ------
     InUse
-        If rows refer to it.
+        If other rows refer to the row.
     NotFound
-        If it does not exist.
+        If the row does not exist.
     """
     await require_unused(tx, what, uses)
     table, condition = row

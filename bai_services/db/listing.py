@@ -27,14 +27,14 @@ _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
 
-# A condition on names that matches more keys is not resolved to keys, but applied by a join.
+# If a condition on names matches more keys than this, it is applied by a join instead.
 _MAX_KEYS = 20
 _NAMING = frozenset({"", "in", "contains"})
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The key of a joined table, and the column of the listed table that refers to it."""
+    """The key of a joined table, and the column of the listed table that refers to this key."""
 
     key: sa.ColumnElement[Any]
     referring: sa.ColumnElement[Any]
@@ -46,11 +46,11 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # Values that many rows have. The index on them is not used, because it would select too many
-    # rows, which then have to be sorted.
+    # By field, frequent values. A filter on a frequent value does not use the field's index, which
+    # would select too many rows to sort.
     common: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    # Names in joined tables that are resolved to keys first, because the database has statistics
-    # of the number of rows per key.
+    # Fields with names in joined tables. A condition on such a field is first resolved to keys,
+    # because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
@@ -61,7 +61,7 @@ class Listing:
         Raises
         ------
         InvalidRequest
-            If a filter or sort names a field that the list does not have.
+            If a filter or the sort order contains a field that the list does not have.
         """
         for name, value in query.filters.items():
             rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
@@ -70,7 +70,7 @@ class Listing:
         found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
         if len(found) < query.limit and (found or not query.offset):
             return found, query.offset + len(found)  # the list ends here
-        # The count is limited: counting a long list costs far more than reading a page of it.
+        # Limit the count: counting a long list takes much longer than reading a page.
         most = most_counted(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
@@ -79,7 +79,7 @@ class Listing:
     async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
-        """Replace a condition on names by one on the matching keys, unless these are many."""
+        """Replace a condition on names by one on the matching keys, if at most ``_MAX_KEYS``."""
         field_name, _, comparison = name.partition("__")
         named = self.named.get(field_name)
         if named is None or comparison not in _NAMING:
@@ -130,15 +130,15 @@ def _contains(
 ) -> sa.ColumnElement[bool]:
     """Return the condition that a column contains a text, ignoring case.
 
-    It may be evaluated for every row of a long list, so the cheapest equivalent form is used.
+    Return the cheapest equivalent form, because it may be evaluated for every row of a long list.
     """
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
     is_plain = value.isascii() and not any(map(str.isalpha, value))
     if is_sqlite or is_plain:
-        # SQLite's LIKE ignores the case of ASCII letters; a text without letters has no case.
+        # SQLite's LIKE ignores the case of ASCII letters.
         return text.contains(value, autoescape=True)
     if value.isascii():
-        # lower() with a Unicode collation costs several times as much as with "C".
+        # lower() takes several times as long with a Unicode collation as with "C".
         text = sa.collate(text, "C")
     return sa.func.lower(text).contains(value.lower(), autoescape=True)
 
@@ -173,7 +173,7 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
         return _reject(text)
     except (ValueError, KeyError, OverflowError) as error:
         raise InvalidRequest(
-            f"{name}={shown(text)!r} is not a value that can be compared", filter=name
+            f"{name}={shown(text)!r} is not a valid value to compare with", filter=name
         ) from error
 
 

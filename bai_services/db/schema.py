@@ -1,4 +1,4 @@
-"""Migrate a database to the newest schema or another revision, and compare it with the tables."""
+"""Migrate a database to a revision of the schema, and compare its schema with ``tables``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCK = 7_318_202
 
 
 def upgrade(url: str, revision: str = "head") -> None:
-    """Create or migrate the tables at ``url``; blocking, for startup and tests.
+    """Create or migrate the tables at ``url``; this blocks, and is only for startup and tests.
 
     All migrations run in one transaction, so a failure leaves the database unchanged.
     """
@@ -41,7 +41,7 @@ def current(url: str) -> str | None:
 
 
 def differences(url: str) -> list[object]:
-    """Return the differences between the database at ``url`` and ``tables``, [] if none."""
+    """Return the differences between the database at ``url`` and ``tables``; [] if equal."""
     with _connected(url) as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
         return list(compare_metadata(context, metadata))
@@ -86,7 +86,7 @@ def _connected(url: str) -> Iterator[sa.Connection]:
 def _take_over_transactions(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
-        # Otherwise the driver would commit before each DDL statement.
+        # With another isolation level, the driver would commit before each DDL statement.
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=60000")
 

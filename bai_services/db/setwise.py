@@ -1,8 +1,8 @@
-"""Bulk statements: update, lock or insert many rows, on either database.
+"""Bulk statements: update, lock or insert many rows, on SQLite or PostgreSQL.
 
-PostgreSQL gets all rows as arrays in one statement. SQLite runs the statement once per row, which
-costs no round trip there. Create these objects at import: building a statement costs more than
-running it.
+PostgreSQL receives all rows as arrays in one statement. SQLite runs the statement once per row,
+without round trips. Create these objects at import: building a statement takes longer than running
+it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ class RowUpdate:
     """A bulk UPDATE with one row of values per updated row.
 
     ``kinds`` maps the name of each value to its type, in the order of the values in a row.
-    ``statement`` builds the UPDATE from the values, which it gets as columns by name.
+    ``statement`` returns the UPDATE for the values, which are passed as columns by name.
     """
 
     def __init__(self, kinds: Mapping[str, Any], statement: Callable[[Values], sa.Update]) -> None:
         self._source = _Source(kinds)
         self._at_once = statement(self._source.rows.c)
-        # With the plain column name, SQLAlchemy would use the parameter as the column's new value.
+        # SQLAlchemy would use a parameter with the name of a column as the column's new value.
         self._keys = [f"v_{name}" for name in kinds]
         self._each = statement(
             {name: sa.bindparam(f"v_{name}", type_=kind) for name, kind in kinds.items()}
         )
 
     async def run(self, tx: AsyncConnection, rows: Sequence[Row]) -> int:
-        """Update, and return the number of updated rows of the table."""
+        """Run the UPDATE; return the number of updated rows of the table."""
         if not rows:
             return 0
         if tx.dialect.name == "postgresql":
@@ -75,8 +75,8 @@ class RowLock:
 class RowInsert:
     """A bulk INSERT.
 
-    ``names`` are the columns of the values in a row, in their order. The columns in ``same`` have
-    the same value in all rows. With ``ignores``, rows that exist already are skipped.
+    ``names`` are the columns of the values in a row, in order. The columns in ``same`` have the
+    same value in all rows. With ``ignores``, rows that already exist are skipped.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class RowInsert:
 class Among(FunctionElement[bool]):
     """The condition that a column has one of the values in the parameter ``name``.
 
-    PostgreSQL gets the values as one array: a list of parameters would be rendered again for each
-    call, and be slower in a prepared statement.
+    PostgreSQL receives the values as one array: a list of parameters would be rendered again for
+    each call, and would be slower in a prepared statement.
     """
 
-    # No ``type``: with a boolean type SQLAlchemy would render ``= 1`` for SQLite, which prevents
-    # the use of an index.
+    # No ``type``: for a boolean type, SQLAlchemy would render ``= 1`` on SQLite, which prevents the
+    # use of an index.
     inherit_cache = True
 
     def __init__(self, column: sa.ColumnElement[Any], name: str) -> None:

@@ -4,9 +4,9 @@ A switch to a thread and back costs several times as much as a SELECT by primary
 the driver that SQLAlchemy supports, needs four switches per statement. This driver implements the
 same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
-A SELECT in the event loop has a budget of SQLite's virtual machine steps. If it exceeds the budget,
-it is interrupted, repeated in a thread, and from then on always run in a thread. Operations that
-may wait for the disk or for another process run in a thread immediately.
+A SELECT in the event loop has a budget of steps of SQLite's virtual machine. A SELECT that exceeds
+the budget is interrupted and repeated in a thread; from then on, this statement always runs in a
+thread. Operations that may wait for the disk or for another process run in a thread immediately.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The budget of a SELECT in the event loop: 20 callbacks of 1,000 steps, about 1 ms. Counting steps
-# instead of time makes it independent of the load of the machine.
+# The budget of a SELECT in the event loop: 20 callbacks of 1,000 steps, about 1 ms. A budget in
+# steps instead of time does not depend on the load of the machine.
 STEPS_PER_CALLBACK = 1000
 MAX_CALLBACKS = 20
-# A statement with more bound values runs in a thread: it writes many rows.
+# A statement with more bound values writes many rows, so it runs in a thread.
 MAX_INLINE_VALUES = 400
 # Maximum number of slow statements that are remembered.
 MAX_SLOW = 500
@@ -33,7 +33,7 @@ MAX_SLOW = 500
 # Number of consecutive statements in the event loop before other tasks may run.
 STATEMENTS_PER_TURN = 8
 
-# The low 8 bits of an error code are the primary code. The higher bits are details, such as
+# Mask of the primary code in an error code; the higher bits hold details, as in
 # SQLITE_BUSY_RECOVERY.
 PRIMARY_CODE = 0xFF
 
@@ -53,7 +53,7 @@ class Connections:
         self.slow: set[str] = set()
 
     async def open(self) -> Connection:
-        """Return a new connection in autocommit mode; statements begin and end transactions."""
+        """Return a new connection in autocommit mode: transactions begin and end by statements."""
         opened = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
         return Connection(opened, self)
 
@@ -61,13 +61,13 @@ class Connections:
         self.pool.shutdown(wait=False)
 
     def mark_slow(self, statement: str) -> None:
-        """Run a statement always in a thread from now on."""
+        """Run a statement in a thread from now on."""
         if len(self.slow) >= MAX_SLOW:
             self.slow.clear()
         self.slow.add(statement)
 
     def _connect(self) -> sqlite3.Connection:
-        # Timeout 0: a statement that finds the database locked is repeated in a thread, and waits
+        # Timeout 0: if the database is locked, the statement is repeated in a thread and waits
         # there.
         opened = sqlite3.connect(
             self._path,
@@ -80,7 +80,7 @@ class Connections:
         return opened
 
     def _switch_to_wal(self, opened: sqlite3.Connection) -> None:
-        """Repeat the switch while the database is locked: SQLite itself does not wait for it."""
+        """Switch to WAL; retry while the database is locked, because SQLite does not wait here."""
         deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
@@ -94,7 +94,7 @@ class Connections:
 
 
 class Connection:
-    """One connection, used by one task at a time, with the interface of an aiosqlite connection."""
+    """A connection for one task at a time, with the interface of an aiosqlite connection."""
 
     def __init__(self, opened: sqlite3.Connection, shared: Connections) -> None:
         self._connection: sqlite3.Connection | None = opened
@@ -129,7 +129,7 @@ class Connection:
             self._connection = None
 
     def stop(self) -> None:
-        """Interrupt the running statement and close the connection, without waiting."""
+        """Interrupt the running statement and close the connection without waiting."""
         opened, self._connection = self._connection, None
         if opened is not None:
             opened.interrupt()
@@ -147,7 +147,7 @@ class Connection:
     def _run_inline(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
         """Call ``call`` in the event loop if ``statement`` is short.
 
-        Return False if the statement is long or would have to wait; it has changed nothing then.
+        Return False if the statement is long or must wait for a lock; nothing is changed then.
         """
         word = _first_word(statement)
         if word == "BEGIN":
@@ -184,7 +184,7 @@ class Connection:
         opened = self._conn
 
         def wait_and_call() -> T:
-            # Without progress callbacks, each of which would wait for the GIL.
+            # Disable the progress callbacks: each one would wait for the GIL.
             opened.set_progress_handler(None, 0)
             opened.execute(f"PRAGMA busy_timeout={self._shared.busy_seconds * 1000:.0f}")
             try:
@@ -203,8 +203,8 @@ class Connection:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            # The thread continues. A SELECT is interrupted; the next statement waits for the end of
-            # any other.
+            # The thread continues after the cancellation. Interrupt a SELECT; for any other
+            # statement, the next call waits until the thread has finished.
             if may_interrupt and self._connection is not None:
                 self._connection.interrupt()
             raise
@@ -227,14 +227,14 @@ def _first_word(statement: str) -> str:
 
 
 def _close(opened: sqlite3.Connection) -> None:
-    # Without the rollback, a cursor that is still referenced would keep the connection and its lock
+    # Without a rollback, a cursor that is still referenced would keep the connection and its lock
     # alive after close.
     opened.rollback()
     opened.close()
 
 
 def _consume_error(future: asyncio.Future[Any]) -> None:
-    # Retrieved, so that asyncio does not log it if the waiting task was cancelled.
+    # Retrieve the error: otherwise asyncio logs it if the waiting task was cancelled.
     if not future.cancelled():
         future.exception()
 

@@ -24,7 +24,7 @@ TIMES: dict[str, datetime] = {
     "2 days": NOW + timedelta(days=2),
     "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
     "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
-    # Also a date in ISO 8601's basic format.
+    # A number of seconds, although the text is also a date in ISO 8601's basic format.
     "13440801": NOW + timedelta(seconds=13440801),
 }
 
@@ -90,7 +90,7 @@ def test_check_batch(kind: SessionType, asked: dict[str, Any], expected: Batch |
 @given(st.integers(0, 10**8))
 @settings(max_examples=60)
 def test_parse_duration_reads_formatted_duration(seconds: int) -> None:
-    # The message has two units, so it may be up to an hour off.
+    # The formatted duration has only two units, so it may differ by up to an hour.
     shown = parse_duration(format_duration(seconds), "x")
     assert shown <= seconds < shown + 3600
     if seconds < 3600:

@@ -28,7 +28,7 @@ def test_only_success_meets_a_dependency(status: Status, result: Result) -> None
     is_success = status is Status.TERMINATED and result is Result.SUCCESS
     assert found.is_met == is_success
     assert found.is_failed == (status in ENDED and not is_success)
-    # A dependency that is neither met nor failed is still undecided.
+
     assert not (found.is_met and found.is_failed)
 
 
@@ -56,7 +56,7 @@ def test_dependencies_on_earlier_sessions_have_no_cycle(edges: list[list[int]]) 
     items = {str(n): [str(m) for m in after if m < n] for n, after in enumerate(edges)}
     check_no_cycles({**items, "outside": ["elsewhere"]})
     if items:
-        # The first depends on the last, which depends on all of them.
+        # Let the first session depend on the last, which depends on all others: a cycle.
         last = str(len(items))
         with pytest.raises(InvalidRequest):
             check_no_cycles({**items, "0": [last], last: list(items)})

@@ -1,4 +1,4 @@
-"""Quantities on devices: even splits, and the maximum available."""
+"""Amounts on devices: even splits, and the largest available amount."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_largest_available_amount(devices: list[Device], slot: str, most: int) -
 
 
 def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
-    """Return devices g0, g1 … that accept shares between the two bounds of each."""
+    """Return devices g0, g1 … that accept shares in the range (least, most) of each device."""
     return [
         Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
         for i, of in enumerate(amounts)

@@ -47,7 +47,7 @@ from bai_services.core.sessions import (
 )
 from bai_services.core.sessions.lifecycle import SessionType
 
-# Generous: the slowest takes about 50 ms of CPU time for the longest text.
+# A generous limit: the slowest parser takes about 50 ms of CPU time for the longest text.
 CPU_SECONDS = 1.0
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = b"k" * 32
@@ -61,8 +61,7 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# Each public function of core that takes text or a document from a user, called with one hostile
-# text.
+# By public function of core that takes text or a document from a user: calls with a hostile text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -321,7 +320,7 @@ def check(parser: Parser, text: str) -> None:
     try:
         parser(text)
     except (BaiError, ValueError, workload.RowError) as error:
-        # UnicodeError and csv.Error are ValueErrors, but no caller handles them.
+        # Callers handle ValueError, but not its subclass UnicodeError, and not csv.Error.
         assert not isinstance(error, (UnicodeError, csv.Error)), error
         assert len(str(error)) < 2000, "the message repeats the text"
     took = time.process_time() - begun

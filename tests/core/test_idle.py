@@ -28,9 +28,9 @@ def at(seconds: float) -> datetime:
 @pytest.mark.parametrize(
     ("kind", "started", "used", "timeout", "since"),
     [
-        pytest.param(INTERACTIVE, 0, None, 600, 0, id="never used: since the start"),
-        pytest.param(INTERACTIVE, 0, 90, 600, 90, id="since the last use"),
-        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a restart counts as use"),
+        pytest.param(INTERACTIVE, 0, None, 600, 0, id="no activity: idle since the start"),
+        pytest.param(INTERACTIVE, 0, 90, 600, 90, id="idle since the last activity"),
+        pytest.param(INTERACTIVE, 300, 90, 600, 300, id="a restart counts as activity"),
         pytest.param(INTERACTIVE, 0, 90, 0, None, id="timeout 0: no limit"),
         pytest.param(SessionType.BATCH, 0, 90, 600, None, id="batch session: no limit"),
         pytest.param(INTERACTIVE, None, None, 600, None, id="not started: not idle"),
@@ -48,9 +48,9 @@ def test_start_of_idle_time(
 @pytest.mark.parametrize(
     ("reported", "now", "is_over"),
     [
-        pytest.param(600, 600, True, id="report of no activity at the end of the timeout"),
-        pytest.param(640, 641, True, id="report of no activity after the end of the timeout"),
-        pytest.param(599, 700, False, id="last report is before the end of the timeout"),
+        pytest.param(600, 600, True, id="idle report at the end of the timeout"),
+        pytest.param(640, 641, True, id="idle report after the end of the timeout"),
+        pytest.param(599, 700, False, id="last report before the end of the timeout"),
         pytest.param(None, 9000, False, id="no report"),
         pytest.param(600, 600 + 61, False, id="last report is too old"),
     ],
@@ -123,7 +123,7 @@ def test_idle_end_needs_a_recent_report(
     assert idleness.since == at(max(started, used or 0))
     if idleness.is_over(at(now)):
         assert reported is not None and at(now) <= at(reported) + REPORT_TTL
-        # The session ran without activity and reported this.
+        # The last report covers the whole timeout.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
         assert idleness.is_warning_due(at(now))
     assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) <= 300
@@ -141,6 +141,6 @@ def test_activity_never_shortens_the_idle_time(
 
 
 @pytest.mark.parametrize("kind", [SessionType.BATCH, SessionType.INFERENCE])
-def test_session_that_never_ends_for_idleness_reports_rarely(kind: SessionType) -> None:
-    """They once reported every second if their policy had an idle timeout."""
+def test_session_without_idle_timeout_uses_the_long_report_interval(kind: SessionType) -> None:
+    """Regression: such sessions reported every second if their policy had an idle timeout."""
     assert next_report_seconds(kind, None, 600, at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS

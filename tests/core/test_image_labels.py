@@ -1,4 +1,4 @@
-"""Image labels: parsing, and rejection of invalid ones."""
+"""Image labels: parsing, and rejection of invalid labels."""
 
 from __future__ import annotations
 

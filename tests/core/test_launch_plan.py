@@ -77,7 +77,7 @@ def test_missing_command_and_key_are_null() -> None:
     assert sent(plan(command=())) == plan(command=())
 
 
-def test_the_rest_model_has_exactly_the_fields_of_the_plan() -> None:
+def test_rest_model_has_the_same_fields_as_the_plan() -> None:
     assert set(launch.LaunchPlan.model_fields) == set(plan().to_json())
 
 

@@ -24,9 +24,9 @@ AT = "2026-05-01T12:00:00.123456789Z "
         (f"{AT}\n{AT}\n", "\n\n"),
         # A timestamp that the program itself printed is kept.
         (f"{AT}{AT}one\n", f"{AT}one\n"),
-        # The rest of a truncated line.
+        # The first line is truncated.
         (f"456789Z one\n{AT}two\n", "456789Z one\ntwo\n"),
-        # A long line is stored in pieces, each with its timestamp.
+        # Docker stores a long line in chunks, each with a timestamp.
         (f"{AT}{'x' * 16_384}{AT}y\n", f"{'x' * 16_384}y\n"),
         (f"{AT}{'한' * 5461}{AT}글\n", f"{'한' * 5461}글\n"),
         (f"one {AT}\n", f"one {AT}\n"),
@@ -60,7 +60,7 @@ def test_last_lines_returns_the_end() -> None:
         ("", "one\n", "one\n", False),
         ("one\n", "one\n", "", False),
         ("one\n", "one\ntwo\n", "two\n", False),
-        # The beginning was truncated meanwhile.
+        # The beginning of the log was truncated between the two reads.
         ("one\ntwo\n", "two\nthree\n", "two\nthree\n", True),
         (f"one\n{'two' * 2000}\n", f"{'two' * 1000}\nthree\n", "three\n", False),
         ("one\n", "", "", True),

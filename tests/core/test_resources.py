@@ -1,4 +1,4 @@
-"""Parsing and formatting of quantities, which are integers internally."""
+"""Parsing and formatting of amounts, which are stored as integers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_parse(slot: str, text: str | float, amount: int) -> None:
             "mem", "0.0001k", "whole number of bytes", id="fraction of a byte after conversion"
         ),
         pytest.param(
-            "mem", "0.1g", "such as mem=102m", id="error contains the nearest valid quantity"
+            "mem", "0.1g", "such as mem=102m", id="error contains the nearest valid amount"
         ),
         pytest.param("mem", "5ib", "not an amount of memory", id="invalid unit"),
         pytest.param("mem", "4  g", "not an amount of memory", id="two spaces"),
@@ -94,7 +94,7 @@ shares = st.integers(min_value=SHARE_MINIMUM // SHARE_STEP, max_value=10_000).ma
 
 
 @given(slots, amounts)
-def test_quantity_round_trip(slot: str, amount: int) -> None:
+def test_amount_round_trip(slot: str, amount: int) -> None:
     assert parse_amount(slot, format_amount(slot, amount)) == amount
 
 
@@ -116,7 +116,7 @@ maps = st.dictionaries(slots, amounts).map(ResourceSlots)
 
 
 @given(maps, maps)
-def test_cached_sums_stay_exact(a: ResourceSlots, b: ResourceSlots) -> None:
+def test_sums_and_differences_are_exact(a: ResourceSlots, b: ResourceSlots) -> None:
     assert a + b - b == a
     assert a.fits_in(a + b)
 

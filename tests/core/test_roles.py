@@ -170,7 +170,7 @@ def test_unknown_action_is_an_internal_error() -> None:
         reach(Role.USER, "session.fly")
 
 
-def test_superadmin_has_every_user_action_except_entering_foreign_sessions() -> None:
+def test_superadmin_has_every_user_action_except_entering_sessions_of_others() -> None:
     # No role may enter another user's session.
     personal = {"session.enter": Reach.OWN}
     for action, row in ACTIONS.items():

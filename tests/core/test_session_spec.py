@@ -44,7 +44,7 @@ CONTENT: Sequence[dict[str, Any]] = (
 MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO, subpath="x"),)
 
 
-def test_the_rest_model_has_exactly_the_fields_of_the_spec_with_its_defaults() -> None:
+def test_rest_model_has_the_same_fields_and_defaults_as_the_spec() -> None:
     of_rest = {"template", "enqueue_only", "max_wait_seconds"}
     assert set(NewSession.model_fields) - of_rest == FIELDS
     assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
@@ -70,7 +70,7 @@ def test_every_field_of_a_body_reaches_the_spec() -> None:
 
 
 def test_digests_of_stored_requests_do_not_change() -> None:
-    """Digests are stored: a changed one would turn a repeated request into a conflict."""
+    """Digests are stored: a changed digest would turn a repeated request into a conflict."""
     full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
     assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
     assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
@@ -102,7 +102,7 @@ def test_equivalent_requests_have_the_same_digest() -> None:
     assert one.digest("p", ()) == other.digest("p", ())
 
 
-def test_secrets_of_the_owner_are_private_and_no_privileged_field_is_a_hub_option() -> None:
+def test_secret_fields_are_private_and_privileged_fields_are_no_hub_options() -> None:
     assert {"environ", "startup_command", "callback_url"} == PRIVATE_FIELDS
     assert {"environ", "resources"} == MERGED_FIELDS
     assert not {"owner", "hub_server", "agent_list", "reuse", "type"} & HUB_OPTIONS

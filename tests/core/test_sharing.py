@@ -1,4 +1,4 @@
-"""Sharing facts reported by agents, and their interpretation."""
+"""Facts about sharing that agents report, and their interpretation."""
 
 from __future__ import annotations
 

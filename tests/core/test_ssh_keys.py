@@ -36,7 +36,7 @@ WRONG = {
     "options in front": f'command="sh" {ED25519}',
     "two lines": f"{ED25519}\n{ED25519}",
     "another type": "ssh-dss " + encoded(b"ssh-dss", b"x"),
-    "a type that is not the key's": "ssh-rsa " + ED25519.split()[1],
+    "another type than the key": "ssh-rsa " + ED25519.split()[1],
     "cut off": ED25519[:-9],
     "not base64": "ssh-ed25519 !!!!",
     "a weak RSA key": "ssh-rsa " + encoded(b"ssh-rsa", b"\1\0\1", b"\xff" * 128),

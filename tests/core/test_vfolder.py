@@ -26,8 +26,8 @@ from bai_services.core.folders.vfolders import (
     [
         pytest.param("a", id="one letter"),
         pytest.param("Data_2-x.tar", id="all valid characters"),
-        pytest.param("9", id="a digit in front"),
-        pytest.param(".local", id="a dot in front"),
+        pytest.param("9", id="a leading digit"),
+        pytest.param(".local", id="a leading dot"),
         pytest.param("x" * 64, id="maximum length"),
         pytest.param(".basHrc", id="similar to a reserved name"),
         pytest.param("a..b", id="dots inside the name"),
@@ -42,8 +42,8 @@ def test_valid_folder_name_is_unchanged(name: str) -> None:
     [
         pytest.param("", "1 to 64", id="empty"),
         pytest.param("x" * 65, "1 to 64", id="one character too long"),
-        pytest.param("_a", "begin with", id="underscore in front"),
-        pytest.param("-a", "begin with", id="dash in front"),
+        pytest.param("_a", "begin with", id="a leading underscore"),
+        pytest.param("-a", "begin with", id="a leading hyphen"),
         pytest.param("a b", "letters of", id="space"),
         pytest.param("a/b", "letters of", id="slash"),
         pytest.param("..", "letters of", id="only dots"),
@@ -103,7 +103,7 @@ def test_every_folder_can_be_deleted_for_good() -> None:
     end = VfolderStatus.DELETE_COMPLETE
     assert reachable(end) == {end}
     assert all(end in reachable(status) for status in VfolderStatus)
-    # Once the deletion of the files has begun, the folder cannot become usable again.
+    # After the deletion of the files has begun, the folder cannot become usable again.
     assert VfolderStatus.READY not in reachable(VfolderStatus.DELETE_ONGOING)
 
 

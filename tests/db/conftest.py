@@ -1,4 +1,4 @@
-"""Databases without rows: the tests of this folder insert their own small cluster (``world``)."""
+"""Fixture with an empty database: the tests of this folder insert a small cluster (``world``)."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ async def add_user(database: Database, name: str, role: str = "user") -> None:
 
 
 async def results(*calls: object) -> list[type[BaseException] | None]:
-    """Run the calls concurrently; return the exception type of each, None after success."""
+    """Run the calls concurrently; return the exception type of each call, None for success."""
     found = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
     return [type(item) if isinstance(item, BaseException) else None for item in found]
 
@@ -140,7 +140,7 @@ async def test_concurrent_additions_of_member_succeed_once(database: Database, d
 
 async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> None:
     store = SignInFailureStore(database)
-    # The subjects are in different orders, which must not cause a deadlock.
+    # Different orders of the subjects must not cause a deadlock.
     orders = ({"s": 10, "t": None}, {"t": None, "s": 10})
     counted = await asyncio.gather(
         *(store.count_attempt(orders[number % 2], NOW, BLOCK) for number in range(25))

@@ -23,7 +23,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
-    """Create a session for each share of a device; return the decisions that place them."""
+    """Create a session for each share of a device; return the decisions that place the sessions."""
     count = len(await world.sessions.in_status(*Status))
     for number, share in enumerate(shares, count):
         slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
@@ -35,7 +35,7 @@ async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
 
 @contextmanager
 def statements() -> Iterator[list[bool]]:
-    """Record for each executed statement whether it was an executemany."""
+    """Yield a list to which each executed statement appends whether it was an executemany."""
     seen: list[bool] = []
 
     def note(*args: object) -> None:
@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """The decisions place two different shares on one device, before it is known to be uniform."""
+    """Two different shares are placed on a device before its shares must be uniform."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: recovery after the server has closed them, and read consistency."""
+"""Connections to PostgreSQL: recovery after the server closes them, and read consistency."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ async def test_new_holder_gets_a_higher_token(store: LeaseStore) -> None:
     assert await store.renew(2)
 
 
-async def test_lease_renewed_meanwhile_is_not_acquired(store: LeaseStore) -> None:
+async def test_lease_renewed_since_the_last_read_is_not_acquired(store: LeaseStore) -> None:
     await store.acquire("a", None, NOW)
     seen = await store.read()
     await store.renew(1)
@@ -71,10 +71,10 @@ async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None
     assert await world.allocations.audit() == []
 
 
-async def test_batch_leaves_out_only_decisions_that_lost_a_race(
+async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
-    """Of eight decisions, some use a device that failed, and the rest exceed the cores left."""
+    """Of eight decisions, some use a failed device, and the others exceed the remaining cores."""
     rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
     decisions = await decide(world)

@@ -1,4 +1,4 @@
-"""SIGKILL before each statement of a transaction: the transaction is atomic."""
+"""A transaction is atomic if the process is killed (SIGKILL) before any of its statements."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def end(world: World, decisions: Sequence[Decision]) -> None:
 
 
 async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Run the job, and kill this process with SIGKILL before statement number KILL_AT."""
+    """Run the job; send this process SIGKILL before statement number KILL_AT."""
     left = int(os.environ["KILL_AT"])
 
     @sa.event.listens_for(sa.Engine, "before_cursor_execute")
@@ -66,11 +66,11 @@ def _run(job: Job, url: str, decisions: Sequence[Decision], kill_at: int) -> Non
 def kill_everywhere(
     url: str, job: Job, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
 ) -> int:
-    """Run the job repeatedly, killed before the first statement, the second one, and so on.
+    """Run the job repeatedly; kill run n before statement n, until a run completes.
 
     ``check_unchanged`` is called after each kill. Return the number of statements.
     """
-    # A fork server imports the modules once; a new interpreter per run would take seconds.
+    # A fork server imports the modules only once; a new interpreter per run would take seconds.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     for kill_at in range(1, 100):

@@ -1,4 +1,4 @@
-"""What the snapshot reads besides resources: CUDA versions, links, avoided agents, dependencies."""
+"""Reads of the snapshot except resources: CUDA versions, links, agents to avoid, dependencies."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_pending_sessions_are_read_in_pages(
     assert all(len(running.placements) == 1 for running in snapshot.running)
 
 
-async def test_awaits_lists_dependencies_that_have_not_succeeded(world: World) -> None:
+async def test_unmet_dependencies_are_read_with_the_pending_session(world: World) -> None:
     ids = {}
     for name in ("ended", "runs", "waits"):
         await world.sessions.enqueue(world.new(name), NOW)

@@ -24,7 +24,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
-    """Two cores from 09:00 to 06:00 of the next day: 15 h on the first day, 6 h on the second."""
+    """Two cores are used from 09:00 to 06:00 of the next day: for 15 h and for 6 h."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
     row, _ = await world.sessions.enqueue(world.new("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()

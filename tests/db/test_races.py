@@ -58,7 +58,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
         await world.close()
 
     async def settle(world: World) -> None:
-        # Like the scheduler, run another pass after one that lost a race.
+        # Like the scheduler, run another pass after a lost race.
         while True:
             snapshot = await world.queue.snapshot(NOW)
             placed = await world.run_pass()
@@ -81,7 +81,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
 
 
 def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
-    """Two concurrent writers each place sessions of one group, up to the cap in their snapshot."""
+    """Two concurrent writers place sessions of one group each, up to the cap in their snapshot."""
     slots = {"cpu": "0.1", "mem": "64m"}
 
     async def prepare() -> None:

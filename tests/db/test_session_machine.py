@@ -1,4 +1,4 @@
-"""Stateful property test of sessions, quotas and devices against a model without SQL."""
+"""Stateful property test: sessions, quotas and devices match a model without SQL."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # Closing the last connection merges the WAL, so one file remains, which is copied per run.
+        # Closing the last connection merges the WAL, so each run has to copy only one file.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 
     def teardown(self) -> None:
@@ -183,7 +183,7 @@ class SessionMachine(RuleBasedStateMachine):
         return [k for k in self.known if k.status in OCCUPYING]
 
     def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:
-        """Return whether ``slots`` fit on top of the current usage, in each of the four scopes."""
+        """Return whether the current usage plus ``slots`` is within the caps of all four scopes."""
         for scope, limits in self.caps.items():
             is_shared = scope in ("domain", "project")
             mine = [k for k in self._holding() if is_shared or k.user == user]
@@ -222,13 +222,13 @@ class SessionMachine(RuleBasedStateMachine):
         shares = slots.get("cuda.shares", 0)
         if shares <= 1000:
             return not shares or any(room >= shares for room in free)
-        # 1.3 shares are split into 0.65 on each of two devices.
+        # A share of 1.3 is split into 0.65 on each of two devices.
         return len(free) == 2 and min(free) >= shares // 2
 
     def _check_first_pending_does_not_fit(self) -> None:
         """Check that the first pending session within its caps does not fit after a pass.
 
-        Sessions that need more devices than are healthy do not block the sessions behind them.
+        Sessions that need more devices than are healthy do not block later sessions.
         """
         if not self.is_alive:
             return

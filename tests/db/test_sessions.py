@@ -119,7 +119,7 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
     assert "user ann may have at most 2 pending sessions" in str(refused[0])
     await world.sessions.enqueue(world.new("other", user=2), NOW)
-    # A bulk request creates all sessions or none.
+    # A bulk request creates either all or none of its sessions.
     await world.set_caps("user", {}, max_pending_sessions=4)
     counts = "at most 4 pending sessions: 2 pending, 2 left, 3 requested; cancel some"
     with pytest.raises(QuotaExceeded, match=counts):
@@ -297,7 +297,7 @@ async def test_filters_on_owner_and_project(
 
 
 async def test_filter_that_matches_many_users(world: World) -> None:
-    """With more than 20 matching users, the filter is applied by a join."""
+    """For more than 20 matching users, the filter is applied by a join."""
     await world.sessions.enqueue(world.new("lab"), world.later())
     async with world.database.write() as tx:
         ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})

@@ -1,4 +1,4 @@
-"""Bulk statements, on either database."""
+"""Bulk statements on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The SQLite driver: short statements run in the event loop, long and waiting ones in threads."""
+"""The SQLite driver: short statements run in the event loop, others in threads."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_waiting_for_another_writer_does_not_block_event_loop(
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('ours')"))
 
     task = asyncio.create_task(write())
-    for _ in range(20):  # the loop keeps running, and readers see nothing of either write
+    for _ in range(20):  # the event loop keeps running; readers see neither of the two writes
         assert await words_of(database) == []
     assert not task.done()
     other.execute("COMMIT")
@@ -158,7 +158,7 @@ async def test_busy_database_is_retried(tmp_path: Path, code: int) -> None:
 
 
 async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> None:
-    """SQLite itself does not wait for the lock that the switch to WAL needs."""
+    """SQLite itself does not wait for the lock that the switch to WAL requires."""
     other = sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)
     other.execute("CREATE TABLE words (word TEXT)")
     other.execute("BEGIN IMMEDIATE")

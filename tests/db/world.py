@@ -129,7 +129,7 @@ class World:
         )
 
     def new(self, name: str, slots: Mapping[str, str] | None = None, **facts: Any) -> NewSession:
-        """Return a session to create; ``facts`` override fields."""
+        """Return a session to create; ``facts`` overrides its fields."""
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
             "id": str(uuid.uuid4()),

@@ -1,4 +1,4 @@
-"""Look up the account behind a user name, a sign-in name or a keypair."""
+"""Read the account that belongs to a user name, a sign-in name or a keypair."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class AccountStore:
         return PasswordAccount(account, password_hash)
 
     async def max_concurrent_logins(self, user_id: str) -> int | None:
-        """Return in how many browsers a user may be signed in, None if unlimited."""
+        """Return the maximum number of browsers in which a user may be signed in, or None."""
         async with self._db.read() as tx:
             found: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)
@@ -86,7 +86,7 @@ class AccountStore:
     async def caps_and_usage(
         self, scopes: Sequence[Scope]
     ) -> tuple[dict[Scope, ScopeCaps], dict[Scope, dict[str, int]]]:
-        """Return the caps and the current usage of each scope, read consistently."""
+        """Return the caps and the current usage of each scope, read in one transaction."""
         async with self._db.read() as tx:
             return await read_caps(tx, scopes), await read_usage(tx, scopes)
 

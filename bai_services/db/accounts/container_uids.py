@@ -1,4 +1,4 @@
-"""Allocate the uid with which a user's containers run."""
+"""Allocate the uid of a user's containers."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class DomainStore:
     ) -> Row:
         """Update a domain and return it.
 
-        With ``signs_out``, all users of the domain except superadmins are marked for sign-out: an
-        inactive domain must not lock superadmins out.
+        With ``signs_out``, all users of the domain are marked for sign-out. Superadmins are exempt:
+        an inactive domain must not lock them out.
         """
         async with self._db.write() as tx:
             if changes:
@@ -98,7 +98,7 @@ class DomainStore:
         Raises
         ------
         InUse
-            If it has users, other projects, folders or sessions.
+            If the domain has users, other projects, folders or sessions.
         """
         uses = {
             "users": users.c.domain == name,

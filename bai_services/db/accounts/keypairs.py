@@ -48,7 +48,7 @@ class KeypairStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Row]:
-        """Return a page of the keypairs of a domain's users, of one user, or of all."""
+        """Return a page of the keypairs of a domain's users, of one user, or of all users."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
         return Page(items, total, query.limit, query.offset)
@@ -61,7 +61,7 @@ class KeypairStore:
             return first_row(found)
 
     async def encrypted_secret(self, access_key: str) -> str | None:
-        """Return the encrypted secret key of a keypair, None if it does not exist."""
+        """Return the encrypted secret key of a keypair; None if the keypair does not exist."""
         async with self._db.read() as tx:
             mine = keypairs.c.access_key == access_key
             found: str | None = await tx.scalar(
@@ -70,7 +70,7 @@ class KeypairStore:
         return found
 
     async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
-        """Insert a keypair; it becomes the main one if ``is_main``, or if the user has none."""
+        """Insert a keypair; with ``is_main``, or if the user has none, as main keypair."""
         user = users.c.id == values["user_id"]
         async with self._db.write() as tx:
             with raise_on_violation(NotFound("the user or the keypair policy does not exist")):
@@ -108,7 +108,7 @@ class KeypairStore:
         Raises
         ------
         InUse
-            If it is a user's main keypair, or live sessions use it.
+            If the keypair is a user's main keypair, or live sessions use it.
         """
         uses = {
             "users as their main keypair": users.c.main_access_key == access_key,

@@ -1,4 +1,4 @@
-"""Filter of lists by the current role of each row's owner."""
+"""Filter lists by the current role of each row's owner."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """A kind of policy: its table, and the column that refers to it, with a noun for those rows."""
+    """A kind of policy: its table, the column that refers to it, and a noun for referring rows."""
 
     name: str
     table: sa.Table
@@ -97,7 +97,7 @@ class PolicyStore:
         Raises
         ------
         InUse
-            If it is still assigned; the message states how many rows use it.
+            If the policy is still assigned; the message contains the number of referring rows.
         """
         what = f"{self._kind.name} policy {name}"
         uses = {self._kind.referring_noun: self._kind.reference == name}

@@ -61,7 +61,7 @@ class ProjectStore:
         domain: str | None = None,
         ids: Collection[str] | None = None,
     ) -> Page[Row]:
-        """Return a page of all projects, or of those with this domain and these ids."""
+        """Return a page of the projects; ``domain`` and ``ids`` restrict them if given."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, ids), query)
         return Page(items, total, query.limit, query.offset)
@@ -72,9 +72,9 @@ class ProjectStore:
         domain: str | None = None,
         ids: Collection[str] | None = None,
     ) -> Sequence[Row]:
-        """Return the visible project with that id, else the visible projects with that name.
+        """Return the visible project with the id ``key``, else the visible projects with that name.
 
-        ``DOMAIN/NAME`` names one project.
+        A name can also be written as ``DOMAIN/NAME``.
         """
         in_domain, slash, name = key.partition("/")
         condition = (
@@ -127,7 +127,7 @@ class ProjectStore:
         Raises
         ------
         InUse
-            If it has folders or sessions, also ended ones.
+            If the project has folders, or sessions, including ended ones.
         """
         uses = {
             "folders": vfolders.c.project_id == project_id,
@@ -155,7 +155,7 @@ class ProjectStore:
         return Page(items, total, query.limit, query.offset)
 
     async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
-        """Add a user to a project; return False if the user was a member already."""
+        """Add a user to a project; return False if the user was already a member."""
         async with self._db.write() as tx:
             added = await add_memberships(tx, user_id, [project_id])
             if added:
@@ -180,7 +180,7 @@ async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequen
         return 0
     values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
     with raise_on_violation(NotFound("the project or the user no longer exists")):
-        # Returned rows are counted, because psycopg reports no row count for several rows.
+        # Count the returned rows: psycopg reports no row count if several rows are inserted.
         added = await tx.execute(
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
         )

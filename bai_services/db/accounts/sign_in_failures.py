@@ -21,7 +21,7 @@ _subject = sign_in_failures.c.subject
 
 @dataclass(frozen=True, slots=True)
 class AttemptCount:
-    """Number of attempts of a subject, and the end of a block that existed before this attempt."""
+    """Number of attempts of a subject, and end of a block that began before this attempt."""
 
     count: int
     blocked_until: datetime | None
@@ -39,9 +39,9 @@ class SignInFailureStore:
         """Count one attempt for each subject, before the password is checked.
 
         ``allowed`` is the maximum number of attempts by subject, None for unlimited. The attempt
-        that reaches it blocks the subject for ``block_time``; attempts during a block are not
-        counted. Counting before the check prevents concurrent attempts from exceeding the limit.
-        The count is reset ``block_time`` after the last attempt.
+        that reaches the maximum blocks the subject for ``block_time``. Attempts during a block are
+        not counted. The count is reset ``block_time`` after the last attempt. Counting before the
+        password check prevents concurrent attempts from exceeding the limit.
         """
         async with self._db.write() as tx:
             await tx.execute(
@@ -53,7 +53,7 @@ class SignInFailureStore:
                     ),
                 )
             )
-            # Sorted, so that concurrent attempts cannot deadlock.
+            # Sorted, to avoid deadlocks between concurrent attempts.
             return {
                 subject: await _count(tx, subject, allowed[subject], now, block_time)
                 for subject in sorted(allowed)
@@ -77,7 +77,7 @@ class SignInFailureStore:
     ) -> None:
         """Reset the attempts of subjects after a successful sign-in.
 
-        The count of ``address`` is only reduced by this attempt. ``known`` (user id, hash of the
+        The count of ``address`` is not reset, but reduced by one. ``known`` (user id, hash of the
         address, time) is stored as a known address.
         """
         user_id, known_address, now = known

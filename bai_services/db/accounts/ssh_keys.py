@@ -33,14 +33,14 @@ class SshKeyStore:
             return [dict(row) for row in (await tx.execute(select)).mappings()]
 
     async def add(self, values: Mapping[str, Any], max_keys: int, audit: AuditEntry) -> None:
-        """Insert a key of a user, who may have ``max_keys`` keys.
+        """Insert a key of a user.
 
         Raises
         ------
         AlreadyExists
             If the user has a key with that name, or this key under another name.
         Conflict
-            If the user has the maximum number of keys.
+            If the user already has ``max_keys`` keys.
         """
         owner = users.c.id == values["user_id"]
         mine = ssh_keys.c.user_id == values["user_id"]
@@ -48,8 +48,7 @@ class SshKeyStore:
             f"you already have an SSH key {values['name']!r}, or this key under another name"
         )
         async with self._db.write() as tx:
-            # The update locks the user, so that of two concurrent inserts the second counts the
-            # first one's key.
+            # Lock the user: of two concurrent inserts, the second must count the key of the first.
             await tx.execute(users.update().where(owner).values(username=users.c.username))
             count = await tx.scalar(sa.select(sa.func.count()).select_from(ssh_keys).where(mine))
             if (count or 0) >= max_keys:

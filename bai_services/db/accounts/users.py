@@ -24,7 +24,7 @@ from .container_uids import next_container_uid
 from .projects import add_memberships
 
 Row = Mapping[str, Any]
-# Credentials to revoke: "sign-ins" (of browsers, with their OAuth tokens), or also API tokens.
+# Credentials to revoke. "sign-ins": browser sign-ins with OAuth tokens; "all": also API tokens.
 Revocation = Literal["sign-ins", "all"]
 
 # Columns that are never returned: a secret and internal state.
@@ -42,12 +42,12 @@ class UserChange:
     """Changed columns of a user, and further effects of the change."""
 
     columns: Mapping[str, Any]
-    # Deletes all memberships, because the user moves to another domain.
+    # Delete all memberships, because the user moves to another domain.
     leaves_projects: bool = False
     deactivates_keypairs: bool = False
-    # Revokes all tokens and stops the user's servers.
+    # Revoke all tokens and stop the user's servers.
     signs_out: bool = False
-    # Revokes all tokens.
+    # Revoke all tokens.
     revokes_tokens: bool = False
 
 
@@ -60,7 +60,7 @@ class UserStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[Row]:
-        """Return a page of all users, or of those with this domain and this id."""
+        """Return a page of the users; ``domain`` and ``user_id`` restrict them if given."""
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
             shown = await _with_projects(tx, items)
@@ -69,14 +69,15 @@ class UserStore:
     async def find(
         self, key: str, domain: str | None = None, user_id: str | None = None
     ) -> Row | None:
-        """Return the visible user with that id, user name or e-mail address, None without one."""
+        """Return the visible user whose id, user name or e-mail address is ``key``, or None."""
         condition = sa.or_(
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
         async with self._db.read() as tx:
             found = await tx.execute(_visible(domain, user_id).where(condition))
             rows = [dict(row) for row in found.mappings()]
-            # An id takes precedence. A user name never equals an e-mail address, as it has no @.
+            # An id takes precedence. User names and e-mail addresses never conflict: only addresses
+            # contain @.
             rows.sort(key=lambda row: row["id"] != key)
             shown = await _with_projects(tx, rows[:1])
         return shown[0] if shown else None
@@ -93,7 +94,7 @@ class UserStore:
         Raises
         ------
         AlreadyExists
-            If a user, also a deleted one, has that user name or e-mail address.
+            If any user, including deleted ones, has that user name or e-mail address.
         NotFound
             If the domain or a policy does not exist.
         """
@@ -114,7 +115,7 @@ class UserStore:
         Raises
         ------
         Conflict
-            If no active superadmin would be left.
+            If no active superadmin would remain.
         AlreadyExists
             If another user has the new user name or e-mail address.
         """
@@ -164,7 +165,7 @@ class UserStore:
             return frozenset(found)
 
     async def mark_revoked(self, user_id: str, revocation: Revocation) -> None:
-        """Mark a revocation as done, unless a wider one was requested meanwhile."""
+        """Mark a revocation as done, unless a wider revocation has been requested since."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -196,7 +197,7 @@ class UserStore:
         audit: AuditEntry,
         revocation: Revocation | None = None,
     ) -> None:
-        """Store a password that the user has chosen, and end a forced password change."""
+        """Store a password chosen by the user, and clear ``need_password_change``."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -215,7 +216,7 @@ class UserStore:
             await record(tx, audit)
 
     async def rehash(self, user_id: str, old_hash: str, new_hash: str) -> None:
-        """Replace a hash by one with newer parameters, unless the password has changed."""
+        """Replace a password hash by a hash with newer parameters, unless the password changed."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update()
@@ -260,7 +261,7 @@ def _taken() -> AlreadyExists:
 async def _require_free_names(
     tx: AsyncConnection, username: str | None, email: str | None, except_user_id: str = ""
 ) -> None:
-    # Checked only for a clear message; the unique constraints enforce it.
+    # For a clear message; the unique constraints enforce the rule.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
@@ -279,7 +280,7 @@ async def _require_other_superadmin(
     stays = changes.get("role", Role.SUPERADMIN) == Role.SUPERADMIN
     if stays and changes.get("status", "active") == "active":
         return
-    # Locked, so that two concurrent changes cannot remove the last two superadmins.
+    # Lock the rows: two concurrent changes must not remove the last two superadmins.
     found = await tx.execute(
         sa.select(users.c.id)
         .where(users.c.role == Role.SUPERADMIN, users.c.status == "active")
@@ -293,7 +294,7 @@ async def _require_other_superadmin(
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The attributes of a user that decide about sign-in and permissions."""
+    """The attributes of a user that determine sign-in and permissions."""
 
     id: str
     username: str

@@ -101,7 +101,7 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return the shares of a user's sessions, and those with the user or their projects."""
+        """Return the shares of a user's sessions, and shares with the user or their projects."""
         mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
@@ -126,7 +126,7 @@ class AppShareStore:
         return SharingPolicy(*found.one())
 
     async def create(self, values: Mapping[str, Any], now: datetime, audit: AuditEntry) -> None:
-        """Insert a share, and delete the expired ones."""
+        """Insert a share, and delete expired shares."""
         async with self._db.write() as tx:
             await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
             with raise_on_violation(
@@ -145,7 +145,7 @@ class AppShareStore:
             await record(tx, audit)
 
     async def redeem(self, nonce: str, expires_at: datetime, now: datetime) -> bool:
-        """Record the use of an entry token; return whether it was its first use."""
+        """Record the use of an entry token; return whether this is the first use."""
         async with self._db.write() as tx:
             await tx.execute(
                 used_entry_tokens.delete().where(used_entry_tokens.c.expires_at <= now)

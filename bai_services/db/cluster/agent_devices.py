@@ -40,9 +40,9 @@ class Inventory:
 
 
 async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
-    """Store the capacities of an agent; return whether one of them has increased.
+    """Store the capacities of an agent; return whether any capacity has increased.
 
-    Usage is not changed. A slot that the agent no longer reports is deleted if it is unused, else
+    Usage is not changed. A slot that the agent no longer reports is deleted if unused; otherwise
     its capacity becomes 0.
     """
     mine = agent_slots.c.agent_id == agent_id
@@ -65,10 +65,10 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
             )
             has_grown = has_grown or capacity > known[slot].capacity
     for slot in sorted(known.keys() - slots.keys()):
-        its = (mine, agent_slots.c.slot == slot)
-        gone = await tx.execute(agent_slots.delete().where(*its, agent_slots.c.used == 0))
-        if not gone.rowcount and known[slot].capacity:
-            await tx.execute(agent_slots.update().where(*its).values(capacity=0))
+        row = (mine, agent_slots.c.slot == slot)
+        deleted = await tx.execute(agent_slots.delete().where(*row, agent_slots.c.used == 0))
+        if not deleted.rowcount and known[slot].capacity:
+            await tx.execute(agent_slots.update().where(*row).values(capacity=0))
     return has_grown
 
 
@@ -77,9 +77,9 @@ async def write_devices(
 ) -> Inventory:
     """Store the devices of an agent.
 
-    A device that is no longer reported is marked unhealthy; an unused simulated one is deleted. A
-    device of another agent is moved to this one if that agent is not alive and the device is
-    unused; otherwise it is rejected.
+    A device that is no longer reported is marked unhealthy, or deleted if it is simulated and
+    unused. A reported device of another agent is moved to this agent if it is unused and the other
+    agent is not alive; otherwise it is refused.
     """
     ids = [device.id for device in reported]
     found = await tx.execute(

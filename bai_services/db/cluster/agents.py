@@ -44,7 +44,7 @@ _DEVICE_LISTING = Listing(
 
 @dataclass(frozen=True, slots=True)
 class AgentHeartbeat:
-    """A heartbeat: facts and capacity of a machine. ``slots`` are the capacities of cpu and mem."""
+    """A heartbeat: facts and capacity of an agent; ``slots`` are the capacities of cpu and mem."""
 
     resource_group: str
     engine: str
@@ -59,7 +59,7 @@ class AgentHeartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResult:
-    """Changes made by a heartbeat; ``refused`` are reported devices of another agent."""
+    """Changes made by a heartbeat; ``refused``: reported devices that belong to other agents."""
 
     is_new: bool
     capacity_increased: bool
@@ -77,10 +77,10 @@ class AgentStore:
     async def record_heartbeat(
         self, agent_id: str, beat: AgentHeartbeat, at: datetime
     ) -> HeartbeatResult:
-        """Store a heartbeat; an unknown agent is created in the resource group that it names.
+        """Store a heartbeat; create an unknown agent in the resource group that it reports.
 
-        A known agent stays in the group that an administrator assigned. Usage is not changed:
-        capacity may drop below it. A removed device stays, marked unhealthy.
+        A known agent stays in the group that an administrator assigned. Usage is not changed, so
+        capacity may drop below usage. A removed device is kept and marked unhealthy.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class AgentStore:
         return _heartbeat_result(known, status, grown, inventory)
 
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
-        """Mark agents whose last heartbeat was before a time as LOST; return their ids."""
+        """Mark agents whose last heartbeat is older than ``before`` as LOST; return their ids."""
         async with self._db.write() as tx:
             found = await tx.execute(
                 agents.update()
@@ -153,7 +153,7 @@ class AgentStore:
         Raises
         ------
         NotFound
-            If there is no agent of that id.
+            If there is no agent with that id.
         """
         async with self._db.read() as tx:
             return await _one(tx, agent_id)
@@ -169,7 +169,7 @@ class AgentStore:
         Raises
         ------
         NotFound
-            If there is no such agent or group.
+            If the agent or the group does not exist.
         """
         async with self._db.write() as tx:
             group = changes.get("resource_group")
@@ -191,7 +191,7 @@ class AgentStore:
         Raises
         ------
         InUse
-            If it is alive, or sessions have resources on it.
+            If the agent is alive, or sessions have resources on it.
         """
         async with self._db.write() as tx:
             known = await _lock(tx, agent_id)
@@ -228,7 +228,7 @@ def _values(
     if engine != beat.engine:
         notice = (
             f"resource group {group} runs sessions with the engine {engine}, but this agent has "
-            f"the engine {beat.engine}: no sessions are placed here"
+            f"the engine {beat.engine}: no sessions are placed on it"
         )
         facts["notices"] = [*facts.get("notices", []), notice]
     return {
@@ -257,7 +257,7 @@ def _heartbeat_result(
 
 
 async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
-    """Lock and return an agent's row, so that concurrent changes of it are serialized."""
+    """Lock and return an agent's row, to serialize concurrent changes."""
     # SQLite ignores FOR UPDATE, but has a single writer.
     select = sa.select(agents.c.resource_group, agents.c.status).with_for_update()
     return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()

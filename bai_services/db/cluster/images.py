@@ -62,9 +62,8 @@ class ImageStore:
         return Page(rows, total, query.limit, query.offset)
 
     async def named(self, key: str, canonical: str | None = None) -> list[Row]:
-        """Return the image with that id, else with that alias, else all with one of the names.
-
-        There may be one image of a name for each architecture.
+        """Return the image with the id or alias ``key``, else all images named ``key`` or
+        ``canonical``, one per architecture.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)
@@ -105,7 +104,7 @@ class ImageStore:
         Raises
         ------
         InUse
-            If live sessions use it, or it is the default image of projects.
+            If live sessions use the image, or projects have it as default image.
         """
         async with self._db.write() as tx:
             rows = await find_images(tx, image_id)
@@ -178,7 +177,7 @@ class ImageAliasStore:
         Raises
         ------
         InUse
-            If it is the default image of projects.
+            If projects have the alias as default image.
         """
         async with self._db.write() as tx:
             uses = {"projects": projects.c.default_image == alias}
@@ -190,9 +189,8 @@ class ImageAliasStore:
 
 
 async def find_images(tx: AsyncConnection, key: str, canonical: str | None = None) -> list[Row]:
-    """Return the image with that id, else with that alias, else all with one of the names.
-
-    They are sorted by architecture.
+    """Return the image with the id or alias ``key``, else all images named ``key`` or
+    ``canonical``, sorted by architecture.
     """
     aliased = sa.select(image_aliases.c.image_id).where(image_aliases.c.alias == key)
     names = sorted({key, canonical or key})
@@ -205,7 +203,7 @@ async def find_images(tx: AsyncConnection, key: str, canonical: str | None = Non
 
 
 async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
-    """Lock an image, so that it cannot be deleted before the commit."""
+    """Lock an image until the commit, to prevent its deletion."""
     held = await tx.execute(
         images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
     )

@@ -29,8 +29,8 @@ _LISTING = Listing(
 class PresetStore:
     """Reads and writes presets. A preset with an empty ``resource_group`` is valid in every group.
 
-    The user None selects all presets, another one only those valid in a group that the user may
-    use. Each public method is one transaction.
+    With ``user``, only presets that are valid in a group which the user may use are selected; None
+    selects all presets. Each public method is one transaction.
     """
 
     def __init__(self, database: Database) -> None:
@@ -39,7 +39,7 @@ class PresetStore:
     async def page(
         self, query: ListQuery, user: GroupUser | None = None, group: str | None = None
     ) -> Page[Row]:
-        """Return a page of all presets, or of those valid in one group."""
+        """Return a page of the presets; with ``group``, only of presets valid in that group."""
         rows = _visible(user)
         if group is not None:
             rows = rows.where(presets.c.resource_group.in_(["", group]))
@@ -66,7 +66,7 @@ class PresetStore:
         AlreadyExists
             If a preset with that name exists for the same group, or for every group.
         NotFound
-            If there is no such group.
+            If the group does not exist.
         """
         async with self._db.write() as tx:
             await _check_group(tx, values["resource_group"])
@@ -112,7 +112,7 @@ async def _one(tx: AsyncConnection, preset_id: str) -> Row:
 async def _check_group(tx: AsyncConnection, name: str) -> None:
     if not name:
         return
-    # The update locks the group, so that it cannot be deleted before the commit.
+    # The update locks the group until the commit, to prevent its deletion.
     held = await tx.execute(
         resource_groups.update()
         .where(resource_groups.c.name == name)

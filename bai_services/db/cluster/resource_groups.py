@@ -1,4 +1,4 @@
-"""Store of resource groups, and of the links that grant access to non-public ones."""
+"""Store of resource groups, and of the links that grant access to groups that are not public."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class GroupUser:
 def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
     """Return the condition on ``resource_groups`` for the groups that a user may use.
 
-    These are public groups, and those linked to the user's domain, to one of the user's projects or
-    keypairs, or to the user. Inactive groups are included.
+    These are public groups, and groups with a link to the user, to the user's domain, or to one of
+    the user's projects or keypairs. Inactive groups are included.
     """
     domain_projects = sa.select(projects.c.id).where(projects.c.domain == user.domain)
     domain_users = sa.select(users.c.id).where(users.c.domain == user.domain)
@@ -73,7 +73,7 @@ def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
 
 
 class GroupStore:
-    """Each public method is one transaction. The user None selects all groups."""
+    """Each public method is one transaction. ``user`` None selects all groups."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -120,8 +120,8 @@ class GroupStore:
         Raises
         ------
         InUse
-            If the engine is changed while living agents of the group have another one. Lost agents
-            do not count, because they report their engine when they return.
+            If the engine changes while agents of the group that are not lost have another engine.
+            Lost agents do not count: they report their engine when they reconnect.
         InvalidRequest
             If a fair-share weight names an unknown domain, project or user.
         """
@@ -153,7 +153,7 @@ class GroupStore:
         Raises
         ------
         InUse
-            If it has agents, presets or sessions, also ended ones.
+            If the group has agents, presets or sessions, including ended sessions.
         """
         uses = {
             "agents": agents.c.resource_group == name,
@@ -186,7 +186,7 @@ class GroupStore:
         Raises
         ------
         NotFound
-            If the group does not exist, or ``target`` (an id or a name) of that kind.
+            If the group, or ``target`` (an id or a name of that kind), does not exist.
         """
         async with self._db.write() as tx:
             found = await tx.execute(_visible(None).where(_groups.name == name))
@@ -207,12 +207,12 @@ class GroupStore:
             }
 
     async def unlink(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> None:
-        """Delete a link, also one whose target was deleted.
+        """Delete a link, even if its target was deleted.
 
         Raises
         ------
         NotFound
-            If there is no such link.
+            If the link does not exist.
         """
         async with self._db.write() as tx:
             target_id = await _resolve(tx, kind, target) or target
@@ -277,7 +277,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
 
 
 async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
-    """Return the id for ``key`` (an id or a name), None if it is unknown or ambiguous."""
+    """Return the id for ``key`` (an id or a name), None if the key is unknown or ambiguous."""
     domain, slash, name = key.partition("/")
     if kind is LinkKind.PROJECT:
         by_name = (
@@ -298,7 +298,7 @@ async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
 
 
 async def _name_of(tx: AsyncConnection, kind: str, target: str) -> str:
-    """Return the display name of a link's target, or its id if it was deleted or has no name."""
+    """Return the name of a link's target, or its id if the target was deleted or has no name."""
     if kind == LinkKind.PROJECT:
         select = sa.select(projects.c.domain + "/" + projects.c.name).where(projects.c.id == target)
     elif kind == LinkKind.USER:

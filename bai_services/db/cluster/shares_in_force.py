@@ -68,10 +68,10 @@ async def with_shares_in_force(
 async def read_mixed_shares(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> list[str]:
-    """Return the devices that need uniform shares, but whose sessions have different ones."""
+    """Return the devices that need uniform shares, but whose sessions have different shares."""
     if not device_ids:
         return []
-    # Select the devices first: few or none need uniform shares, while the ledger has many rows.
+    # Select the devices first: few devices need uniform shares, and the ledger has many rows.
     uniform = sorted((await tx.execute(_UNIFORM, {"ids": sorted(device_ids)})).scalars())
     if not uniform:
         return []

@@ -25,7 +25,7 @@ from .vfolders import lock_folder
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Access of a user to a folder; a pending grant is an invitation not yet accepted."""
+    """Access of a user to a folder; a pending grant is an invitation that is not accepted yet."""
 
     user: str
     user_id: str
@@ -70,7 +70,7 @@ class GrantStore:
         return Page([Grant(**item) for item in items], total, query.limit, query.offset)
 
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
-        """Return the user in a domain with that id, user name or e-mail address, or None."""
+        """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -80,12 +80,12 @@ class GrantStore:
                 )
             )
             rows = found.mappings().all()
-        # Several rows are possible: the key may be the id of one user and the name of another.
+        # Several rows are possible: ``key`` may be the id of one user and the name of another.
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
 
     async def find_user_in_any_domain(self, key: str) -> sa.RowMapping | None:
-        """Return the user in any domain with that id, user name or e-mail address, or None."""
+        """Return the user in any domain with id, user name or e-mail address ``key``, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
             domain = await tx.scalar(
@@ -97,7 +97,7 @@ class GrantStore:
         return None if domain is None else await self.find_user(key, domain)
 
     async def container_uid(self, user_id: str | None) -> int | None:
-        """Return the uid of a user's containers, None if it is not set."""
+        """Return the uid of a user's containers, None if not set."""
         async with self._db.read() as tx:
             uid = await tx.scalar(sa.select(users.c.container_uid).where(users.c.id == user_id))
         return None if uid is None else int(uid)
@@ -134,7 +134,7 @@ class GrantStore:
     async def offer(
         self, values: Mapping[str, Any], invitation: Mapping[str, Any], audit: AuditEntry
     ) -> None:
-        """Change the existing grant or pending invitation, else create an invitation.
+        """Change the existing grant or pending invitation, or create an invitation.
 
         ``invitation`` holds the columns of a new invitation that are not in ``values``.
         """

@@ -26,7 +26,7 @@ _table = vfolder_invitations
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """An invitation; ``owner`` is the folder owner's user name, None for a project's folder."""
+    """An invitation; ``owner``: user name of the folder's owner, None for a project's folder."""
 
     id: str
     created_at: datetime
@@ -102,7 +102,7 @@ class InvitationStore:
             If the folder is no longer usable.
         """
         async with self._db.write() as tx:
-            # Locks the folder, so that of two concurrent invitations the second finds the first.
+            # Lock the folder: of two concurrent invitations, the second must find the first.
             row = await lock_folder(tx, values["vfolder_id"])
             if row["status"] != VfolderStatus.READY:
                 raise NotFound("the folder no longer exists")
@@ -143,7 +143,7 @@ class InvitationStore:
         Raises
         ------
         Conflict
-            If it is no longer pending, or the folder is not ready.
+            If the invitation is no longer pending, or the folder is not ready.
         """
         async with self._db.write() as tx:
             row = await _pending(tx, invitation_id)

@@ -47,7 +47,7 @@ _limit = sa.func.coalesce(quota_scopes.c.override_bytes, _policy)
 class QuotaScopeRow:
     """Limits and usage of a scope on a host; -1 means unlimited.
 
-    ``enforced_bytes`` is the limit last set in the file system, None if it was never set.
+    ``enforced_bytes`` is the limit last set in the file system, None if no limit was ever set.
     """
 
     host: str
@@ -100,7 +100,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of all scopes, of a domain, or of a user and some projects."""
+        """Return a page of all scopes, of a domain's scopes, or of a user's and some projects'."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)
@@ -112,7 +112,7 @@ class QuotaStore:
         return Page([QuotaScopeRow(**item) for item in items], total, query.limit, query.offset)
 
     async def get(self, host: str, scope: str) -> QuotaScopeRow | None:
-        """Return a scope on a host, None if it has neither folders nor a row there."""
+        """Return a scope on a host, None if the scope has neither folders nor a row there."""
         async with self._db.read() as tx:
             found = await tx.execute(_rows().where(_known.c.host == host, _known.c.scope == scope))
             row = found.mappings().one_or_none()
@@ -132,7 +132,7 @@ class QuotaStore:
     async def override(
         self, host: str, scope: str, limit_bytes: int | None, audit: AuditEntry
     ) -> None:
-        """Set the limit of an administrator; None removes it, so that the policy's applies."""
+        """Set a limit that overrides the policy's limit; None removes the override."""
         async with self._db.write() as tx:
             await _put(tx, host, scope, {"override_bytes": limit_bytes})
             await record(tx, audit)
@@ -169,7 +169,7 @@ class QuotaStore:
             sums = await tx.execute(
                 sa.select(
                     sa.func.coalesce(sa.func.sum(vfolders.c.used_bytes), 0),
-                    # The sum is as old as its oldest measurement.
+                    # The measurement time of a sum is that of its oldest part.
                     sa.func.min(vfolders.c.counted_at),
                 ).where(
                     vfolders.c.host == row.host,
@@ -185,7 +185,7 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return folders on these hosts that were last measured before a time, oldest first."""
+        """Return the folders on these hosts that were last measured before a time, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(vfolders.c.id)
@@ -205,8 +205,8 @@ class QuotaStore:
     ) -> list[dict[str, list[str]]]:
         """Return the permissions on storage hosts that apply to a user, as maps by host.
 
-        They come from the user's domain, from the policy of the keypair (by default the main one),
-        and from those of ``project_ids`` of which the user is a member.
+        They are granted by the user's domain, by the policy of the keypair (default: the main
+        keypair), and by those projects in ``project_ids`` of which the user is a member.
         """
         key = sa.func.coalesce(access_key, users.c.main_access_key)
         of_person = (
@@ -247,7 +247,7 @@ def _rows() -> sa.Select[Any]:
 
 async def _put(tx: AsyncConnection, host: str, scope: str, values: dict[str, Any]) -> None:
     key = sa.and_(quota_scopes.c.host == host, quota_scopes.c.scope == scope)
-    # Upsert: the update locks only this row, and a concurrent insert is retried as an update.
+    # Upsert: the update locks only this row; a conflicting insert is retried as an update.
     changed = await tx.execute(quota_scopes.update().where(key).values(values))
     if not changed.rowcount:
         async with tx.begin_nested() as inner:

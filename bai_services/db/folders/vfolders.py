@@ -1,4 +1,4 @@
-"""Store of folders: visibility, lifecycle, and the check for sessions that mount them."""
+"""Store of folders: visibility, lifecycle, and checks for mounts in live sessions."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _REFUSED_WHILE_MOUNTED = {
 class VfolderVisibility:
     """The caller for whom folders are selected.
 
-    A caller sees their own folders, and ready folders that are granted to them or belong to one of
-    their projects. By role, a caller may see all folders of ``domain``, except those of owners with
-    a role in ``hidden_roles``; or everything.
+    Callers see their own folders, and ready folders that are granted to them or belong to one of
+    their projects. By role, a caller may also see all folders (``sees_all``), or all folders of
+    ``domain`` except those of owners with a role in ``hidden_roles``.
     """
 
     user_id: str | None
@@ -82,7 +82,7 @@ class VfolderVisibility:
 
 @dataclass(frozen=True, slots=True)
 class VfolderRow:
-    """A folder as selected for one user; ``grant`` is that user's granted permission, if any."""
+    """A folder as selected for one user; ``grant``: permission granted to that user, if any."""
 
     id: str
     name: str
@@ -91,7 +91,7 @@ class VfolderRow:
     scope: str
     owner_id: str | None
     owner: str | None
-    # The owner's current role; None without an owner.
+    # The owner's current role; None if the folder has no owner.
     owner_role: Role | None
     project_id: str | None
     project: str | None
@@ -157,7 +157,7 @@ class VfolderStore:
         self._db = database
 
     async def page(self, query: ListQuery, seen: VfolderVisibility) -> Page[VfolderRow]:
-        """Return a page of visible folders; purged ones only with a filter on ``status``."""
+        """Return a page of visible folders; purged folders only with a filter on ``status``."""
         rows = _select(seen.user_id).where(seen.condition())
         if not any(name.partition("__")[0] == "status" for name in query.filters):
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
@@ -169,7 +169,9 @@ class VfolderStore:
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
     ) -> list[VfolderRow]:
-        """Return the visible folder with that id, else those with that name in ``statuses``."""
+        """Return the visible folder with the id ``key``, else visible folders with that name in
+        ``statuses``.
+        """
         named = sa.and_(vfolders.c.name == key, vfolders.c.status.in_(sorted(statuses)))
         condition = sa.and_(seen.condition(), sa.or_(vfolders.c.id == key, named))
         async with self._db.read() as tx:
@@ -181,16 +183,16 @@ class VfolderStore:
     ) -> list[VfolderRow]:
         """Return the folders that a user may mount in a session of a project.
 
-        These are the user's own folders, granted ones, and those of the project if the user is a
-        member; without a project, those of all the user's projects. With ``keys``, only folders
-        with these ids or names.
+        These are the user's own folders, granted folders, and the folders of the project if the
+        user is a member of it; without a project, the folders of all the user's projects. ``keys``
+        restricts the result to these ids or names.
         """
         return await self._mountable(user_id, project_id, keys, [VfolderStatus.READY])
 
     async def not_ready(
         self, user_id: str, project_id: str, keys: Collection[str]
     ) -> list[VfolderRow]:
-        """Return the folders that would be mountable if they were ready."""
+        """Return the folders that could be mounted if they were ready."""
         statuses = set(VfolderStatus) - {VfolderStatus.READY}
         return await self._mountable(user_id, project_id, keys, statuses)
 
@@ -202,7 +204,7 @@ class VfolderStore:
         Raises
         ------
         AlreadyExists
-            If the new owner has created a folder with that name meanwhile.
+            If the new owner now has another folder with that name.
         """
         changes = {
             "owner_id": owner_id,
@@ -233,7 +235,7 @@ class VfolderStore:
             raise AlreadyExists(f"folder {name} already exists; rename one of them", name=name)
 
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
-        """Return the folder with an id as a list, without a permission check; [] if none."""
+        """Return a list with the folder, or [] if it is missing; permissions are not checked."""
         async with self._db.read() as tx:
             return await _read(tx, None, vfolders.c.id == vfolder_id)
 
@@ -264,9 +266,10 @@ class VfolderStore:
         Raises
         ------
         AlreadyExists
-            If its scope has a folder with that name that is not in the trash.
+            If the scope has a folder with that name outside the trash.
         QuotaExceeded
-            If the scope has the maximum number of folders of its policy, including the trash.
+            If the scope has the maximum number of folders that its policy allows, including the
+            trash.
         """
         name = values["name"]
         async with self._db.write() as tx:
@@ -288,9 +291,9 @@ class VfolderStore:
         Raises
         ------
         AlreadyExists
-            If its scope has another folder with the new name.
+            If the scope has another folder with the new name.
         InUse
-            If it is renamed while a live session mounts it.
+            If the folder is renamed while a live session mounts it.
         """
         async with self._db.write() as tx:
             values = dict(changes)
@@ -299,8 +302,8 @@ class VfolderStore:
             with raise_on_violation(
                 AlreadyExists(f"folder {values.get('name')} already exists", field="name")
             ):
-                # The update locks the folder: a concurrent session creation waits, or the check
-                # below finds its mount.
+                # The update locks the folder: a concurrent session creation either waits, or its
+                # mount is found by the check below.
                 changed = await tx.execute(
                     vfolders.update()
                     .where(vfolders.c.id == vfolder_id, vfolders.c.status == VfolderStatus.READY)
@@ -329,7 +332,7 @@ class VfolderStore:
         InUse
             If the folder is trashed or handed over while a live session mounts it.
         AlreadyExists
-            If another folder in the scope has the name meanwhile.
+            If another folder in the scope now has the name.
         """
         async with self._db.write() as tx:
             row = await lock_folder(tx, vfolder_id)
@@ -344,7 +347,7 @@ class VfolderStore:
                 )
             with raise_on_violation(
                 AlreadyExists(
-                    f"another folder {row['name']} was created meanwhile; rename it first",
+                    f"there is a newer folder {row['name']}; rename that folder first",
                     name=row["name"],
                 )
             ):
@@ -383,7 +386,7 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the statement that reads mountable folders; cached, as each new session uses it."""
+    """Return the statement that reads mountable folders; cached, because each session needs it."""
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     theirs = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:
@@ -495,7 +498,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
         owner, key, policies, scope = users, values["owner_id"], user_policies, "user"
     else:
         owner, key, policies, scope = projects, values["project_id"], project_policies, "project"
-    # Locks the owner: of two concurrent creations, the second counts the first one's folder.
+    # Lock the owner: of two concurrent creations, the second must count the folder of the first.
     most = await tx.scalar(
         sa.select(policies.c.max_vfolder_count)
         .join_from(owner, policies, owner.c.resource_policy == policies.c.name)
@@ -515,7 +518,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
     if most and (have or 0) >= most:
         raise QuotaExceeded(
             f"the {scope} policy allows {most} folders, and there are {have}, including those in "
-            "the trash; purge one that is no longer needed",
+            "the trash; purge a folder that is no longer needed",
             scope=scope,
             limit=most,
             used=have,

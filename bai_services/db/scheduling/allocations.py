@@ -30,7 +30,7 @@ _LIVE_ROWS = allocations.c.freed_at.is_(None)
 
 @dataclass(frozen=True, slots=True)
 class LedgerRow:
-    """An allocated quantity of one slot; ``freed_at`` is None until it is released."""
+    """An allocated amount of one slot; ``freed_at`` is None until the release."""
 
     id: int
     session_id: str
@@ -159,9 +159,9 @@ class AllocationStore:
         return Page(rows, total, query.limit, query.offset)
 
     async def audit(self) -> list[str]:
-        """Return a message for each difference between the ledger, the counters and the statuses.
+        """Return a message for each difference between ledger, counters and statuses.
 
-        An empty list means that no allocation is duplicated, leaked or missing.
+        An empty result means that no allocation is duplicated, leaked or missing.
         """
         async with self._db.read_one_state() as tx:
             return [

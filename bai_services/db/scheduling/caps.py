@@ -23,7 +23,7 @@ CHUNK = 500
 
 
 async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, ScopeCaps]:
-    """Return the caps of each scope; scopes that do not exist are left out."""
+    """Return the caps of each scope that exists."""
     wanted = sorted(set(scopes))
     found: dict[Scope, ScopeCaps] = {}
     for start in range(0, len(wanted), CHUNK):
@@ -62,8 +62,8 @@ def _caps(row: Any) -> ScopeCaps:
     )
 
 
-# Keypairs come first, because the union gets its column types from the first select, and only
-# keypairs have all columns.
+# Keypairs must be first: the union takes its column types from the first select, and only keypairs
+# have all columns.
 _SELECTS: dict[str, sa.Select[Any]] = {
     ScopeKind.KEYPAIR: sa.select(
         keypairs.c.access_key.label("id"),
@@ -111,7 +111,7 @@ _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 def _with_all_columns(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     """Return the select of one kind of scope with the columns of all kinds.
 
-    The ids are a parameter with the name of the kind.
+    The parameter with the name of the kind holds the ids.
     """
     names = select.selected_columns
     # All kinds need the same order of columns, because a union matches columns by position.

@@ -1,4 +1,4 @@
-"""Lease with a fencing token, so that only one manager at a time writes to the queue."""
+"""Lease with a fencing token: only one manager at a time may write to the queue."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StaleLease(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """State of a lease; ``token`` rises with each new holder, ``beat`` with each renewal."""
+    """State of a lease; each new holder increments ``token``, each renewal increments ``beat``."""
 
     holder: str
     token: int
@@ -44,7 +44,8 @@ class LeaseStore:
     async def acquire(self, holder: str, seen: LeaseRow | None, at: datetime) -> int | None:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
-        Return None if the state has changed. The caller decides that the previous holder is gone.
+        Return None if the state has changed. The caller must make sure that the previous holder has
+        ended.
         """
         async with self._db.write() as tx:
             if seen is None:
@@ -67,7 +68,7 @@ class LeaseStore:
             return seen.token + 1 if acquired.rowcount == 1 else None
 
     async def renew(self, token: int) -> bool:
-        """Renew the lease; return whether the holder of ``token`` still holds it."""
+        """Renew the lease; return False if ``token`` is stale."""
         async with self._db.write() as tx:
             renewed = await tx.execute(
                 sa.update(leases)

@@ -1,7 +1,7 @@
 """Allocate and release resources: rows of the ledger and the usage counters derived from them.
 
-These functions run inside a transaction of a store. Counters are always updated in the same order
-(scopes, agent slots, devices; each sorted), so that concurrent writers cannot deadlock.
+These functions run inside a transaction of a store. To avoid deadlocks between concurrent writers,
+counters are always updated in the same order: scopes, agent slots, devices; each sorted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SessionPlacement:
 def scopes_of(
     domain: str, project_id: str, owner_id: str, access_key: str, resource_group: str
 ) -> tuple[Scope, ...]:
-    """Return the scopes whose usage includes a session, in the order in which they are locked."""
+    """Return the scopes to which a session is charged, in the order in which they are locked."""
     return (
         Scope(ScopeKind.DOMAIN, domain),
         Scope(ScopeKind.KEYPAIR, access_key),
@@ -62,14 +62,14 @@ async def allocate(
     caps: Mapping[Scope, ScopeCaps],
     at: datetime,
 ) -> None:
-    """Insert the rows of the ledger for some sessions, and increase the counters.
+    """Insert the ledger rows of sessions, and increase the counters.
 
     Raises
     ------
     LostRace
-        If a cap, an agent or a device has too little capacity for all of them, an agent no longer
-        accepts sessions, or sessions with different shares would run on a device with uniform
-        shares.
+        If the sessions together exceed a cap or the capacity of an agent or a device, an agent no
+        longer accepts sessions, or sessions with different shares would run on a device with
+        uniform shares.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
     changes = _CounterChanges()
@@ -92,9 +92,9 @@ async def allocate(
 
 
 async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
-    """Release all resources of a session; return whether it had any.
+    """Release all resources of a session; return whether there were any.
 
-    Idempotent: each row of the ledger is released once, even by concurrent calls.
+    Idempotent: each row of the ledger is released only once, even by concurrent calls.
     """
     freed = (
         await tx.execute(
@@ -134,7 +134,7 @@ async def release(tx: AsyncConnection, session_id: str, at: datetime) -> bool:
 
 
 class _CounterChanges:
-    """The changes of each counter; the rows are sorted in the order in which they are locked."""
+    """The change of each counter; rows are returned in the order in which they are locked."""
 
     def __init__(self) -> None:
         self.agents: set[str] = set()
@@ -153,7 +153,7 @@ class _CounterChanges:
         device_id: str | None,
         taken: tuple[str, int],
     ) -> None:
-        """Count a quantity (slot, amount) on an agent, or on a device of the agent."""
+        """Add ``taken`` (slot, amount) on an agent, or on a device of the agent."""
         slot, amount = taken
         self.agents.add(agent_id)
         for scope in scopes:
@@ -174,7 +174,7 @@ class _CounterChanges:
 
 
 def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
-    """Return (device id or None, slot, quantity) for each quantity in a placement."""
+    """Return (device id or None, slot, amount) for each amount in a placement."""
     plain: list[tuple[str | None, str, int]] = [(None, *item) for item in placement.slots.items()]
     return plain + [(d.device_id, d.slot, d.amount) for d in placement.devices]
 
@@ -210,15 +210,15 @@ async def _increase_scopes(
 class _Counters:
     """The usage counters in one table, locked and updated in the order of their keys.
 
-    ``has_room`` builds the condition for an increase from the keys, ``amount`` and the values in
-    ``more``.
+    ``is_within_limit`` returns the condition under which a counter may be increased. It receives
+    the keys, ``amount`` and the values in ``more`` as columns.
     """
 
     def __init__(
         self,
         table: sa.Table,
         keys: Mapping[str, Any],
-        has_room: Callable[[setwise.Values], sa.ColumnElement[bool]],
+        is_within_limit: Callable[[setwise.Values], sa.ColumnElement[bool]],
         more: Mapping[str, Any] | None = None,
     ) -> None:
         self._name, self._width = table.name, len(keys)
@@ -230,25 +230,27 @@ class _Counters:
         self._lock = setwise.RowLock(table, keys)
         self._increase = setwise.RowUpdate(
             {**kinds, **(more or {})},
-            lambda v: one(v).where(has_room(v)).values(used=table.c.used + v["amount"]),
+            lambda v: one(v).where(is_within_limit(v)).values(used=table.c.used + v["amount"]),
         )
         self._decrease = setwise.RowUpdate(
             kinds, lambda v: one(v).values(used=table.c.used - v["amount"])
         )
 
     async def increase(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
-        """Increase all counters; raise ``LostRace`` if one would exceed its limit."""
+        """Increase all counters; raise ``LostRace`` if any counter would exceed its limit."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._increase.run(tx, rows)
         if moved != len(rows):
-            raise LostRace(f"{len(rows) - moved} of {len(rows)} rows of {self._name} are at limit")
+            raise LostRace(
+                f"{len(rows) - moved} of {len(rows)} rows of {self._name} would exceed their limit"
+            )
 
     async def decrease(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
         await self._lock.run(tx, [row[: self._width] for row in rows])
         await self._decrease.run(tx, rows)
 
 
-# Built once: building these statements costs more than running them.
+# Built once: building these statements takes longer than running them.
 _LEDGER = setwise.RowInsert(
     allocations,
     ["session_id", "kernel_id", "agent_id", "device_id", "slot", "amount"],

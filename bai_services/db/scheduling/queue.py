@@ -33,7 +33,7 @@ from .queue_rows import (
 )
 from .reservations import read_reserved
 
-# Decisions or wait states per transaction. Fewer on SQLite, where each write transaction blocks all
+# Decisions or wait states per transaction; fewer on SQLite, where a write transaction blocks all
 # other writers.
 BATCH = 250
 SQLITE_BATCH = 40
@@ -45,7 +45,7 @@ _TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The sessions that were placed, and those whose decisions lost a race and changed nothing."""
+    """The sessions that were placed, and the sessions whose decisions lost a race."""
 
     placed: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
@@ -72,20 +72,20 @@ class Touched:
 async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
     """Return the current state of the touched entities; see ``QueueStore.changes``."""
     ids = set(touched.sessions) | await read_dependents(tx, touched.sessions)
-    waiting = await read_pending(tx, ids)
+    pending = await read_pending(tx, ids)
     running = await read_running(tx, ids)
-    there = {w.id for w in waiting} | {r.id for r in running}
-    scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
+    remaining = {p.id for p in pending} | {r.id for r in running}
+    scopes = {s for p in pending for s in p.scopes} | {s for r in running for s in r.scopes}
     scopes |= touched.scopes
-    held = {p.agent_id for r in running for p in r.placements} | touched.agents
-    found = await read_agents_of(tx, held)
+    agent_ids = {p.agent_id for r in running for p in r.placements} | touched.agents
+    agents = await read_agents_of(tx, agent_ids)
     caps = await read_caps(tx, scopes)
     return Changes(
-        pending=waiting,
+        pending=pending,
         running=running,
-        removed=tuple(sorted(ids - there)),
-        agents=found,
-        removed_agents=tuple(sorted(held - {agent.id for agent in found})),
+        removed=tuple(sorted(ids - remaining)),
+        agents=agents,
+        removed_agents=tuple(sorted(agent_ids - {agent.id for agent in agents})),
         caps={scope: caps.get(scope) for scope in scopes},
         usage=await read_usage(tx, scopes),
     )
@@ -94,8 +94,8 @@ async def read_changes(tx: AsyncConnection, touched: Touched) -> Changes:
 class QueueStore:
     """Reads and writes of the scheduler.
 
-    Every write needs the token of the lease. None writes without a lease, for tools that run while
-    no manager is running.
+    Every write requires the current token of the lease. The token None writes without a lease, for
+    tools that run while no manager runs.
     """
 
     def __init__(self, database: Database) -> None:
@@ -123,7 +123,7 @@ class QueueStore:
             )
 
     async def changes(self, touched: Touched) -> Changes:
-        """Return the current state of the touched entities, and of dependents of touched sessions.
+        """Return the current state of touched entities, and of dependents of touched sessions.
 
         Sessions that are neither pending nor running are in ``removed``.
         """
@@ -131,7 +131,7 @@ class QueueStore:
             return await read_changes(tx, touched)
 
     async def learning_groups(self) -> list[str]:
-        """Return the resource groups whose placement policy is trained with past requests."""
+        """Return the resource groups whose placement policy learns from past requests."""
         async with self._db.read() as tx:
             groups = await read_groups(tx)
         return sorted(
@@ -143,20 +143,20 @@ class QueueStore:
     ) -> tuple[list[Request], list[float | None], list[AgentState]]:
         """Return (requests, run times, agents) of a resource group.
 
-        The requests are the latest ``limit`` ones, the newest first. The run time of each is in
-        seconds, None if the session has not ended or never ran.
+        These are the latest ``limit`` requests, newest first. Run times are in seconds, None for a
+        session that has not ended or never ran.
         """
         async with self._db.read() as tx:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def created_after(self, sequence: int) -> dict[str, int]:
-        """Return the sessions with a higher sequence number, as a map of id to sequence number."""
+        """Return the sessions with a higher sequence number: sequence number by id."""
         query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
         async with self._db.read() as tx:
             return {row.id: row.sequence for row in await tx.execute(query)}
 
     async def last_sequence(self) -> int:
-        """Return the highest sequence number of a session, 0 if there are none."""
+        """Return the highest sequence number of a session, 0 if there are no sessions."""
         async with self._db.read() as tx:
             return int(await tx.scalar(sa.select(sa.func.max(sessions.c.sequence))) or 0)
 
@@ -167,12 +167,12 @@ class QueueStore:
 
         If a session, a cap, an agent or a device is no longer in the state that a decision assumes,
         the transaction is rolled back and each half of the batch is committed separately, down to
-        single decisions. So only decisions that lost a race themselves are left out.
+        single decisions. So only decisions that lost a race are rejected.
 
         Raises
         ------
         StaleLease
-            If ``token`` is not the current lease token; nothing more is written.
+            If ``token`` is not the current lease token. Batches already written remain.
         """
         if not decisions:
             return Committed()
@@ -215,7 +215,7 @@ class QueueStore:
             await _STATES.run(tx, rows)
 
 
-# Built at import, because building a statement costs more than running it.
+# Built at import, because building a statement takes longer than running it.
 _STATES_LOCK = setwise.RowLock(sessions, {"id": sa.String()})
 _STATES = setwise.RowUpdate(
     {

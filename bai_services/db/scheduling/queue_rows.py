@@ -34,10 +34,10 @@ from ..tables.sessions import allocations, kernels, session_dependencies, sessio
 from .caps import CHUNK
 from .ledger import scopes_of
 
-# Size of the caches of requests and scopes. Thousands of sessions have a few dozen different
-# requests; equal requests share one object.
+# Size of the caches of requests and scopes. Thousands of sessions have only dozens of different
+# requests, and equal requests share one object.
 _CACHE_SIZE = 4096
-# Rows that are read and converted without a pause; they block the event loop for 1 to 2 ms.
+# Number of rows that are read and converted without a pause: 1 to 2 ms in the event loop.
 _PAGE = 100
 # Number of ended sessions from which run times are estimated.
 _MAX_ENDED = 2000
@@ -146,7 +146,7 @@ async def _previous_agents(
 ) -> dict[str, tuple[str, ...]]:
     """Return the agents on which pending sessions were placed before, by session.
 
-    A session is pending again only if it failed to start there, or lost the agent.
+    On such an agent, the session failed to start, or the agent was lost.
     """
     select = (
         sa.select(allocations.c.session_id, allocations.c.agent_id)
@@ -197,7 +197,7 @@ async def read_recent(
 ) -> tuple[list[Request], list[float | None]]:
     """Return the latest requests of a resource group, the newest first, and their run times.
 
-    A run time is in seconds, None if the session has not ended or never ran.
+    A run time is in seconds, None for a session that has not ended or never ran.
     """
     found = await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))
     rows = found.all()
@@ -211,7 +211,7 @@ async def read_recent(
 
 
 async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
-    """Return the sessions that depend on one of these sessions."""
+    """Return the ids of the sessions that depend on any of these sessions."""
     wanted = sorted(ids)
     found: set[str] = set()
     for start in range(0, len(wanted), CHUNK):
@@ -230,7 +230,7 @@ async def read_agents(tx: AsyncConnection, groups: Iterable[str]) -> list[AgentS
 
 
 async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentState]:
-    """Return the agents with these ids; unknown ids are left out."""
+    """Return the agents with these ids; skip unknown ids."""
     wanted = sorted(ids)
     found: list[AgentState] = []
     for start in range(0, len(wanted), CHUNK):
@@ -300,10 +300,10 @@ async def _read_agents(
 def _devices_of(
     found: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
 ) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
-    """Return the devices of each agent, and the CUDA version that the driver of each supports.
+    """Return the devices and the supported CUDA version of each agent.
 
-    ``minimum`` is the enforcement level that the agent's resource group requires, by agent.
-    ``in_force`` is the share that all sessions on a device must have, by device.
+    ``minimum`` is, by agent, the enforcement level that its resource group requires. ``in_force``
+    is, by device, the share that all sessions on the device must have.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}
@@ -336,9 +336,9 @@ def _minimum(text: str | None) -> Level:
 
 
 def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the ids of the devices with a direct link (NVLink), None if unknown.
+    """Return the ids of the devices with a direct link (NVLink) to a device, None if unknown.
 
-    For a device without links, return those behind the same PCI switches.
+    For a device without links, return the devices behind the same PCI switches.
     """
     links, near = facts.get("links"), facts.get("pci_peers")
     direct = [peer for peer, count in links.items() if count] if isinstance(links, Mapping) else []
@@ -351,10 +351,10 @@ def _links(facts: Mapping[str, Any]) -> tuple[str, ...] | None:
 async def _pages(
     tx: AsyncConnection, select: sa.Select[Any], ids: Collection[str] | None, *statuses: Status
 ) -> AsyncIterator[Sequence[Any]]:
-    """Yield pages of the sessions in ``statuses``, or of those in ``ids``.
+    """Yield pages of the sessions in ``statuses``, or of the sessions in ``ids``.
 
-    Other tasks may run between two pages. Pages are selected by id in both cases, because a
-    selection by status would scan all rows of that status for each page.
+    Other tasks may run between two pages. Pages are always selected by id: a selection by status
+    would scan all rows with that status for each page.
     """
     if ids is None:
         is_wanted = sessions.c.status.in_(statuses)
@@ -414,7 +414,7 @@ def _pending_session(
             row.domain, row.project_id, row.owner_id, row.access_key, row.resource_group
         ),
         priority=row.priority,
-        blocked_reason=_why_closed(row),
+        blocked_reason=_blocked_reason(row),
         unmet_dependencies=unmet_dependencies_text(awaited),
         dependency_ids=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
@@ -500,15 +500,14 @@ def _kind(row: Any) -> str:
     return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
 
 
-def _why_closed(row: Any) -> str:
-    """Return why a session may not start: an inactive account, keypair, project or domain.
-
-    Return an empty text if all are active.
+def _blocked_reason(row: Any) -> str:
+    """Return a text that names the inactive account, keypair, project or domain of a session;
+    empty if all are active.
     """
-    parts = (
+    states = (
         (row.is_user_active, f"the account {row.username}"),
         (row.is_keypair_active, f"keypair {row.access_key}"),
         (row.is_project_active, f"project {row.project}"),
         (row.is_domain_active, f"domain {row.domain}"),
     )
-    return next((f"{what} is not active" for is_active, what in parts if not is_active), "")
+    return next((f"{what} is not active" for is_active, what in states if not is_active), "")

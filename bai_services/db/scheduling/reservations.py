@@ -10,7 +10,7 @@ from bai_services.core.sessions.lifecycle import Status
 
 from ..tables.sessions import sessions
 
-# Few sessions have a reservation; the text is compared so that only their reasons are parsed.
+# Few sessions have a reservation, so a text search avoids parsing the reasons of all others.
 _CANDIDATES = sa.select(sessions.c.id, sessions.c.reasons).where(
     sessions.c.status == Status.PENDING,
     sa.cast(sessions.c.reasons, sa.Text).contains(f'"{RESERVATION}"'),

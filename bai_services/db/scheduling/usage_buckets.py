@@ -30,7 +30,7 @@ def day_of(at: datetime) -> int:
 
 
 class UsageBucketStore:
-    """Writes and reads the buckets. One public method is one transaction."""
+    """Writes and reads the buckets. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -41,7 +41,7 @@ class UsageBucketStore:
         Raises
         ------
         StaleLease
-            If ``token`` is not the current lease token. None writes without a lease.
+            If ``token`` is not the current lease token. The token None writes without a lease.
         """
         start = _EPOCH + timedelta(days=day)
         end = min(start + timedelta(days=1), now)
@@ -62,19 +62,19 @@ class UsageBucketStore:
                 )
 
     async def last_day(self) -> int | None:
-        """Return the newest day with buckets, None if there are none."""
+        """Return the newest day with buckets, None if there are no buckets."""
         async with self._db.read() as tx:
             found: int | None = await tx.scalar(sa.select(sa.func.max(usage_buckets.c.day)))
             return found
 
     async def first_day(self) -> int | None:
-        """Return the day of the first allocation in the ledger, None if it is empty."""
+        """Return the day of the first allocation in the ledger, None if the ledger is empty."""
         async with self._db.read() as tx:
             at = await tx.scalar(sa.select(sa.func.min(allocations.c.allocated_at)))
             return None if at is None else day_of(at)
 
     async def history(self, since: int) -> History:
-        """Return the buckets of that day and later, by resource group and scope."""
+        """Return the buckets of the day ``since`` and later, by resource group and scope."""
         found: dict[str, dict[Scope, dict[int, dict[str, int]]]] = defaultdict(dict)
         async with self._db.read() as tx:
             rows = await tx.execute(sa.select(usage_buckets).where(usage_buckets.c.day >= since))
@@ -93,7 +93,7 @@ class UsageBucketStore:
 async def _sum(
     tx: AsyncConnection, start: datetime, end: datetime
 ) -> Counter[tuple[str, str, str, str]]:
-    """Return quantity times seconds of the allocations between two times.
+    """Return the sums of amount times seconds of the allocations between two times.
 
     The keys are (resource group, scope kind, scope id, slot).
     """

@@ -1,4 +1,4 @@
-"""Store of session callbacks: status changes to deliver, in their order."""
+"""Store of session callbacks: status changes to deliver, in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TEXT_LIMIT = 255
 class CallbackDelivery:
     """A status change to deliver now.
 
-    ``id`` is its row in ``status_history``, ``told_id`` the row that was delivered before it.
+    ``id`` is the change's row in ``status_history``, ``told_id`` the row of the previous delivery.
     """
 
     session_id: str
@@ -53,9 +53,9 @@ class CallbackStore:
     async def due(
         self, now: datetime, busy: Collection[str], full: Collection[str], per_owner: int
     ) -> list[CallbackDelivery]:
-        """Return the next delivery of each session with one due, at most ``per_owner`` per owner.
+        """Return the next due delivery of each session, at most ``per_owner`` per owner.
 
-        The sessions in ``busy`` and the owners in ``full`` are left out.
+        Skip the sessions in ``busy`` and the owners in ``full``.
         """
         values = {"now": now, "busy": list(busy), "full": list(full), "per_owner": per_owner}
         async with self._db.read() as tx:
@@ -69,7 +69,7 @@ class CallbackStore:
         )
 
     async def mark_skipped(self, delivery: CallbackDelivery, at: datetime, error: str) -> None:
-        """Skip a delivery after its last attempt, so that it does not block the following ones."""
+        """Skip a delivery after its last attempt, to unblock the following deliveries."""
         counted = session_callbacks.c.given_up + 1
         values = _advanced(delivery, at) | {"given_up": counted, "last_error": error[:_TEXT_LIMIT]}
         await self._write(delivery, values)
@@ -79,7 +79,7 @@ class CallbackStore:
         await self._write(delivery, values | {"last_error": error[:_TEXT_LIMIT]})
 
     async def _write(self, delivery: CallbackDelivery, values: dict[str, Any]) -> None:
-        # Compare-and-set, because another manager may have delivered it meanwhile.
+        # Compare-and-set: another manager may already have delivered the change.
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(session_callbacks)

@@ -24,8 +24,8 @@ from ..tables.sessions import session_dependencies, sessions
 class Overdue:
     """A session that exceeds a limit of ``seconds``.
 
-    ``limit_of`` is the name of the resource group or policy that sets the limit, empty if the
-    session sets it itself.
+    ``limit_of`` is the name of the resource group or policy that sets the limit; empty for a limit
+    in the session's request.
     """
 
     session_id: str
@@ -40,10 +40,9 @@ class DeadlineStore:
         self._db = database
 
     async def pending(self, now: datetime) -> list[Overdue]:
-        """Return the sessions that are pending longer than their resource group allows.
+        """Return the sessions that have been pending longer than their resource group allows.
 
-        The time starts at the latest of the creation, the begin time and the end of the last
-        dependency.
+        The time counts from the latest of creation, requested start and end of the last dependency.
         """
         found: list[Overdue] = []
         async with self._db.read() as tx:
@@ -62,7 +61,7 @@ class DeadlineStore:
         return found
 
     async def batch(self, now: datetime) -> list[Overdue]:
-        """Return the batch sessions that run longer than their timeout."""
+        """Return the batch sessions that have run longer than their timeout."""
         async with self._db.read() as tx:
             rows = await tx.execute(
                 sa.select(
@@ -79,7 +78,7 @@ class DeadlineStore:
             ]
 
     async def lifetime(self, now: datetime) -> list[Overdue]:
-        """Return the sessions that run longer than the policy of their keypair allows."""
+        """Return the sessions that have run longer than the policy of their keypair allows."""
         found: list[Overdue] = []
         async with self._db.read() as tx:
             policies = await tx.execute(
@@ -110,7 +109,7 @@ class DeadlineStore:
         return found
 
     async def idle(self, now: datetime) -> list[Overdue]:
-        """Return the sessions without activity for longer than their keypair's policy allows."""
+        """Return the sessions that have been idle longer than their keypair's policy allows."""
         async with self._db.read() as tx:
             rows = await tx.execute(_IDLE_CANDIDATES, {"since": now - REPORT_TTL})
             return [
@@ -120,8 +119,8 @@ class DeadlineStore:
             ]
 
 
-# Sessions whose policy has an idle timeout. Sessions without a recent activity report are left out,
-# because it is unknown whether they are idle.
+# Sessions whose policy has an idle timeout, and whose last activity report is recent: without a
+# report it is unknown whether a session is idle.
 _IDLE_CANDIDATES = (
     sa.select(
         sessions.c.id,
@@ -155,7 +154,7 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
 
 
 async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
-    """Return the pending sessions of a group with a dependency that was unmet at ``latest``."""
+    """Return the pending sessions of a group that had an unmet dependency at ``latest``."""
     awaited = sessions.alias("awaited")
     rows = await tx.execute(
         sa.select(

@@ -43,7 +43,7 @@ _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids
 class Graph:
     """Connected sessions, and their dependencies as pairs (session id, id of its dependency).
 
-    ``is_cut`` is true if sessions were left out because of GRAPH_LIMIT.
+    ``is_cut`` is true if sessions are missing because of GRAPH_LIMIT.
     """
 
     sessions: Sequence[Dependency]
@@ -58,7 +58,7 @@ class DependencyStore:
         self._db = database
 
     async def pending_with_failed_dependency(self) -> list[tuple[str, Dependency]]:
-        """Return the id of each pending session with a failed dependency, and that dependency."""
+        """Return (session id, dependency) for each failed dependency of a pending session."""
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
         )
@@ -112,7 +112,7 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
     missing = sorted({key for _, key in pairs} - {item.id for item in awaited})
     if missing:
         raise NotFound(
-            f"you have no session {missing[0]} that could be a dependency",
+            f"you have no session {missing[0]} to depend on",
             field="dependencies",
             session=missing[0],
         )
@@ -136,7 +136,7 @@ async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str
 
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
-    """Return the unmet dependencies of each pending session that has some."""
+    """Return the unmet dependencies of pending sessions, by session."""
     rows = await tx.execute(
         _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
             _pending.c.status == Status.PENDING

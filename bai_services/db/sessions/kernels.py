@@ -22,7 +22,7 @@ from .rows import SELECT, SessionRow, SessionView, read_by_id, read_views, row_o
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """A kernel with its session and the status of that session."""
+    """A kernel, its session and the session's status."""
 
     kernel_id: str
     session_id: str
@@ -38,7 +38,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Input of a launch plan besides the session: agent, image, and numeric ids of the user."""
+    """Input of a launch plan besides the session: agent, image, and the user's uid and gid."""
 
     agent_id: str
     agent_status: str
@@ -59,7 +59,7 @@ class KernelAgent:
     endpoint: str
 
 
-# Statuses in which a session's launch plan may be issued and its containers may be reported.
+# Statuses in which the manager issues a session's launch plan and accepts reports of containers.
 _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
 # Built at import, because they run for each session that starts.
@@ -90,7 +90,7 @@ _LAUNCH_FACTS = (
     )
     .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
 )
-# uid and gid with which the sessions run.
+# uid and gid of the processes of sessions.
 _USER_IDS = (
     sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)
@@ -101,7 +101,7 @@ _MARK_LAUNCHED = (
     sa.update(kernels)
     .where(
         kernels.c.session_id.in_(
-            # The session's row is locked to serialize this update with a concurrent stop.
+            # Lock the session's row, to serialize this update with a concurrent stop.
             sa.select(sessions.c.id)
             .where(
                 sessions.c.id == _OF_SESSION,
@@ -138,9 +138,9 @@ class KernelStore:
     async def observe(
         self, agent_id: str, usage: Mapping[str, Mapping[str, Any] | None], at: datetime
     ) -> list[KernelState]:
-        """Store the kernel usage that a heartbeat reports, by kernel id.
+        """Store the usage of kernels, by kernel id, from a heartbeat.
 
-        Return the states of the reported kernels that exist, and of all kernels that should be on
+        Return the states of all reported kernels that exist, and of all kernels that should be on
         the agent.
         """
         async with self._db.write() as tx:
@@ -175,7 +175,7 @@ class KernelStore:
             return [found[kernel_id] for kernel_id in sorted(found)]
 
     async def set_progress(self, kernel_id: str, progress: Mapping[str, Any]) -> bool:
-        """Store the progress of a preparation; return whether it has changed."""
+        """Store the progress of a preparation; return whether the progress has changed."""
         async with self._db.write() as tx:
             have = await tx.scalar(sa.select(kernels.c.progress).where(kernels.c.id == kernel_id))
             if have is None or have == dict(progress):
@@ -196,7 +196,7 @@ class KernelStore:
             sessions.c.id == session_id, sessions.c.status == Status.PREPARING
         )
         async with self._db.write() as tx:
-            # Serializes concurrent calls for one session, so that the last one sees all kernels.
+            # Serialize concurrent calls for one session: the last call must see all kernels.
             await tx.execute(_LOCK, {"of_session": session_id})
             await tx.execute(
                 sa.update(kernels)
@@ -209,7 +209,7 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the sessions in these statuses with an agent that was lost before a time."""
+        """Return the sessions in these statuses with an agent that was lost before ``before``."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)
@@ -262,7 +262,7 @@ class KernelStore:
         return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
-        """Record that the launch plan was issued; return False if the status does not allow it."""
+        """Record the issue of the launch plan; return False if the status does not allow it."""
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0
@@ -272,8 +272,8 @@ class KernelStore:
     ) -> SessionRow | None:
         """Store the containers that the spawner has started, by hostname.
 
-        Return the session, None if there is no such session. Nothing is stored unless its status is
-        PREPARED or RUNNING.
+        Return the session, None if it does not exist. Store nothing unless its status is PREPARED
+        or RUNNING.
         """
         async with self._db.write() as tx:
             row = next(iter(await read_by_id(tx, session_id)), None)
@@ -286,7 +286,7 @@ class KernelStore:
         return row
 
     async def store_log(self, session_id: str, log: str, hostname: str = MAIN_HOST) -> None:
-        """Store the output of an ended kernel, unless one is stored already."""
+        """Store the output of an ended kernel, unless an output is already stored."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(kernels)

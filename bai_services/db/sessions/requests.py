@@ -65,7 +65,7 @@ class GroupFacts:
     engine: str
     is_default: bool
     allowed_session_types: Sequence[str]
-    # Notices of its agents for users, for example that sessions are not isolated.
+    # Notices for users from agents of the group, for example that sessions are not isolated.
     notices: Sequence[str] = ()
     options: GroupOptions = field(default_factory=GroupOptions)
 
@@ -119,7 +119,7 @@ class AdmissionFacts:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The groups, images and presets that a user may use in a project, and the keypair."""
+    """The groups, images and presets that a user may use in a project with a keypair."""
 
     keypair: KeypairFacts | None
     groups: Sequence[GroupFacts] = field(default_factory=tuple)
@@ -139,7 +139,7 @@ class RequestStore:
         Raises
         ------
         NotFound
-            If there is no such user.
+            If the user does not exist.
         """
         select, key = (_OWNER_BY_ID, user_id) if username is None else (_OWNER_BY_NAME, username)
         async with self._db.read() as tx:
@@ -162,11 +162,11 @@ class RequestStore:
         """
         async with self._db.read() as tx:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
-        # NULL: the agent does not report it, and can mount them.
+        # NULL: an agent that does not report this ability, but has it.
         return not values or any(value is not False for value in values)
 
     async def device_models(self, group: str) -> list[DeviceModel]:
-        """Return the models of the devices of a resource group's agents that are alive."""
+        """Return the device models of the alive agents of a resource group."""
         async with self._db.read() as tx:
             rows = await tx.execute(_DEVICE_MODELS, {"of_group": group})
             return [DeviceModel(**row) for row in rows.mappings()]
@@ -181,7 +181,7 @@ class RequestStore:
             ]
 
     async def offer(self, owner: OwnerFacts, project: ProjectFacts, access_key: str) -> Offer:
-        """Return what a user may use in a project with a keypair."""
+        """Return all groups, images and presets that a user may use in a project with a keypair."""
         async with self._db.read() as tx:
             return Offer(
                 keypair=await _keypair(tx, owner.id, access_key),
@@ -199,8 +199,8 @@ class RequestStore:
     ) -> Offer:
         """Return the same as ``offer``, but only the named image, and no notices.
 
-        ``image_and_preset`` are the image's name or alias and the preset's name. Without a preset
-        name no presets are read, else all of them.
+        ``image_and_preset`` holds the image's name or alias and the preset's name. If the preset's
+        name is empty, presets are not read.
         """
         image, preset = image_and_preset
         async with self._db.read() as tx:
@@ -212,14 +212,14 @@ class RequestStore:
             )
 
     async def keypair(self, user_id: str, access_key: str) -> KeypairFacts | None:
-        """Return a keypair of a user, None if there is no such keypair."""
+        """Return a keypair of a user, None if the user has no such keypair."""
         async with self._db.read() as tx:
             return await _keypair(tx, user_id, access_key)
 
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
         """Return the owner's session for each key (an id or a name).
 
-        Of several sessions with a name, return the live one, else the newest.
+        Of several sessions with the same name, return the live one, else the newest.
         """
         found: dict[str, Dependency] = {}
         live: set[str] = set()
@@ -245,8 +245,8 @@ class RequestStore:
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
                     found[row.id] = item
-                    # Rows are sorted from old to new: a newer session replaces an older one, unless
-                    # the older one is live.
+                    # Rows are sorted from old to new: a newer session replaces an older one that is
+                    # not live.
                     if row.name not in live:
                         found[row.name] = item
                     if row.live_name is not None:
@@ -257,9 +257,10 @@ class RequestStore:
     async def room_for(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
     ) -> AdmissionFacts:
-        """Return caps and usage for a session of ``key`` in a group, with ``agents``, its agents.
+        """Return the facts for the admission of a session in a group.
 
-        ``key`` is (domain, project id, owner id, access key).
+        ``agents`` are the agents of the group. ``key`` is (domain, project id, owner id, access
+        key) of the session.
         """
         async with self._db.read() as tx:
             return await _room(tx, key, group, agents)
@@ -332,7 +333,7 @@ _DEVICE_MODELS = (
     .group_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
     .order_by(devices.c.family, devices.c.model, devices.c.memory_bytes)
 )
-# Reads only the notices of the agents' large ``facts``; most agents have none.
+# The column ``facts`` is large, so only its notices are read; most agents have none.
 _NOTICES_OF = agents.c.facts["notices"]
 _NOTICES = (
     sa.select(agents.c.resource_group, _NOTICES_OF.label("texts"))

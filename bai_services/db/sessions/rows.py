@@ -25,7 +25,7 @@ from ..tables.sessions import allocations, kernels, sessions
 from .dependencies import read_dependencies
 from .time_limits import TimeLimit, read_draining, read_idle_timeouts, read_time_limits
 
-# Maximum number of characters of a kernel's output that are stored when it ends.
+# Maximum number of characters of a kernel's output that are stored when the kernel ends.
 LOG_LIMIT = 256 * 1024
 
 
@@ -83,7 +83,7 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
-    """An allocated quantity on one agent; ``device_id`` is None for cpu and mem."""
+    """An allocated amount on one agent; ``device_id`` is None for cpu and mem."""
 
     session_id: str
     agent_id: str
@@ -154,15 +154,15 @@ _NAMES = {
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
-# Outer joins, although every session has an owner and a project: PostgreSQL omits an unused outer
-# join when rows are only counted.
+# Every session has an owner and a project, but the joins are outer joins: PostgreSQL omits unused
+# outer joins when it only counts rows.
 SELECT: sa.Select[Any] = (
     sa.select(*_COLUMNS)
     .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)
     .outerjoin(projects, sessions.c.project_id == projects.c.id)
 )
 
-# Built at import, because building these statements costs several times as much as running them.
+# Built at import, because building these statements takes several times as long as running them.
 _STATUS = [f.name for f in fields(SessionRow)].index("status")
 _OWNER_ROLE = [f.name for f in fields(SessionRow)].index("owner_role")
 _BY_ID = SELECT.where(sessions.c.id == sa.bindparam("session_id"))
@@ -227,7 +227,7 @@ LISTING = Listing(
 
 
 def stored_log(log: str) -> str:
-    """Return the last LOG_LIMIT characters of an output, without NUL, which PostgreSQL rejects."""
+    """Return the last LOG_LIMIT characters of an output without NULs, which PostgreSQL rejects."""
     return log.replace("\0", "\ufffd")[-LOG_LIMIT:]
 
 

@@ -65,9 +65,9 @@ class NewSession:
     cluster_mode: str = Mode.SINGLE_NODE
     # Ids of the kernels sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
-    # Ids of sessions of the same owner, which may be created together with this one.
+    # Ids of the owner's sessions on which this one depends; they may be created in the same call.
     dependencies: tuple[str, ...] = ()
-    # Whether a live session with this name may be used even if its specification differs.
+    # Whether to use a live session with this name even if its specification differs.
     reuse: bool = False
 
     @property
@@ -89,7 +89,7 @@ class NewSession:
 async def next_sequences(tx: AsyncConnection, count: int) -> range:
     """Reserve the next ``count`` sequence numbers.
 
-    The update locks the counter until the end of the transaction: creations are serialized.
+    The update locks the counter until the end of the transaction, so creations are serialized.
     """
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     last = await tx.scalar(
@@ -117,7 +117,7 @@ _CONFLICTING = SELECT.where(
 async def existing_sessions(
     tx: AsyncConnection, new_sessions: Sequence[NewSession]
 ) -> dict[str, SessionRow]:
-    """Return the live session that a repeated request refers to, by the id of the new session.
+    """Return the live sessions that requests for new sessions repeat, by the id of the new session.
 
     Raises
     ------
@@ -165,7 +165,7 @@ _PENDING = sa.select(sa.func.count()).where(
 
 
 async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession]) -> None:
-    """Raise ``QuotaExceeded`` if new sessions of one keypair would exceed a cap on pending ones.
+    """Raise ``QuotaExceeded`` if new sessions of a keypair would exceed a cap on pending sessions.
 
     The check is exact, because creations are serialized (``next_sequences``).
     """
@@ -183,7 +183,7 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
         )
         for row in rows:
             policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
-    # The cap of the user counts the sessions of all keypairs.
+    # The cap of the user applies to the sessions of all keypairs together.
     waiting = await tx.scalar(_PENDING, {"owner": first.owner_id})
     usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
     waiting_usage = {scope: dict(used) for scope, used in usage.items()}
@@ -199,7 +199,7 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
 
 
 def view_of(new: NewSession, row: SessionRow) -> SessionView:
-    """Return the view of a new session without reading it; it must have no dependencies."""
+    """Return the view of a new session without dependencies, without reading the database."""
     names = kernel_names(new.cluster_size)
     kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
     return SessionView(
@@ -277,7 +277,7 @@ def resolve_dependencies(
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
-    A dependency on a repeated session becomes one on the existing session.
+    In a pair, the existing session (see ``existing_sessions``) replaces the new one.
     """
     return [
         (new.id, existing[key].id if key in existing else key)
@@ -291,7 +291,7 @@ async def mount_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> N
     wanted = sorted({mount["vfolder_id"] for mount in new.mounts})
     if not wanted:
         return
-    # The update locks the folders: a concurrent deletion waits, and then finds the mounts.
+    # The update locks the folders, so a concurrent deletion waits and then finds the mounts.
     held = await tx.execute(
         sa.update(vfolders)
         .where(vfolders.c.id.in_(wanted), vfolders.c.status == VfolderStatus.READY)

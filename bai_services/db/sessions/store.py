@@ -81,17 +81,17 @@ class SessionStore:
     async def enqueue(
         self, new: NewSession, at: datetime, audit: AuditOf | None = None
     ) -> tuple[SessionRow, bool]:
-        """Create a pending session; return it, and whether it is new (see ``enqueue_all``)."""
+        """Create a pending session; return the session and whether it is new (``enqueue_all``)."""
         return (await self.enqueue_all([new], at, audit))[0]
 
     async def enqueue_all(
         self, new_sessions: Sequence[NewSession], at: datetime, audit: AuditOf | None = None
     ) -> list[tuple[SessionRow, bool]]:
-        """Create pending sessions of one owner, all or none; return each and whether it is new.
+        """Create pending sessions of one owner, all or none.
 
-        Idempotent: for a live session with the same owner, name and specification, that session is
-        returned. The folders of new sessions are in use from now on. ``audit`` returns the audit
-        entry for the new sessions.
+        Return each session and whether it is new. Idempotent: if a live session has the same owner,
+        name and specification, that session is returned. Folders of new sessions become in use.
+        ``audit`` returns the audit entry for the new sessions.
 
         Raises
         ------
@@ -112,10 +112,10 @@ class SessionStore:
         return [created[new.id] for new in new_sessions]
 
     async def try_enqueue(self, new: NewSession, at: datetime) -> tuple[SessionRow, Changes | None]:
-        """Do the same as ``enqueue``, return the changes of the queue, and roll it back.
+        """Run ``enqueue``, read the resulting changes of the queue, and roll back.
 
-        There are no changes (None) if a live session with the same owner, name and specification
-        exists.
+        Return the session and the changes. The changes are None if a live session with the same
+        owner, name and specification exists.
 
         Raises
         ------
@@ -136,17 +136,17 @@ class SessionStore:
         facts: TransitionValues | None = None,
         expected: Status | None = None,
     ) -> Transition:
-        """Apply an event to a session; release its resources if the new status has none.
+        """Apply an event to a session; release its resources if the new status holds none.
 
-        The row is written by compare-and-set; if it has changed meanwhile, it is read again.
-        Not for ``Event.PLACED``, which ``QueueStore.commit`` applies.
+        The row is written by compare-and-set; after a concurrent change, it is read again. Not for
+        ``Event.PLACED``, which ``QueueStore.commit`` applies.
 
         Raises
         ------
         NotFound
-            If there is no such session.
+            If the session does not exist.
         InvalidTransition
-            If the event is not valid in its status, or its status is not ``expected``.
+            If the event is not valid in the session's status, or the status is not ``expected``.
         """
         async with self._db.write() as tx:
             return await apply(
@@ -156,10 +156,10 @@ class SessionStore:
     async def move_all(
         self, session_ids: Sequence[str], event: Event, at: datetime
     ) -> list[Transition]:
-        """Apply an event to each session like ``move``; skip sessions in which it is not valid."""
+        """Apply an event to each session like ``move``; skip sessions for which it is not valid."""
         moved: list[Transition] = []
         async with self._db.write() as tx:
-            # The same order everywhere, to avoid deadlocks.
+            # Lock in a fixed order, to avoid deadlocks.
             for session_id in sorted(session_ids):
                 with suppress(NotFound, InvalidTransition):
                     moved.append(await apply(tx, session_id, event, at, facts=TransitionValues()))
@@ -171,16 +171,16 @@ class SessionStore:
         Raises
         ------
         NotFound
-            If there is no such session.
+            If the session does not exist.
         """
         async with self._db.read() as tx:
             return await require_by_id(tx, session_id)
 
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
-        """Return the visible session with an id, else the live or newest one with a name.
+        """Return the visible session with an id, else the live or newest session with a name.
 
-        A name is looked up among the sessions of ``owner_id`` first, then among all visible ones,
-        where it must be unambiguous.
+        A name is searched among the sessions of ``owner_id`` first, then among all visible
+        sessions, where all matches must have the same owner.
 
         Raises
         ------
@@ -202,18 +202,18 @@ class SessionStore:
         return (live or rows)[-1]
 
     async def with_kernels(self, session_id: str) -> SessionKernels:
-        """Return a session and its kernels; raise ``NotFound`` if there is none."""
+        """Return a session and its kernels; raise ``NotFound`` if the session does not exist."""
         async with self._db.read() as tx:
             row = await require_by_id(tx, session_id)
             return SessionKernels(row, await read_kernels_of(tx, session_id))
 
     async def view(self, session_id: str) -> SessionView:
-        """Return a session with kernels and allocations; raise ``NotFound`` if there is none."""
+        """Return a session with all related rows; raise ``NotFound`` if it does not exist."""
         async with self._db.read() as tx:
             return (await read_views(tx, [await require_by_id(tx, session_id)]))[0]
 
     async def views(self, ids: Sequence[str]) -> list[SessionView]:
-        """Return these sessions, in that order; unknown ids are left out."""
+        """Return the sessions with these ids, in the same order; skip unknown ids."""
         async with self._db.read() as tx:
             rows = {row.id: row for row in await _rows_of(tx, ids)}
             found: list[SessionView] = []
@@ -223,7 +223,7 @@ class SessionStore:
         return found
 
     async def rows(self, ids: Sequence[str]) -> list[SessionRow]:
-        """Return these sessions, in any order; unknown ids are left out."""
+        """Return the sessions with these ids, in any order; skip unknown ids."""
         async with self._db.read() as tx:
             return await _rows_of(tx, ids)
 
@@ -239,12 +239,12 @@ class SessionStore:
             return await read_rows(tx, sessions.c.status.in_(statuses))
 
     async def ended_since(self, since: datetime) -> list[SessionRow]:
-        """Return every session that ended at or after that time, oldest first."""
+        """Return every session that ended at or after ``since``, oldest first."""
         async with self._db.read() as tx:
             return await read_rows(tx, sessions.c.terminated_at >= since)
 
     async def of_hub_servers(self, servers: Sequence[tuple[str, str]]) -> list[SessionRow]:
-        """Return all sessions, also ended ones, of these pairs (Hub user, Hub server)."""
+        """Return all sessions, including ended ones, of pairs (Hub user, Hub server)."""
         names = {server for _, server in servers}
         async with self._db.read() as tx:
             rows = await read_rows(tx, sessions.c.hub_server.in_(sorted(names)))
@@ -257,7 +257,7 @@ class SessionStore:
         Raises
         ------
         AlreadyExists
-            If the owner has a live session of that name.
+            If the owner has another live session with that name.
         """
         async with self._db.write() as tx:
             await _lock_names(tx)
@@ -285,7 +285,7 @@ class SessionStore:
         Raises
         ------
         Conflict
-            If it is no longer pending.
+            If the session is no longer pending.
         """
         async with self._db.write() as tx:
             changed = await tx.execute(
@@ -304,7 +304,7 @@ class SessionStore:
         return row
 
     async def leave_start_to_manager(self, session_id: str) -> SessionRow:
-        """Let the manager start a session that the Hub would have started; idempotent."""
+        """Make the manager, instead of the Hub, start a session; idempotent."""
         async with self._db.write() as tx:
             await tx.execute(
                 sa.update(sessions)
@@ -345,7 +345,7 @@ class SessionStore:
         return text or ""
 
 
-# Built at import, because building a statement costs more than running it.
+# Built at import, because building a statement takes longer than running it.
 _OF_IDS = SELECT.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True))).order_by(
     sessions.c.sequence
 )
@@ -355,7 +355,7 @@ async def _create(
     tx: AsyncConnection, new_sessions: Sequence[NewSession], at: datetime
 ) -> dict[str, tuple[SessionRow, bool]]:
     """Insert sessions of one owner; return the row for each id, and whether it is new."""
-    # The update of the counter serializes all creations, so the following checks are exact.
+    # Updating the counter serializes all creations, so the following checks are exact.
     sequences = await session_insert.next_sequences(tx, len(new_sessions))
     existing = await session_insert.existing_sessions(tx, new_sessions)
     fresh = [new for new in new_sessions if new.id not in existing]

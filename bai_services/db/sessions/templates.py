@@ -53,8 +53,8 @@ _LISTING = Listing(
 class TemplateReader:
     """The caller for whom templates are selected.
 
-    With ``is_domain_wide`` the caller may see all templates of the domain, except those of owners
-    with a role in ``hidden_roles``.
+    With ``is_domain_wide``, the caller may see all templates of the domain, except templates of
+    owners with a role in ``hidden_roles``.
     """
 
     user_id: str | None
@@ -78,7 +78,7 @@ class TemplateReader:
 
 
 class TemplateStore:
-    """Each public method is one transaction; the reader None may see all templates."""
+    """Each public method is one transaction. ``reader`` None selects all templates."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -89,7 +89,7 @@ class TemplateStore:
         return Page(items, total, query.limit, query.offset)
 
     async def named(self, key: str, reader: TemplateReader | None) -> list[Row]:
-        """Return the template with that id, else all templates with that name."""
+        """Return the template with the id ``key``, else all templates with that name."""
         is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
             found = await tx.execute(_visible_to(reader).where(is_meant))

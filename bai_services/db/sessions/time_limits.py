@@ -21,7 +21,7 @@ from ..tables.sessions import kernels, sessions
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """Lifetime by the keypair's policy, and its extension by the owner."""
+    """Maximum lifetime set by the keypair's policy, and its extension by the owner."""
 
     policy_seconds: int
     added_seconds: int
@@ -33,7 +33,7 @@ class TimeLimit:
 
     @property
     def addable_seconds(self) -> int:
-        """Seconds that the owner may still add, at least 0 even if the policy was lowered."""
+        """Seconds that the owner may still add; 0 if the policy's limit is now exceeded."""
         return max(self.max_added_seconds - self.added_seconds, 0)
 
 
@@ -71,13 +71,13 @@ _DRAINING = (
 
 
 async def read_time_limits(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, TimeLimit]:
-    """Return the lifetime limit of each session that has one."""
+    """Return the time limit of each session with a limited lifetime."""
     found = await tx.execute(_LIMITS, {"ids": list(ids)})
     return {row.id: TimeLimit(row.most, row.added, row.addable) for row in found}
 
 
 async def read_idle_timeouts(tx: AsyncConnection, ids: Sequence[str]) -> dict[str, int]:
-    """Return the idle timeout in seconds of each session that has one."""
+    """Return the idle timeout in seconds of each session with an idle timeout."""
     found = await tx.execute(_IDLE_TIMEOUTS, {"ids": list(ids)})
     return {row.id: row.idle_timeout_seconds for row in found}
 
@@ -99,12 +99,12 @@ class TimeLimitStore:
         Raises
         ------
         Conflict
-            If it is not running, or its lifetime is unlimited.
+            If the session is not running, or its lifetime is unlimited.
         InvalidRequest
             If the total extension would exceed the maximum of the policy.
         """
         async with self._db.write() as tx:
-            # Updated before the check: of two concurrent extensions, the second sees the sum.
+            # Update before the check: of two concurrent extensions, the second must see the sum.
             changed = await tx.execute(
                 sa.update(sessions)
                 .where(sessions.c.id == session_id, sessions.c.status == Status.RUNNING)
@@ -129,16 +129,17 @@ class TimeLimitStore:
                 )
 
     async def idle_timeout(self, session_id: str) -> int:
-        """Return the idle timeout of a session in seconds, 0 if it has none."""
+        """Return the idle timeout of a session in seconds, 0 for no timeout."""
         async with self._db.read() as tx:
             return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
 
     async def record_activity(
         self, session_id: str, used_at: datetime, heard_at: datetime | None
     ) -> None:
-        """Store the time of the last activity, unless a later one is stored already.
+        """Store ``used_at`` as the time of the last activity, unless a later time is stored.
 
-        ``heard_at`` is the time of the session's report, None if the session did not report it.
+        ``heard_at`` is the time of the session's report, None if the activity was not reported by
+        the session.
         """
         known = sessions.c.used_at
         async with self._db.write() as tx:

@@ -47,7 +47,7 @@ class TransitionValues:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A transition that was written: the session after it, the event, and the previous status."""
+    """A written transition: the session after the event, the event, and the previous status."""
 
     row: SessionRow
     event: Event
@@ -102,7 +102,7 @@ def _values(
 ) -> dict[str, Any]:
     text = facts.reason if facts.status_info is None else facts.status_info
     if row.status is Status.TERMINATING:
-        # The reason of the stop is more useful than how the session ended.
+        # Keep the reason of the stop: it is more useful than the text of the end.
         text = row.status_info or text
     values: dict[str, Any] = {
         "status": after,
@@ -138,7 +138,7 @@ def _kernel_values(facts: TransitionValues) -> dict[str, Any]:
 
 
 async def _release(tx: AsyncConnection, session_id: str, after: Status, at: datetime) -> bool:
-    """Release mounts, agents and resources that a session does not have in status ``after``.
+    """Release the mounts, agents and resources that a session must not hold in status ``after``.
 
     Return whether resources were released.
     """
@@ -162,7 +162,7 @@ async def _write_step(
     at: datetime,
     reason: str = "",
 ) -> None:
-    """Insert a status change (event, status before, status after) into the history."""
+    """Insert ``step`` (event, status before, status after) into the history."""
     event, before, after = step
     await tx.execute(
         _STEP,

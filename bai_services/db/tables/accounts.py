@@ -11,11 +11,11 @@ keypair_policies = sa.Table(
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     created_at(),
-    # The limit of slots that total_resource_slots does not name: LIMITED: 0; UNLIMITED: none.
+    # Limit of slots that are missing from total_resource_slots. LIMITED: 0; UNLIMITED: no limit.
     sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),
-    # Maximum by which an owner may extend the lifetime of one session in total.
+    # Maximum total time by which an owner may extend the lifetime of one session.
     sa.Column(
         "max_lifetime_extension_seconds",
         sa.Integer,
@@ -139,7 +139,7 @@ keypairs = sa.Table(
     metadata,
     sa.Column("access_key", sa.String(20), primary_key=True),
     created_at(),
-    # Verifying a signature needs the secret key itself, so it is stored encrypted, not hashed.
+    # Verifying a signature requires the secret key, so the key is stored encrypted, not hashed.
     sa.Column("secret_key_encrypted", sa.String(255), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("is_active", sa.Boolean, nullable=False, default=True),

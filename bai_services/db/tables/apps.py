@@ -15,7 +15,7 @@ app_shares = sa.Table(
         "session_id", sa.ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False, index=True
     ),
     sa.Column("app", sa.String(64), nullable=False),
-    # user, project or public; for user and project the column of that name is set.
+    # user, project or public; for user and project, the column user_id or project_id is set.
     sa.Column("audience", sa.String(16), nullable=False),
     sa.Column("user_id", sa.ForeignKey("users.id", ondelete="CASCADE"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id", ondelete="CASCADE"), index=True),
@@ -25,7 +25,7 @@ app_shares = sa.Table(
     sa.Column("created_by", sa.String(64), nullable=False),
 )
 
-# Entry tokens of shared apps that were used; each is accepted once, by whichever manager.
+# Used entry tokens of shared apps; each token is accepted once, by any manager.
 used_entry_tokens = sa.Table(
     "used_entry_tokens",
     metadata,

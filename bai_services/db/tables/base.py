@@ -10,7 +10,7 @@ from sqlalchemy.types import TypeDecorator
 
 from bai_services.core.resources import Caps, ResourceSlots
 
-# Constraints need names, so that migrations can drop them.
+# Naming convention of constraints: migrations can drop only constraints with names.
 metadata = sa.MetaData(
     naming_convention={
         "ix": "ix_%(column_0_label)s",
@@ -23,7 +23,7 @@ metadata = sa.MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware time, stored as naive UTC so that SQLite and PostgreSQL sort it alike."""
+    """An aware time, stored as naive UTC, which SQLite and PostgreSQL sort in the same order."""
 
     impl = sa.DateTime
     cache_ok = True
@@ -53,7 +53,7 @@ class Slots(TypeDecorator[ResourceSlots]):
 
 
 class CapSlots(Slots):
-    """A map of slot to its limit, as JSON; a limit of 0 is kept, unlike in ``Slots``."""
+    """A map of slot to limit, as JSON; unlike in ``Slots``, a limit of 0 is stored."""
 
     cache_ok = True
 

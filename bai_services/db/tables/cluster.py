@@ -19,7 +19,7 @@ resource_groups = sa.Table(
     sa.Column("scheduler", sa.String(16), nullable=False, default="fifo"),
     sa.Column("scheduler_opts", sa.JSON, nullable=False),
     sa.Column("allowed_session_types", sa.JSON, nullable=False),
-    # Caps on all sessions of the group together; slots that are not named are unlimited.
+    # Caps on all sessions of the group together; a missing slot is unlimited.
     sa.Column("total_resource_slots", CapSlots, nullable=False, default=dict, server_default="{}"),
     sa.Column("max_concurrent_sessions", sa.Integer),
 )
@@ -56,7 +56,7 @@ agents = sa.Table(
     sa.Column("facts", sa.JSON, nullable=False),
 )
 
-# Capacity and usage of cpu and mem; those of device slots are in ``devices``.
+# Capacity and usage of cpu and mem; for device slots, see ``devices``.
 agent_slots = sa.Table(
     "agent_slots",
     metadata,

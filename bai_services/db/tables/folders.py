@@ -16,7 +16,7 @@ vfolders = sa.Table(
     sa.Column("domain", sa.ForeignKey("domains.name"), nullable=False),
     # user:ID or project:ID; (scope, live_name) is unique.
     sa.Column("scope", sa.String(80), nullable=False, index=True),
-    # The name, NULL after the folder was moved to the trash: names in the trash may repeat.
+    # The name, or NULL in the trash, where names need not be unique.
     sa.Column("live_name", sa.String(64)),
     sa.Column("owner_id", sa.ForeignKey("users.id"), index=True),
     sa.Column("project_id", sa.ForeignKey("projects.id"), index=True),

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from .base import UtcDateTime, metadata
 
-# Holder of each lease. ``token`` is a fencing token: it rises with each new holder, so that late
-# writes of a replaced holder are rejected. ``beat`` counts the renewals by the current holder.
+# Holder of each lease. ``token`` is a fencing token: each new holder increments it, and late writes
+# of a replaced holder are rejected. ``beat`` counts the renewals by the current holder.
 leases = sa.Table(
     "leases",
     metadata,
@@ -19,7 +19,7 @@ leases = sa.Table(
     sa.Column("taken_at", UtcDateTime, nullable=False),
 )
 
-# Usage of a domain, project or user on one day (UTC) in one resource group: quantity times seconds,
+# Usage of a domain, project or user on one day (UTC) in one resource group: amount times seconds,
 # computed from the ledger. ``amount_seconds`` is a float: the bytes of a large cluster times the
 # seconds of a day exceed 64 bits.
 usage_buckets = sa.Table(

@@ -11,7 +11,7 @@ sessions = sa.Table(
     metadata,
     identity(),
     created_at(),
-    # Rises with every creation; the order of sessions that were created at the same time.
+    # Number in the order of creation; sorts sessions that were created at the same time.
     sa.Column("sequence", sa.BigInteger, nullable=False, unique=True),
     sa.Column("name", sa.String(64), nullable=False),
     # The name while the session is live, then NULL; unique among the owner's live sessions.
@@ -40,7 +40,8 @@ sessions = sa.Table(
         default="single-node",
         server_default="single-node",
     ),
-    # SHA-256 of the specification: a request with the same name and hash gets the same session.
+    # SHA-256 of the specification. A request with the name and hash of a live session repeats the
+    # session's creation.
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
@@ -53,7 +54,7 @@ sessions = sa.Table(
     sa.Column("notices", sa.JSON, nullable=False),
     sa.Column("result", sa.String(16), nullable=False, default="undefined"),
     sa.Column("exit_code", sa.Integer),
-    # For batch sessions: the command, its begin time, and its timeout.
+    # For batch sessions: the command, its start time, and its timeout.
     sa.Column("startup_command", sa.Text),
     sa.Column("starts_at", UtcDateTime),
     sa.Column("batch_timeout_seconds", sa.Integer),
@@ -61,11 +62,11 @@ sessions = sa.Table(
     sa.Column(
         "lifetime_extension_seconds", sa.Integer, nullable=False, default=0, server_default="0"
     ),
-    # Time of the last activity, and of the session's last report of it. Both are updated only while
-    # the keypair's policy has an idle timeout.
+    # Time of the last activity, and time of the session's last activity report. Both are updated
+    # only while the keypair's policy has an idle timeout.
     sa.Column("used_at", UtcDateTime),
     sa.Column("use_heard_at", UtcDateTime),
-    # URL that is called for each change of status; delivery state: ``session_callbacks``.
+    # URL that is called for each status change; its delivery state is in ``session_callbacks``.
     sa.Column("callback_url", sa.String(2048)),
     # Hub server of the session ("": the user's default server), and who starts it: manager or hub.
     sa.Column("hub_user", sa.String(64), nullable=False),
@@ -79,11 +80,11 @@ sessions = sa.Table(
     sa.Index("ix_sessions_hub_server", "hub_user", "hub_server"),
     sa.Index("ix_sessions_owner_created", "owner_id", "created_at"),
     sa.Index("ix_sessions_created_at", "created_at"),
-    # With these a page of a long list is read in index order, without sorting.
+    # With these indexes, a page of a long list is read in index order, without sorting.
     sa.Index("ix_sessions_name", "name"),
     sa.Index("ix_sessions_started_at", "started_at"),
     sa.Index("ix_sessions_owner_started", "owner_id", "started_at"),
-    # For the live sessions of a user: few among tens of thousands of ended ones.
+    # For the live sessions of a user, who may have tens of thousands of ended sessions.
     sa.Index("ix_sessions_status_owner", "status", "owner_id", "created_at"),
 )
 
@@ -111,7 +112,7 @@ kernels = sa.Table(
     sa.Column("log", sa.Text),
 )
 
-# The ledger: one row per allocated quantity, never deleted; ``freed_at`` is set on release.
+# The ledger: one row per allocated amount, never deleted; ``freed_at`` is set on release.
 allocations = sa.Table(
     "allocations",
     metadata,

@@ -45,7 +45,7 @@ def agent(
 
 
 def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
-    """Return a request; ``shares`` and ``device`` are quantities of ``family`` (default: cuda)."""
+    """Return a request; ``shares`` and ``device`` are amounts of ``family`` (default: cuda)."""
     family = spec.pop("family", "cuda")
     texts = {f"{family}.{k}": str(spec.pop(k)) for k in ("shares", "device") if k in spec}
     slots = ResourceSlots.parse({"cpu": cpu, "mem": mem, **texts})
@@ -53,7 +53,7 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 
 
 def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
-    """Place a request; return the agent and the quantity per device of each kernel."""
+    """Place a request; return, for each kernel, its agent and the amount on each device."""
     found = placer.place(placer.prepare(wanted))
     if found is None:
         return None

@@ -1,7 +1,7 @@
 """Reference implementation of the placement policies in plain, slow Python.
 
-The test oracle of the compiled code. Limits: one kernel, one device family and model per agent, no
-device locality. `docs/how-to/change-placement.md` explains how to use it.
+This is the test oracle of the compiled code. It supports one kernel per request, one device family
+and model per agent, and no device locality. See `docs/how-to/change-placement.md`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def acceptable(
         }
         scores = {n: rules[policy](agents[n], kind) for n in able}
     best = max(scores.values())
-    # Ties go to the first agent.
+    # Of agents with equal scores, the first is chosen.
     return [next(n for n in able if scores[n] == best)]
 
 
@@ -64,7 +64,7 @@ def fits(on: AgentState, kind: RequestKind) -> bool:
 
 
 def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
-    """Return what remains free: thousandths of devices, thousandths of cores, bytes of memory."""
+    """Return the remaining thousandths of devices, thousandths of cores, and bytes of memory."""
     devices = sum(free_shares(on)) - kind.devices * kind.share
     return devices, on.free("cpu") - kind.cpu, on.free("mem") - kind.mem
 
@@ -76,14 +76,14 @@ def best_fit(on: AgentState, kind: RequestKind) -> int:
 
 
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices, then most devices, cores and memory left."""
+    """Prefer agents without unrequested devices; then with most devices, cores, memory left."""
     devices, cpu, mem = left_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
     return -int(has_unrequested), devices, cpu, mem // (GIB // 4)
 
 
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices, then fewest devices, cores and memory left."""
+    """Prefer agents without unrequested devices; then with fewest devices, cores, memory left."""
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)
 
@@ -170,7 +170,7 @@ class PricedReference:
         )
 
     def score(self, on: AgentState, kind: RequestKind) -> int | None:
-        """Return the rounded score of the best choice of devices; None if it does not fit."""
+        """Return the rounded score of the best choice of devices; None if ``kind`` does not fit."""
         free = [d.capacity - d.used for d in on.devices]
         model = on.devices[0].model
         cpu, mem = (on.capacity[s] - on.used.get(s, 0) for s in ("cpu", "mem"))
@@ -222,7 +222,7 @@ def gradient(on: AgentState, kind: RequestKind) -> int:
     """Return the published FGD score of an agent, for the best choice of its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
-    # Most frequent first, until 95 % of all requests are covered.
+    # The most frequent kinds, which make up 95 % of all requests.
     order = sorted(MIX, key=lambda k: -MIX[k])
     kept: list[RequestKind] = []
     while sum(MIX[k] for k in kept) < 0.95 * sum(MIX.values()):

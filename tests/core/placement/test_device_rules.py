@@ -1,4 +1,4 @@
-"""Rules for shares of devices, their division, and combinations of slots."""
+"""Rules for shares of devices, for dividing shares, and for combinations of slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART_STEP, UNIT, MIN_PART = 10, 1000, 50
 
 
 def place_on(free: list[int], **spec: Any) -> list[int] | None:
-    """Place a request on devices with these free thousandths; return the amount allocated on each
+    """Place a request on devices with these free thousandths; return the allocated amount per
     device, or None.
     """
     on = agent("a", tuple(UNIT - thousandths for thousandths in free))
@@ -47,11 +47,11 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
         ),
         pytest.param(
             [1000, 400, 400], {"shares": "1.2"}, [400, 400, 400],
-            id="an even division uses more devices if fewer do not have the capacity",
+            id="an even division uses more devices if fewer have too little capacity",
         ),
         pytest.param(
             [1000, 330, 330], {"shares": "1.01"}, None,
-            id="parts stay equal: a shortage on one device is not made up on another",
+            id="parts remain equal: another device does not make up for a shortage",
         ),
         pytest.param(
             [1000, 340, 330], {"shares": "1"}, [1000, 0, 0],
@@ -63,11 +63,11 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
         ),
         pytest.param(
             [1000, 990], {"device": 2}, None,
-            id="a device in partial use is not allocated as a whole device",
+            id="a partly used device is not allocated as a whole device",
         ),
         pytest.param(
             [990, 1000, 1000], {"device": 2}, [0, 1, 1],
-            id="whole devices are counted in units of one",
+            id="the amount of whole devices is their number",
         ),
     ],
 )  # fmt: skip
@@ -125,7 +125,7 @@ def test_share_is_accepted(text: str, amount: int) -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        pytest.param("0.04", "smallest amount 0.05", id="below the minimum, which is stated"),
+        pytest.param("0.04", "smallest amount 0.05", id="below the minimum"),
         pytest.param("0.333", "step", id="not a multiple of the step"),
     ],
 )
@@ -135,7 +135,7 @@ def test_share_is_rejected(text: str, message: str) -> None:
 
 
 def reference_fits(free: list[int], amount: int) -> bool:
-    """Return whether a share fits: reference implementation of the rule of even division."""
+    """Return whether a share fits; a reference implementation of even division."""
     if amount <= UNIT:
         return max(free) >= amount
     for n in range(-(-amount // UNIT), len(free) + 1):
@@ -152,7 +152,7 @@ def reference_fits(free: list[int], amount: int) -> bool:
     free=st.lists(st.integers(0, 100).map(lambda n: n * PART_STEP), min_size=1, max_size=5),
     amount=st.integers(5, 400).map(lambda n: n * PART_STEP),
 )
-def test_placer_matches_the_reference_rule_of_even_division(free: list[int], amount: int) -> None:
+def test_placer_matches_the_reference_of_even_division(free: list[int], amount: int) -> None:
     parts = place_on(free, shares=amount / UNIT)
     assert (parts is not None) == reference_fits(free, amount)
     if parts is not None:
@@ -166,8 +166,8 @@ def test_placer_matches_the_reference_rule_of_even_division(free: list[int], amo
     "amount, parts",
     [
         pytest.param(1000, [1000], id="a share of one device is one part"),
-        pytest.param(1010, [510, 500], id="the odd step goes to the first part"),
-        pytest.param(2500, [840, 830, 830], id="as few parts as devices are needed"),
+        pytest.param(1010, [510, 500], id="the first part is one step larger"),
+        pytest.param(2500, [840, 830, 830], id="no more parts than necessary"),
     ],
 )
 def test_share_is_split_into_equal_parts(amount: int, parts: list[int]) -> None:

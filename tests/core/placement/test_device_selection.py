@@ -38,11 +38,9 @@ def devices_of(
         pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy devices"),
         pytest.param((0, 0), {"shares": "1"}, {"g0": 1000}, id="a share of 1 is a whole device"),
         pytest.param(
-            (10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="whole devices are unused ones"
+            (10, 0, 0), {"device": 2}, {"g1": 1, "g2": 1}, id="only unused devices as whole devices"
         ),
-        pytest.param(
-            (10, 0), {"device": 2}, None, id="no whole device if a share is allocated on it"
-        ),
+        pytest.param((10, 0), {"device": 2}, None, id="a partly used device is not a whole device"),
         pytest.param((0, 0, 0), {"shares": "1.5"}, {"g0": 750, "g1": 750}, id="evenly: halves"),
         pytest.param(
             (0, 300, 0),
@@ -60,13 +58,13 @@ def devices_of(
             (600, 600, 600, 600),
             {"shares": "1.2"},
             {"g0": 400, "g1": 400, "g2": 400},
-            id="evenly: more devices if fewer do not suffice",
+            id="evenly: three devices if two do not suffice",
         ),
         pytest.param(
             (0, 0, 0),
             {"shares": "1.5", "strategy": FILL},
             {"g0": 1000, "g1": 500},
-            id="fill: one whole device, then the rest",
+            id="fill: one whole device, and the rest on another",
         ),
         pytest.param(
             (0, 0, 400),
@@ -112,9 +110,11 @@ def test_strategies(
             {"shares": "0.6", "strategy": FILL},
             None,
             {"g0": 500, "g1": 100},
-            id="fill divides over the device with most free first",
+            id="fill begins with the device with the most free capacity",
         ),
-        pytest.param((600, 600), {"shares": "0.9"}, None, None, id="more than is free in total"),
+        pytest.param(
+            (600, 600), {"shares": "0.9"}, None, None, id="exceeds the total free capacity"
+        ),
         pytest.param(
             (440, 950, 950),
             {"shares": "0.62", "strategy": FILL},
@@ -141,7 +141,7 @@ def test_share_is_fragmented_only_if_allowed(
         pytest.param(Policy.SPREAD, "g0", id="spread: most free capacity"),
         pytest.param(Policy.BEST_FIT, "g1", id="best fit: least free capacity"),
         pytest.param(Policy.ROUND_ROBIN, "g1", id="round robin: least free capacity on the agent"),
-        pytest.param(Policy.PRICED, "g1", id="priced: no whole device is split"),
+        pytest.param(Policy.PRICED, "g1", id="priced: the device that is already split"),
     ],
 )
 def test_device_of_a_share_by_policy(policy: Policy, device: str) -> None:
@@ -161,13 +161,13 @@ RING = (0, 0, 0, 0)
             agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
             {"device": 1},
             "g1",
-            id="a partly used NUMA node first",
+            id="a partly used NUMA node is preferred",
         ),
         pytest.param(
             agent("a", RING, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
             {"device": 2},
             "g0 g3",
-            id="NVLink before NUMA",
+            id="NVLink takes precedence over NUMA",
         ),
         pytest.param(
             agent("a", RING, numa=(0, 1, 1, 1)), {"device": 4}, "g0 g1 g2 g3", id="all devices"
@@ -176,7 +176,7 @@ RING = (0, 0, 0, 0)
             agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
             {"device": 4},
             "g0 g1 g3 g4",
-            id="a request that spans nodes uses all of the largest NUMA node",
+            id="a request for several NUMA nodes uses the largest node completely",
         ),
         pytest.param(
             agent("a", RING), {"device": 2}, "g0 g1", id="unknown topology: the first devices"
@@ -216,7 +216,7 @@ def test_fill_finds_every_possible_division(used: list[int], shares: int) -> Non
         strategy=FILL,
         allow_fragmentation=True,
     )
-    # Parts from 0.05 to the free share, in steps of 0.01, add up to every sum between the bounds.
+    # A part is 0.05 to the free share, in steps of 0.01: every sum between the bounds is possible.
     possible = any(
         50 * len(subset) <= shares <= sum(subset)
         for size in range(1, len(free) + 1)

@@ -17,7 +17,7 @@ PART_STEP, MIN_PART, UNIT = 10, 50, 1000
 
 
 def division(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
-    """Return the part of a share on each device; empty if the share is refused."""
+    """Return the part of a share on each device; empty if the share does not fit."""
     on = agent("a", tuple(UNIT - room for room in free))
     wanted = Request(
         ResourceSlots({"cpu": 1000, "mem": 2**30, "cuda.shares": amount}),
@@ -30,9 +30,10 @@ def division(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) 
     return {int(d.device_id[-1]): d.amount for d in found[0].devices} if found else {}
 
 
-# Row: case, free share per device, requested share, division, whether it is allowed if guarded.
+# Row: case, free share per device, requested share, expected division, and whether that division is
+# allowed without fragmentation.
 ROWS = [
-    ("two empty devices give half each", (1000, 1000), 1500, {0: 750, 1: 750}, True),
+    ("one half on each of two empty devices", (1000, 1000), 1500, {0: 750, 1: 750}, True),
     ("the devices with the least sufficient capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
     ("three equal parts rather than two unequal ones", (1000, 600, 600, 0), 1500, {0: 500, 1: 500, 2: 500}, True),  # noqa: E501
     ("parts that differ by one step are even", (760, 750), 1510, {0: 760, 1: 750}, True),
@@ -48,8 +49,8 @@ ROWS = [
     ("a fraction that fits on one device is not divided", (300, 500, 400), 500, {1: 500}, True),
     ("no part is below the smallest share", (1000, 40), 1020, {}, True),
     ("no even part below the smallest share", (1000, 1000, 50), 1990, {1: 1000, 0: 990}, True),
-    ("everything that is free", (1000, 330, 70), 1400, {0: 1000, 1: 330, 2: 70}, False),
-    ("more than is free", (1000, 330, 70), 1410, {}, True),
+    ("the total free capacity", (1000, 330, 70), 1400, {0: 1000, 1: 330, 2: 70}, False),
+    ("more than the total free capacity", (1000, 330, 70), 1410, {}, True),
 ]  # fmt: skip
 
 
@@ -60,13 +61,14 @@ def test_division_of_a_share(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
     assert division(free, amount, False, Policy.BEST_FIT) == expected
-    # Without fragmentation, only even divisions are allowed, and shares below 1 only on one device.
+    # Without fragmentation, only even divisions are allowed, and a share below 1 is not divided.
     assert division(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
 
 
 def test_number_of_parts_follows_the_formula() -> None:
-    """Smallest n >= ceil(R / cap) such that n devices have D = R / n (rounded down to the step q)
-    free, and ceil((R - n D) / q) of them a step more.
+    """The share R is divided over n devices. With D = R / n, rounded down to the step q, n is the
+    smallest number >= ceil(R / cap) for which n devices have at least D free, and
+    ceil((R - n D) / q) of them at least D + q.
     """
 
     def part_count(free: tuple[int, ...], amount: int) -> int:
@@ -87,7 +89,7 @@ Key = tuple[int, int, int]
 
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
-    """Return unevenness, number and free shares of the best devices, from all possible splits."""
+    """Try all splits; return unevenness, device count and free capacity of the best one."""
     line = sorted(
         (room for room in free if room // PART_STEP * PART_STEP >= MIN_PART), reverse=True
     )
@@ -109,7 +111,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
 
 @settings(max_examples=150, deadline=None)
 @given(
-    # Few large devices or more small ones, to limit the number of splits.
+    # Few large or several small devices, to limit the number of splits.
     free=st.one_of(
         st.lists(st.integers(0, 100), max_size=3),
         st.lists(st.integers(0, 25), min_size=4, max_size=4),

@@ -1,4 +1,4 @@
-"""Devices that accept only certain shares, and MIG instances with their own slots."""
+"""Devices that accept only shares of a fixed size, and MIG instances with separate slots."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ SHARINGS = st.sampled_from(
     st.booleans(),
 )
 @settings(deadline=None)
-def test_no_device_gets_a_share_it_does_not_allow(
+def test_no_device_gets_a_share_that_it_does_not_allow(
     devices: list[tuple[Sharing, int]], amount: int, may_fragment: bool
 ) -> None:
     world = agent_with_sharing(

@@ -1,4 +1,4 @@
-"""Choice of the agent: policies, suitable agents, multi-kernel sessions, and refusals."""
+"""Choice of the agent: policies, suitable agents, cluster sessions, and refusals."""
 
 from __future__ import annotations
 
@@ -78,21 +78,21 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
             [agent("a", (500,)), agent("b", (600, 0))],
             request(shares="0.4"),
             "b",
-            id="fgd: the agent that loses least capacity for typical requests",
+            id="fgd: the agent with the least added fragmentation",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,)), agent("b", (500,))],
             request(shares="0.5"),
             "b a",
-            id="priced: no whole device is split while a half is free",
+            id="priced: no whole device is split while half a device is free",
         ),
         pytest.param(
             Policy.PRICED,
             [agent("a", (0,)), agent("b")],
             request(cpu="8"),
             "b b",
-            id="priced: an agent whose devices do not need the cpu",
+            id="priced: an agent with more cpu than its devices need",
         ),
         pytest.param(
             Policy.PRICED,
@@ -186,13 +186,13 @@ def test_agent_chosen_by_policy(
             id="an agent to avoid comes last",
         ),
         pytest.param(
-            [agent("a")], request(avoid=("a",)), "a", id="an agent to avoid if no other fits"
+            [agent("a")], request(avoid=("a",)), "a", id="an agent to avoid, if no other fits"
         ),
         pytest.param(
             [agent("a"), agent("b")],
             request(avoid=("b",), designated_agents=("b",)),
             "b",
-            id="designated agent that is also to avoid",
+            id="an agent that is designated and also to be avoided",
         ),
     ],
 )
@@ -305,13 +305,13 @@ def test_placement_of_cluster_sessions(
             [agent("a", cpu=2), agent("b", cpu=4)],
             request(cpu="5"),
             "cpu=5 requested, but at most 4 is free",
-            id="more than the most that is free on one agent",
+            id="more than any agent has free",
         ),
         pytest.param(
             [agent("a", cpu=8, mem=1), agent("b", cpu=1, mem=8)],
             request(cpu="4", mem="4g"),
             "no single agent has cpu=4 mem=4g free",
-            id="enough of each slot, but not on one agent",
+            id="enough of each slot, but not on the same agent",
         ),
         pytest.param(
             [agent("a", (600, 600))],
@@ -323,7 +323,7 @@ def test_placement_of_cluster_sessions(
             [agent("a", (600, 600))],
             request(shares="0.9", allow_fragmentation=True),
             "cuda.shares=0.9 requested, but at most 0.8 is free",
-            id="division is allowed: the total counts",
+            id="if division is allowed, the total is compared",
         ),
         pytest.param(
             [agent("a", (10, 0))],
@@ -335,7 +335,7 @@ def test_placement_of_cluster_sessions(
             [agent("a", cpu=3)],
             request(cpu="2", kernels=2),
             "cpu=4 requested, but at most 3",
-            id="the kernels of one agent together",
+            id="the kernels on one agent together",
         ),
         pytest.param(
             AGENTS,

@@ -201,8 +201,10 @@ def test_compiled_code_matches_the_reference(
 def test_both_score_functions_choose_the_same_agent(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """A full device of a second family selects the code path for several families, which must
-    choose the same placements."""
+    """A full device of a second family selects the code path for several families.
+
+    The placements must be the same.
+    """
     agents = fleet_of(drawn)
     mixed = [
         replace(a, devices=(*a.devices, Device(f"{a.id}-x", "rocm", used=1000))) for a in agents
@@ -232,7 +234,7 @@ def test_shares_on_one_device_are_never_worth_more_than_the_device(demand: dict[
             + [best[room - s // 10] + p for s, p in prices.items() if s <= 10 * room]
         )
     assert best[100] <= 1 + 1e-6
-    # Strong duality: at the optimum, weak duality becomes an equality.
+    # Strong duality of the linear program: the number of devices equals the price of the demand.
     devices = sum(times for _, times in patterns)
     assert devices == pytest.approx(sum(demand[s] * p for s, p in prices.items()), rel=1e-4)
 
@@ -252,9 +254,9 @@ def test_capacity_values_grow_with_free_capacity() -> None:
     agents = [agent(f"a{i}", (0,) * 8, cpu=96, mem=384) for i in range(3)]
     for variant in Variant:
         tables: Tables = tables_of(MIX, Fleet.of(agents), variant)
-        worth = tables.costs.capacity_value
+        values = tables.costs.capacity_value
         for axis in (1, 2, 3):
-            assert (np.diff(worth, axis=axis) >= -1e-6).all()
-        # A reserve adds the value of requests for several devices.
-        assert worth.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
+            assert (np.diff(values, axis=axis) >= -1e-6).all()
+        # A reserve adds at most 2: the devices of the only multi-device request of MIX.
+        assert values.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
     assert thousandths("cuda.device", 2) == 2000

@@ -52,7 +52,7 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         pytest.param(
             request(cpu="2", mem="2g", shares="1.5"),
             [(RequestKind(1000, GIB, "cuda", 1, 750), 1)] * 2,
-            id="a larger share counts as its parts",
+            id="a share of several devices counts as its parts",
         ),
         pytest.param(
             request(device=2, device_models=("T4",)),
@@ -100,7 +100,7 @@ def test_tables_are_deterministic() -> None:
 
 
 def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
-    """If shares request many cores, tables of whole-device requests allocate less of the mix."""
+    """If shares need many cores, tables of whole-device requests allocate less of the mix."""
     mix = {
         RequestKind(12_000, 8 * GIB, "cuda", 1, 250): 4.0,
         RequestKind(500, 8 * GIB, "cuda", 1, 500): 4.0,
@@ -112,9 +112,8 @@ def test_variant_that_allocates_most_of_the_mix_is_chosen() -> None:
     assert placed[best] * 1.001 >= max(placed.values())
 
 
-def test_variant_that_serves_most_demand_is_chosen_if_run_times_are_known() -> None:
-    """Only 8 of 32 agents fit the whole-machine request, and cpu-only requests are more frequent
-    than it."""
+def test_variant_that_places_most_demand_is_chosen_if_run_times_are_known() -> None:
+    """Only 8 of 32 agents fit the whole-machine request; cpu-only requests are more frequent."""
     large = [agent(f"b{i}", (0,) * 4, cpu=128, mem=512) for i in range(8)]
     small = [agent(f"s{i}", (0,) * 4, cpu=48, mem=192) for i in range(24)]
     whole = RequestKind(100_000, 64 * GIB, "cuda", 4, 1000)
@@ -143,11 +142,11 @@ def test_reserve_adds_value_for_multi_device_requests() -> None:
     plain = tables_of(mix, fleet, Variant.ROWS).costs.capacity_value[0]
     more = tables_of(mix, fleet, Variant.ROWS_RESERVE).costs.capacity_value[0]
     rows = [
-        ("too little cpu for either", 15, 8, 4, 0.0),
+        ("too little cpu for both requests", 15, 8, 4, 0.0),
         ("capacity for the request for two devices", 16, 8, 2, 0.75 * 2),
         ("half a core too few for the request for four devices", 199, 8, 4, 0.75 * 2),
-        ("capacity for both", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
-        ("one device too few for the request for four", 200, 16, 3, 0.75 * 2),
+        ("capacity for both requests", 200, 16, 4, 0.75 * 2 + 0.25 * 4),
+        ("one device too few for the request for four devices", 200, 16, 3, 0.75 * 2),
     ]
     for what, cpu, mem, devices, reserve in rows:
         base = plain[min(cpu, plain.shape[0] - 1), mem, devices]

@@ -1,4 +1,4 @@
-"""Benchmark of the published trace, with small generated files."""
+"""The benchmark of the published trace, run on small generated files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PODS = (
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[str]:
-    """Ten nodes of four devices, and a workload that requests half of them."""
+    """Ten nodes with four devices each, and a workload that requests half of the devices."""
     nodes = [f"node-{i},32000,131072,4,{'T4' if i % 2 else 'G2'}" for i in range(10)]
     kinds = ["2000,4096,1,1000,", "1000,2048,1,470,", "1000,2048,1,500,T4", "4000,8192,0,0,"]
     kinds.append("8000,16384,2,1000,")
@@ -50,7 +50,7 @@ def test_rows_are_repeated_or_removed_to_reach_the_load(files: list[str], load: 
     _, pods = read_files(Path(files[1]), Path(files[3]))
     rows = arrivals(pods, 40_000, load, 42)
     demand = sum(pod.demand for pod in rows)
-    assert demand <= 40_000 * load + 1000  # at most one pod more than the load
+    assert demand <= 40_000 * load + 1000  # the last pod may exceed the load
     assert demand > 40_000 * load - 2000
     if load > 0.7:
         assert {id(pod) for pod in rows[: len(pods)]} == {id(pod) for pod in pods}

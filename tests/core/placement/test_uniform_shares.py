@@ -1,4 +1,4 @@
-"""Devices whose shares must be uniform: the first one sets the size until the device is empty."""
+"""Devices with uniform shares: the first share sets the size until the device is empty again."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
             [(500, 500), (500, 500)],
             {"shares": "0.9", "allow_fragmentation": True},
             None,
-            id="not divided over two devices: an MPS daemon manages one GPU",
+            id="a share is not divided: an MPS daemon manages only one GPU",
         ),
         pytest.param(
             [(250, 250), (0, 0)], {"device": 1}, {"g1": 1}, id="a whole device must be empty"
@@ -119,7 +119,7 @@ def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.set_to_minimum(["a"], now, then)
-    # A quarter that starts now would fix the share in force, so that the half could not start.
+    # A quarter that starts now would set the share in force, which the half could not match.
     assert not both.fits(quarter) and not both.fits(half)
 
 
@@ -188,7 +188,7 @@ def test_shares_of_a_device_are_always_equal(
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
         assert most_of(state.devices, "cuda.shares") == oracle.largest_share()
-        # A placer that is rebuilt from the state makes the same decisions.
+        # A new placer with the same state makes the same decisions.
         rebuilt = Placer([state], Policy.BEST_FIT)
         for other in SHARES:
             wanted = request(shares=other / 1000)

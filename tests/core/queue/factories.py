@@ -47,7 +47,7 @@ def request(group: str = "main", **texts: str) -> Request:
 def pending_session(
     n: int, user: Scope = ANN, wanted: Request | None = None, **facts: Any
 ) -> PendingSession:
-    """Return session ``s<n>``, the n-th that was created."""
+    """Return session ``s<n>``, with sequence number n."""
     scopes = facts.pop("scopes", (user,))
     return PendingSession(f"s{n}", n, wanted or request(), scopes, created_at=NOW, **facts)
 

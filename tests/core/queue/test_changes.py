@@ -34,7 +34,7 @@ def test_ended_session_frees_capacity_for_the_next() -> None:
     assert started(queue.run(NOW)) == ["s2"]
 
 
-def test_decision_that_was_not_stored_is_reverted() -> None:
+def test_decision_that_was_not_written_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1)], [agent(cpu=1)], caps=caps))
     assert started(queue.run(NOW)) == ["s1"]
@@ -95,7 +95,7 @@ def test_removed_or_moved_agent_gets_no_session() -> None:
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
 
 
-def test_unschedulable_agent_keeps_running_sessions_and_gets_no_new_one() -> None:
+def test_unschedulable_agent_keeps_its_sessions_and_gets_no_new_ones() -> None:
     queue = Queue(snapshot([pending_session(1)], [agent()]))
     queue.run(NOW)
     drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})
@@ -159,8 +159,8 @@ def test_only_changed_reasons_are_reported_again() -> None:
     assert changed["s2"][0]["limit"] == "0"
 
 
-def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten thousand sessions of one shape that cannot start cause one placement attempt."""
+def test_one_placement_attempt_per_shape_and_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand sessions of one shape that do not fit cause one placement attempt."""
     queue = Queue(
         snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])
     )
@@ -174,7 +174,7 @@ def test_cost_of_a_pass_depends_on_shapes_not_sessions(monkeypatch: pytest.Monke
     assert len(tries) == 1
 
 
-def test_updated_queue_decides_like_a_new_one() -> None:
+def test_updated_queue_makes_the_same_decisions_as_a_new_queue() -> None:
     queue = Queue(snapshot([pending_session(n) for n in range(1, 12)], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(removed=["s1", "s2", "s9"]))

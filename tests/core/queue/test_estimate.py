@@ -39,8 +39,8 @@ USER = Scope("user", "u")
         ("median of all samples", [10, 20, 30, 40, 50], 0, (30, 5)),
         ("a single sample is used", [70], 0, (70, 1)),
         ("samples shorter than the elapsed time are ignored", [10] * 90 + [60] * 10, 20, (60, 10)),
-        ("too few longer samples: the elapsed time doubles", [10, 20, 30], 25, (50, 1)),
-        ("no longer sample: the elapsed time doubles", [10, 20, 30], 100, (200, 0)),
+        ("too few longer samples: twice the elapsed time", [10, 20, 30], 25, (50, 1)),
+        ("no longer sample: twice the elapsed time", [10, 20, 30], 100, (200, 0)),
     ],
 )
 def test_conditional_run_times_of_a_kind(case, samples, elapsed, expected) -> None:
@@ -111,7 +111,7 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
 
 
 def estimates(busy, queued, budget=None, **more):
-    """Return start (seconds from now) and certainty of each session that is still pending."""
+    """Return (start in seconds from now, certainty) of each session that is still pending."""
     queue = queue_of(busy, queued, **more)
     pending = queue.all_pending()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
@@ -165,7 +165,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (30, KNOWN)},
         ),
         (
-            "a later arrival may have taken the capacity at the start time",
+            "a session that arrives later may use the capacity at the start time",
             [],
             [pending(4, not_before=after(70))],
             {"s0": (70, ESTIMATED)},
@@ -177,7 +177,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (None, UNKNOWN)},
         ),
         (
-            "a running dependency is assumed to succeed",
+            "dependencies are assumed to succeed",
             [(4, 30, "")],
             [
                 pending(1, unmet_dependencies="x", dependency_ids=("r0",), max_run_seconds=5),
@@ -204,7 +204,7 @@ def test_estimated_starts(case, busy, queued, expected) -> None:
 
 
 def test_estimates_include_reservations_of_later_sessions() -> None:
-    """The last session, with one core, may not start at 100: it would delay s2 with four cores."""
+    """The last session needs one core. If it started at 100, it would delay s2 (four cores)."""
     queued = [
         pending(4, max_run_seconds=100),
         pending(2, max_run_seconds=10),
@@ -220,16 +220,16 @@ def test_without_backfill_a_small_session_waits_behind_a_large_one() -> None:
     assert found == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
-def test_session_over_its_quota_starts_when_the_quota_allows_and_blocks_no_other() -> None:
+def test_session_over_its_quota_is_overtaken_and_starts_later() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     queued = [pending(2, scopes=(USER,)), pending(6)]
     found = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)
-    # A later session of the same user may use up the quota that s0 waits for.
+    # Only estimated: a later session of the same user may use the quota that s0 waits for.
     assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
-def test_first_pending_session_is_known_even_if_arrivals_may_delay_the_next() -> None:
-    """One core is free for an arrival that outlasts the start of the first session."""
+def test_start_of_first_session_is_known_even_if_the_next_start_is_not() -> None:
+    """One core is free: a session that arrives later may use it beyond the first start."""
     queued = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
     assert estimates([(6, 30, "")], queued, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 

@@ -33,7 +33,7 @@ from .factories import NOW, agent, slots
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
-# Minimum of compared estimates, so that no test passes without a comparison; runs find far more.
+# Minimum number of compared estimates: a test without comparisons must fail. Runs find far more.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
@@ -41,7 +41,7 @@ EXAMPLES = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 UNLIMITED_BUDGET = Budget(sessions=10**6, seconds=60)
-# Policies whose placements depend on the agents alone, not on the history of a queue.
+# Policies whose placements do not depend on earlier placements of the queue.
 STATELESS = (Policy.PACK, Policy.BEST_FIT, Policy.SPREAD, Policy.PRICED)
 
 
@@ -55,7 +55,7 @@ class Rules:
 
 @dataclass
 class World:
-    """Simulated cluster; a new queue is built from it for every pass."""
+    """Simulated cluster; every pass uses a new queue, built from this state."""
 
     rules: Rules
     agents: list[AgentState]
@@ -265,10 +265,10 @@ def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> No
 
 
 def _check_known_starts(world: World) -> int:
-    """Check every KNOWN estimate against the actual start.
+    """Check every KNOWN estimate against the actual start; return the number of checked estimates.
 
-    A preferred session that arrives later may delay it. Return the number of estimates in the
-    future without such an arrival.
+    Estimates are skipped if a session that arrives later and is preferred may delay the start, and
+    not counted if the start is immediate.
     """
     checked = 0
     of = {w.id: w for _, w in world.arrivals}

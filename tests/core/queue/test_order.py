@@ -46,9 +46,9 @@ EAST, WEST = Scope(ScopeKind.DOMAIN, "east"), Scope(ScopeKind.DOMAIN, "west")
 CORE_DAY = 1000 * 86_400
 
 
-def used(cores: int, ago: int = 0) -> list[DailyUsage]:
-    """Return the usage of ``cores`` during a whole day, ``ago`` days ago."""
-    return [DailyUsage(DAY - ago, {"cpu": cores * CORE_DAY})]
+def whole_day_usage(cores: int, days_ago: int = 0) -> list[DailyUsage]:
+    """Return the usage of ``cores`` during one whole day."""
+    return [DailyUsage(DAY - days_ago, {"cpu": cores * CORE_DAY})]
 
 
 ORDERS = [
@@ -86,7 +86,7 @@ ORDERS = [
             pending_session(5, BOB),
         ],
         ["s1", "s4", "s2", "s5", "s3"],
-        id="drf: users take turns even if one created all sessions first",
+        id="drf: users take turns, although one user created all sessions first",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -109,7 +109,7 @@ ORDERS = [
             pending_session(4, BOB),
         ],
         ["s1", "s3", "s4", "s2"],
-        id="drf: the dominant resource counts, here memory",
+        id="drf: shares of the dominant resource (memory) are compared",
     ),
     pytest.param(
         {"order": Order.DRF},
@@ -132,7 +132,7 @@ ORDERS = [
         {"order": Order.FAIR_SHARE},
         [pending_session(1), pending_session(2, BOB), pending_session(3, CARL)],
         ["s3", "s2", "s1"],
-        id="fair-share: a user without usage before light and heavy users",
+        id="fair-share: first the user without usage, then light and heavy users",
     ),
     pytest.param(
         {"order": Order.FAIR_SHARE, "fair_share": FairShare(weights={ANN: 100.0})},
@@ -171,7 +171,14 @@ ORDERS = [
         id="fair-share: usage of the project counts before usage of the user",
     ),
 ]
-HISTORY = {"main": {ANN: used(8, 2), BOB: used(1, 2), EAST: used(4, 2), LAB: used(2, 2)}}
+HISTORY = {
+    "main": {
+        ANN: whole_day_usage(8, 2),
+        BOB: whole_day_usage(1, 2),
+        EAST: whole_day_usage(4, 2),
+        LAB: whole_day_usage(2, 2),
+    }
+}
 
 
 @pytest.mark.parametrize("options, pending, expected", ORDERS)
@@ -208,7 +215,7 @@ def test_drf_includes_running_sessions() -> None:
         running=[blocker],
         group={"order": Order.DRF},
     )
-    # After two sessions each, both have equal shares: the earlier session is next.
+    # After s2 and s3, both users have equal shares, so the earlier session s1 is next.
     assert started(run_pass(world)) == ["s2", "s3", "s1", "s4"]
 
 
@@ -234,23 +241,30 @@ def test_drf_adds_shares_and_devices_of_one_family() -> None:
     [
         pytest.param([], FairShare(), 1.0, id="no usage: 1"),
         pytest.param(
-            used(8), FairShare(lookback_days=1), 0.5, id="full usage in the whole lookback period"
+            whole_day_usage(8),
+            FairShare(lookback_days=1),
+            0.5,
+            id="full usage in the whole lookback period",
         ),
         pytest.param(
-            used(8, 7),
+            whole_day_usage(8, 7),
             FairShare(lookback_days=8),
             2 ** (-1 / 16),
             id="usage is halved after a half life",
         ),
-        pytest.param(used(8, 28), FairShare(), 1.0, id="usage beyond the lookback period"),
         pytest.param(
-            used(8),
+            whole_day_usage(8, 28), FairShare(), 1.0, id="usage beyond the lookback period"
+        ),
+        pytest.param(
+            whole_day_usage(8),
             FairShare(lookback_days=1, default_weight=2.0),
             2**-0.5,
             id="twice the weight: half the exponent",
         ),
-        pytest.param(used(10**6), FairShare(), 2**-10, id="never below 2^-10"),
-        pytest.param(used(8), FairShare(default_weight=0.0), 2**-10, id="weight 0: the minimum"),
+        pytest.param(whole_day_usage(10**6), FairShare(), 2**-10, id="never below 2^-10"),
+        pytest.param(
+            whole_day_usage(8), FairShare(default_weight=0.0), 2**-10, id="weight 0: the minimum"
+        ),
     ],
 )
 def test_fair_share_factor(buckets: list[DailyUsage], options: FairShare, expected: float) -> None:
@@ -261,7 +275,7 @@ def test_fair_share_applies_resource_weights() -> None:
     options = FairShare(lookback_days=1, resource_weights={"mem": 1.0, "cuda.shares": 2.0})
     capacity = {"cpu": 1000, "mem": 2**30, "cuda": 1000}
     bucket = [DailyUsage(DAY, {"cuda.device": 86_400})]
-    # Full usage of the device, whose weight is 2 of 4 in total; cpu and mem are unused.
+    # Only the device is used, and fully. Its weight is 2 of 4, so the exponent is 0.5.
     assert fair_factor(ANN, bucket, options, capacity, DAY) == pytest.approx(2**-0.5)
 
 
@@ -273,7 +287,7 @@ def test_changed_order_takes_effect_at_the_next_pass() -> None:
 
 
 def test_usage_decays_from_day_to_day() -> None:
-    history = {"main": {ANN: used(4), BOB: used(3, 20)}}
+    history = {"main": {ANN: whole_day_usage(4), BOB: whole_day_usage(3, 20)}}
     options = {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=25)}
     world = snapshot(
         [pending_session(1, BOB), pending_session(2)],
@@ -284,6 +298,6 @@ def test_usage_decays_from_day_to_day() -> None:
     assert started(run_pass(world)) == ["s1"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
-    # After 26 days, all usage is before the lookback period: the earlier session is next.
+    # After 26 days, all usage is older than the lookback period, so the earlier session is next.
     queue.apply(Changes(pending=[pending_session(1), pending_session(2, BOB)]))
     assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]

@@ -1,4 +1,4 @@
-"""One scheduling pass: started sessions with their agents, and reasons of pending ones."""
+"""One scheduling pass: started sessions with their agents, and reasons of pending sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preview of a session: the same start as after its creation, and the caps that apply to it."""
+"""Preview of a session: the same start as after its creation, and all caps that apply."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_preview_of_a_session_that_starts_now() -> None:
     assert used == [("ann", "cpu", "1", "0", "4"), ("ann", "sessions", "1", "0", "3")]
 
 
-def test_preview_of_a_session_that_waits() -> None:
-    """It names the running session's end, an exceeded cap, and what would start it sooner."""
+def test_preview_of_a_pending_session() -> None:
+    """The preview contains the estimated start, the failed check, and a suggestion."""
     hour = timedelta(hours=1)
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + hour)
     busy = agent(used={"cpu": 7000, "mem": 2**30})
@@ -64,7 +64,7 @@ def test_preview_of_a_session_that_waits() -> None:
         lambda ns: st.tuples(*(sessions(n, priorities=True, depends=True) for n in range(len(ns))))
     ),
 )
-def test_preview_is_what_happens_after_creation(
+def test_preview_equals_the_start_after_creation(
     agents: list[AgentState], jobs: tuple[PendingSession, ...]
 ) -> None:
     queue = queue_after_pass(snapshot(list(jobs[:-1]), agents))

@@ -172,7 +172,7 @@ def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues())
 def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
-    """Of sessions with equal requests, the earlier one starts first."""
+    """Of two sessions with equal requests, the earlier session starts first."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
     for name, state in world.groups.items():
@@ -207,7 +207,7 @@ def test_positions_match_the_order(world: Snapshot) -> None:
 @settings(max_examples=25, deadline=None)
 @given(queues(), st.sampled_from([Backfill.OFF, Backfill.RESERVING]))
 def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
-    """While small sessions keep arriving, every session that fits an empty group starts."""
+    """Every session that fits an empty group starts, although small sessions keep arriving."""
     groups = {name: GroupState(name, placement=Policy.PACK, backfill=mode) for name in world.groups}
     world = Snapshot(world.pending, world.agents, groups=groups, now=NOW)
     queue = Queue(world)

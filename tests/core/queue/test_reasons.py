@@ -44,7 +44,7 @@ STRICT = {"backfill": Backfill.OFF}
 
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
-    """Return two sessions of a scope whose caps allow one of them."""
+    """Return two pending sessions of a scope whose caps allow only one session."""
     pending = [pending_session(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
     return snapshot(pending, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 
@@ -115,7 +115,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "s1",
             "policy",
             "at most mem=0, of which 0 is left",
-            id="default_for_unspecified LIMITED: slot that the policy does not list",
+            id="default_for_unspecified LIMITED: a slot that is missing in the policy",
         ),
         pytest.param(
             snapshot([pending_session(1)], []),
@@ -160,7 +160,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             "reservation",
             "would delay an earlier session, for which capacity is reserved from 2030-01-01T13"
             ":00:00",
-            id="reserving: it fits now, but may not end before the reserved start",
+            id="reserving: fits now, but may run beyond the reserved start",
         ),
     ],
 )  # fmt: skip
@@ -212,7 +212,7 @@ def test_caps_apply_across_resource_groups() -> None:
 
 
 def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
-    """No agent of main has capacity for s1; then s3 in side uses up the cap of their owner."""
+    """No agent of main has capacity for s1; then s3 in side exhausts the cap of their owner."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
@@ -237,7 +237,7 @@ def test_cluster_session_is_charged_for_all_kernels() -> None:
     "mode, expected",
     [
         pytest.param(
-            Backfill.OFF, ["s1"], id="off: no session overtakes the first one that does not fit"
+            Backfill.OFF, ["s1"], id="off: no session overtakes a session that does not fit"
         ),
         pytest.param(
             Backfill.AGGRESSIVE, ["s1", "s3", "s4"], id="aggressive: every session that fits"
@@ -287,7 +287,7 @@ def test_session_that_no_agent_can_run_blocks_no_other() -> None:
 
 
 def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
-    """Starting s2 would use up the session cap that the reserved session s1 needs."""
+    """Starting s2 would exhaust the session cap that the reserved session s1 needs."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [
@@ -301,7 +301,7 @@ def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
     assert started(result) == ["s3"]
     assert result.reservations[0].session_id == "s1"
     assert queue.quotas.used(ANN) == {}
-    # A session in another group must not use it up either.
+    # A session in another group must not exhaust the cap either.
     queue.apply(
         Changes(
             pending=[pending_session(4, wanted=request("side"))],

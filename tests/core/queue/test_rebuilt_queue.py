@@ -1,4 +1,4 @@
-"""A queue that is rebuilt from the database, as after a restart, decides like the one before it."""
+"""A queue that is rebuilt from the database after a restart makes the same decisions as before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from .factories import NOW, agent, pending_session, request, started, with_usage
 def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
     """The groups g0 (backfill off) and g1 share a limit of two sessions.
 
-    The reservation of s2 in g1 uses the second one, so that s3 in g0, decided first, waits.
+    The reservation of s2 in g1 uses the second session of the limit. So s3 in g0 must wait,
+    although its group is scheduled first.
     """
     domain = Scope(ScopeKind.DOMAIN, "d1")
     caps = {domain: ScopeCaps(domain, "d1", max_sessions=2)}

@@ -1,4 +1,4 @@
-"""Later sessions never delay a reserved one: property tests on generated queues with caps.
+"""Later sessions never delay a reserved session: property tests on generated queues with caps.
 
 `BAI_QUEUE_EXAMPLES` sets the number of generated queues for each property.
 """
@@ -105,9 +105,9 @@ def simulate(
     backfill: Backfill = Backfill.RESERVING,
     policy: Policy = Policy.PACK,
 ) -> Simulation:
-    """Simulate arrivals, starts and ends until no event is left.
+    """Simulate arrivals, starts and ends until no event remains.
 
-    A promised start is void once an earlier session starts that exceeded a cap before.
+    A promised start is void after the start of an earlier session that had exceeded a cap.
     """
     queue = Queue(
         Snapshot(
@@ -147,7 +147,7 @@ def simulate(
 
 
 def _void_promises(simulation: Simulation, of: dict[str, Arrival], session_id: str) -> None:
-    """Delete the promised starts of the sessions behind a started one in its group."""
+    """Delete the promised starts of the sessions behind a started session in its group."""
     group = of[session_id].pending.request.resource_group
     for other in list(simulation.promises):
         is_behind = other > session_id and of[other].pending.request.resource_group == group
@@ -171,7 +171,7 @@ def test_no_reserved_session_starts_later_than_promised(
 def test_every_feasible_session_starts_eventually(
     arrivals: list[Arrival], agents: list[AgentState], caps: dict[Scope, int], backfill: Backfill
 ) -> None:
-    """At the end, every session that fits in an empty group has started."""
+    """At the end, every session that fits an empty group has started."""
     simulation = simulate(arrivals, agents, caps, backfill)
     for c in arrivals:
         group = c.pending.request.resource_group
@@ -196,7 +196,7 @@ def test_simulation_is_deterministic(
 
 @pytest.mark.parametrize("first", GROUPS)
 def test_quota_of_a_reserved_session_is_withheld_from_the_other_group(first: str) -> None:
-    """The order in which the groups are scheduled does not matter."""
+    """Quota is withheld whichever group is scheduled first."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")

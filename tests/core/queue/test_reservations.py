@@ -76,7 +76,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
         cluster.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
     shape = cluster.shape({"cuda.device": 2})
     found = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
-    # s1 and s2 hold one agent, s3 and s4 the other.
+    # s1 and s2 use one agent, s3 and s4 the other.
     assert found is not None
     assert found.starts_at == after(50)
     assert found.certainty is Certainty.KNOWN
@@ -111,7 +111,7 @@ def test_share_fits_beside_a_reserved_share() -> None:
     shape, handle = cluster.shape({"cuda.shares": 500}), cluster.shape({"cuda.shares": 300})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
-    # 300 are free now; 500 will be free beside the reserved 500.
+    # 300 thousandths are free now; later, 500 will be free beside the reserved 500.
     found = reserver.place(pending({"cuda.shares": 300}), handle)
     assert found is not None
     reserver.started(running("t", found))
@@ -125,7 +125,7 @@ def test_session_started_after_the_reservation_counts_until_its_end() -> None:
     shape = cluster.shape({"cuda.device": 1, "cpu": 8000})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape) is not None
-    # Two shares fit on one device, which leaves the other for the reserved session. A third does
+    # Two shares fit on one device; the other device is for the reserved session. A third share does
     # not fit.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
         found = reserver.place(pending({"cuda.shares": 400}), two)
@@ -193,7 +193,7 @@ def test_count_releases_until_fit_is_minimal() -> None:
             for n, found in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
-        # No further releases are applied.
+        # The placer has no more than the needed releases.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
@@ -202,14 +202,14 @@ def simulate(seed, backfill, *, is_exact, count=10):
     agents = random_agents(rng)
     policy = rng.choice([Policy.BEST_FIT, Policy.SPREAD, Policy.PACK])
     work = random_jobs(rng, count, is_exact=is_exact)
-    # Without tables, because learning a mix would take longer than the replay.
+    # No tables: learning a mix would take longer than the replay.
     return replay(
         work, agents, GroupState(GROUP, placement=policy, backfill=backfill, tables=NO_TABLES)
     )
 
 
-def test_no_reserved_session_starts_late() -> None:
-    """If all limits are upper bounds, it starts at the promised time or earlier."""
+def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
+    """All limits are upper bounds of the run times."""
     promised = 0
     for seed in range(1200):
         found = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
@@ -224,7 +224,7 @@ def test_no_reserved_session_starts_late() -> None:
 
 
 def test_reserved_session_starts_as_early_as_without_backfill() -> None:
-    """Compare with its start from the same state without any session that overtook it."""
+    """Compare with its start from the same state without the sessions that overtook it."""
     compared = 0
     for seed in range(300):
         found = simulate(seed, Backfill.RESERVING, is_exact=True)
@@ -289,7 +289,7 @@ def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         found = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in found.outcomes if o.job.id == "big")
-        # Earlier sessions start first; afterwards, sessions that end too late may not start.
+        # Earlier sessions start first. Then sessions that end too late may not start.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 

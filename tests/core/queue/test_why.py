@@ -107,7 +107,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
                 ("smaller", "it would start now with cpu=1"),
                 ("preset", "it would start now with the preset small (cpu=1 mem=1g)"),
             ],
-            id="a preset that fits now",
+            id="a smaller request; a preset that fits now",
         ),
         pytest.param(
             nearly_full_snapshot(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=0)}),
@@ -195,8 +195,8 @@ def test_order_check_names_the_blocking_session() -> None:
     assert order["position"] == 2
 
 
-def test_only_the_session_with_a_reservation_reports_it() -> None:
-    """Other sessions of its shape keep their reasons if the reservation moves to another one."""
+def test_reservation_is_a_reason_only_of_the_reserved_session() -> None:
+    """Other sessions of the shape keep their reasons when another session gets the reservation."""
     queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons
@@ -229,7 +229,7 @@ def queue_after_pass(world: Snapshot) -> Queue:
 
 
 def test_reservation_message_does_not_promise_a_start() -> None:
-    """An earlier session over its quota starts first once its quota allows it."""
+    """An earlier session that is over its quota starts first as soon as its quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     line = [
         pending_session(0, ANN, max_run_seconds=10),

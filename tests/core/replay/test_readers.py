@@ -48,7 +48,7 @@ def test_unscheduled_pod_runs_from_its_creation() -> None:
         ("p2,1", "num_gpu"),
     ],
 )
-def test_broken_pod_is_reported_and_others_are_read(row, column) -> None:
+def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
     found = pods("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
     assert [job.id for job in found.jobs] == ["p1", "p3"]
     (broken,) = found.broken
@@ -102,7 +102,7 @@ def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
     found = read_swf([*header, swf(requested_processors=10)], "x.swf")
     (job,) = found.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
-    # Cores that do not divide evenly are not lost.
+    # The 14 cores do not divide evenly by 3.
     assert [agent.capacity["cpu"] for agent in found.agents] == [5000, 5000, 4000]
 
 
@@ -169,7 +169,7 @@ def test_hub_history_becomes_jobs() -> None:
     found = read_history(document, "hub", "gpu")
     first, second = found.jobs
     assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
-    # It was still running at the last event of the record.
+    # The session was still running at the last event of the record.
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500

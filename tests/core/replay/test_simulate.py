@@ -42,12 +42,12 @@ WIDE_FIRST = [
     [
         ("no backfill", Backfill.OFF, {"wide": 100, "short": 110, "late": 110}),
         (
-            "every session that fits overtakes",
+            "every session that fits may overtake",
             Backfill.AGGRESSIVE,
             {"short": 2, "late": 52, "wide": 552},
         ),
         (
-            "only sessions that end before the reservation overtake",
+            "only sessions that end before the reservation may overtake",
             Backfill.RESERVING,
             {"short": 2, "wide": 100, "late": 110},
         ),
@@ -92,7 +92,7 @@ def test_report_of_a_small_replay() -> None:
     assert found["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
     assert found["bounded_slowdown"]["max"] == 2.0
     assert found["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
-    # Means of 1 and 2: (1 + 2)^2 / (2 * (1 + 4)).
+    # The users' mean slowdowns are 1 and 2, so Jain's index is (1 + 2)^2 / (2 * (1 + 4)).
     assert found["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
     assert use_over_time(play(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
 

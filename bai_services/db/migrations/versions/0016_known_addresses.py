@@ -1,4 +1,4 @@
-"""Addresses from which accounts have signed in: these are throttled and never locked out.
+"""Addresses from which accounts have signed in: such addresses are throttled, but never blocked.
 
 Follows 0012; created 2026-11-22.
 """

@@ -1,4 +1,4 @@
-"""Used entry tokens of app shares: each is accepted once, also after a restart.
+"""Used entry tokens of app shares: each token is accepted once, even after a restart.
 
 Follows 0016; created 2026-11-23.
 """
