@@ -193,7 +193,7 @@ def format_cap(slot: str, cap: int) -> str:
 
 
 class ResourceSlots(Mapping[str, int]):
-    """An immutable map from slot name to integer amount; zero amounts are left out."""
+    """An immutable map from slot name to integer amount, without zero amounts."""
 
     __slots__ = ("_amounts",)
 

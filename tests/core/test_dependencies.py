@@ -32,16 +32,16 @@ def test_only_success_meets_a_dependency(status: Status, result: Result) -> None
     assert not (found.is_met and found.is_failed)
 
 
-CIRCLES = {
+CYCLES = {
     "itself": ({"a": ["a"]}, "a -> a"),
     "two": ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
     "behind a tail": ({"a": ["b"], "b": ["c"], "c": ["b"]}, "b -> c -> b"),
 }
 
 
-@pytest.mark.parametrize("case", CIRCLES)
+@pytest.mark.parametrize("case", CYCLES)
 def test_cycles_are_named(case: str) -> None:
-    items, circle = CIRCLES[case]
+    items, circle = CYCLES[case]
     with pytest.raises(InvalidRequest) as caught:
         check_no_cycles(items)
     cycle = caught.value.details["circle"]

@@ -22,7 +22,7 @@ AT = "2026-05-01T12:00:00.123456789Z "
         ("one\ntwo\n", "one\ntwo\n"),
         (f"{AT}one\n{AT}two", "one\ntwo"),
         (f"{AT}\n{AT}\n", "\n\n"),
-        # A timestamp that the program itself printed is kept.
+        # A timestamp printed by the program is kept.
         (f"{AT}{AT}one\n", f"{AT}one\n"),
         # The first line is truncated.
         (f"456789Z one\n{AT}two\n", "456789Z one\ntwo\n"),

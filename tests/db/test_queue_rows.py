@@ -84,9 +84,9 @@ async def test_displaced_session_avoids_its_previous_agent(world: World) -> None
     (left,) = {a.agent_id for a in (await world.sessions.view(row.id)).allocations}
     await world.sessions.move(row.id, Event.DISPLACED, world.later())
     snapshot = await world.queue.snapshot(NOW)
-    assert [w.request.avoid for w in snapshot.pending] == [(left,)]
+    assert [session.request.avoid for session in snapshot.pending] == [(left,)]
     changes = await world.queue.changes(Touched(sessions=frozenset([row.id, other.id])))
-    assert [w.request.avoid for w in changes.pending] == [(left,)]
+    assert [session.request.avoid for session in changes.pending] == [(left,)]
     (decision,) = run_pass(snapshot).decisions
     assert decision.placement.agent_id != left
 
@@ -120,7 +120,9 @@ async def test_unmet_dependencies_are_read_with_the_pending_session(world: World
     ended = sa.update(sessions.sessions).where(sessions.sessions.c.id == ids["ended"])
     await world.write(ended.values(status=Status.TERMINATED, result=Result.SUCCESS))
     found = (await world.queue.snapshot(NOW)).pending
-    awaits = {w.id: set(w.dependency_ids) for w in found if w.dependency_ids}
+    awaits = {
+        session.id: set(session.dependency_ids) for session in found if session.dependency_ids
+    }
     (last,) = awaits.values()
     assert last == {ids["runs"], ids["waits"]}
-    assert {w.unmet_dependencies for w in found if not w.dependency_ids} == {""}
+    assert {session.unmet_dependencies for session in found if not session.dependency_ids} == {""}

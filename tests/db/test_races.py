@@ -102,8 +102,10 @@ def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
     async def write(group: str) -> None:
         world = World(database_url)
         snapshot = await world.queue.snapshot(NOW)
-        mine = [w for w in snapshot.pending if w.request.resource_group == group]
-        decisions = run_pass(replace(snapshot, pending=mine)).decisions
+        in_group = [
+            session for session in snapshot.pending if session.request.resource_group == group
+        ]
+        decisions = run_pass(replace(snapshot, pending=in_group)).decisions
         assert len(decisions) <= 5
         await world.queue.commit(decisions, NOW, token=None)
         await world.close()

@@ -39,7 +39,7 @@ amounts = st.fixed_dictionaries(
 
 
 @dataclass
-class Known:
+class ModelSession:
     """A session of the model."""
 
     id: str
@@ -58,7 +58,7 @@ class SessionMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.runner = asyncio.Runner()
-        self.known: list[Known] = []
+        self.known: list[ModelSession] = []
         self.caps: dict[str, dict[str, int | None]] = {}
         self.healthy = {"a1-g0": True, "a1-g1": True}
         self.is_alive = True
@@ -101,7 +101,7 @@ class SessionMachine(RuleBasedStateMachine):
             return
         assert is_new is (twin is None)
         if twin is None:
-            self.known.append(Known(row.id, user, name, wanted))
+            self.known.append(ModelSession(row.id, user, name, wanted))
         else:
             assert (row.id, twin.slots) == (twin.id, wanted)
 
@@ -176,10 +176,10 @@ class SessionMachine(RuleBasedStateMachine):
         rows = {row.id: row for row in self.run(self.world.sessions.in_status(*Status))}
         assert {k.id: k.status for k in self.known} == {key: r.status for key, r in rows.items()}
 
-    def _pending(self) -> list[Known]:
+    def _pending(self) -> list[ModelSession]:
         return [k for k in self.known if k.status is Status.PENDING]
 
-    def _holding(self) -> list[Known]:
+    def _holding(self) -> list[ModelSession]:
         return [k for k in self.known if k.status in OCCUPYING]
 
     def _is_within_caps(self, user: int, slots: dict[str, int]) -> bool:

@@ -102,7 +102,7 @@ async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None
         await store.create(values("f2"), ENTRY)
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     await store.create(values("f2"), ENTRY)
-    with pytest.raises(AlreadyExists, match="created meanwhile"):
+    with pytest.raises(AlreadyExists, match="there is a newer folder"):
         await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     await store.update("f2", {"name": "second"}, ENTRY)
     await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)

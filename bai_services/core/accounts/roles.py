@@ -1,4 +1,4 @@
-"""Roles and permissions: which role may perform which action on the objects of which users."""
+"""Roles and permissions: the actions of each role, and the objects on which each is allowed."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class ImageLabels:
 
     @property
     def is_private(self) -> bool:
-        """Whether the image is left out of the lists from which users choose."""
+        """Whether the image is omitted from the lists from which users choose."""
         return "private" in self.features
 
 
@@ -198,7 +198,7 @@ def _ports(entry: str, text: str) -> tuple[int, ...]:
 
 
 def _with_endpoints(ours: Mapping[str, str]) -> tuple[ServicePort, ...]:
-    """Return the service ports; those in ``endpoint-ports`` are marked as inference endpoints."""
+    """Return the service ports; mark the ports in ``endpoint-ports`` as inference endpoints."""
     ports = parse_service_ports(ours.get("service-ports", ""))
     endpoints = set(_words(ours.get("endpoint-ports", "")))
     unknown = endpoints - {port.name for port in ports}

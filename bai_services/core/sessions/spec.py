@@ -35,7 +35,7 @@ class Traits:
     is_merged: bool = False
     # Allowed in the user options of a spawn through the Hub.
     is_hub_option: bool = True
-    # Has its own database columns; other fields are stored in the column ``options``.
+    # Stored in separate database columns; other fields are stored in the column ``options``.
     has_columns: bool = False
 
 
@@ -88,7 +88,7 @@ class SessionSpec:
     allow_fractional_resource_fragmentation: bool | None = _field(None, is_hub_option=False)
 
     def options(self) -> dict[str, Any]:
-        """Return the value of the column ``options``: the set fields that have no own columns."""
+        """Return the value of the column ``options``: set fields without separate columns."""
         return {
             f.name: _plain(getattr(self, f.name))
             for f in fields(self)

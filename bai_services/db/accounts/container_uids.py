@@ -26,6 +26,8 @@ async def next_container_uid(tx: AsyncConnection) -> int:
             .returning(counters.c.value)
         )
         uid = int(number or FIRST_UID)
-        taken = await tx.scalar(sa.select(users.c.id).where(users.c.container_uid == uid).limit(1))
-        if taken is None:
+        owner_id = await tx.scalar(
+            sa.select(users.c.id).where(users.c.container_uid == uid).limit(1)
+        )
+        if owner_id is None:
             return uid

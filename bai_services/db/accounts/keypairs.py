@@ -63,9 +63,9 @@ class KeypairStore:
     async def encrypted_secret(self, access_key: str) -> str | None:
         """Return the encrypted secret key of a keypair; None if the keypair does not exist."""
         async with self._db.read() as tx:
-            mine = keypairs.c.access_key == access_key
+            is_keypair = keypairs.c.access_key == access_key
             found: str | None = await tx.scalar(
-                sa.select(keypairs.c.secret_key_encrypted).where(mine)
+                sa.select(keypairs.c.secret_key_encrypted).where(is_keypair)
             )
         return found
 
@@ -85,17 +85,17 @@ class KeypairStore:
     async def update(
         self, access_key: str, changes: Mapping[str, Any], is_main: bool, audit: AuditEntry
     ) -> Row:
-        mine = keypairs.c.access_key == access_key
+        is_keypair = keypairs.c.access_key == access_key
         async with self._db.write() as tx:
             if changes:
                 with raise_on_violation(NotFound("the keypair policy does not exist")):
-                    await tx.execute(keypairs.update().where(mine).values(changes))
+                    await tx.execute(keypairs.update().where(is_keypair).values(changes))
             if is_main:
-                owner = sa.select(keypairs.c.user_id).where(mine).scalar_subquery()
+                owner = sa.select(keypairs.c.user_id).where(is_keypair).scalar_subquery()
                 await tx.execute(
                     users.update().where(users.c.id == owner).values(main_access_key=access_key)
                 )
-            found = await tx.execute(_visible(None, None).where(mine))
+            found = await tx.execute(_visible(None, None).where(is_keypair))
             row = first_row(found)
             if row is None:
                 raise NotFound("the keypair no longer exists")

@@ -71,20 +71,20 @@ class PolicyStore:
             return first_row(found)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
-        taken = AlreadyExists(
+        already_exists = AlreadyExists(
             f"{self._kind.name} policy {values['name']} already exists", name=values["name"]
         )
         async with self._db.write() as tx:
-            with raise_on_violation(taken):
+            with raise_on_violation(already_exists):
                 await tx.execute(self._table.insert().values(values))
             await record(tx, audit)
 
     async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        mine = self._table.c.name == name
+        is_policy = self._table.c.name == name
         async with self._db.write() as tx:
             if changes:
-                await tx.execute(self._table.update().where(mine).values(changes))
-            found = await tx.execute(sa.select(self._table).where(mine))
+                await tx.execute(self._table.update().where(is_policy).values(changes))
+            found = await tx.execute(sa.select(self._table).where(is_policy))
             row = first_row(found)
             if row is None:
                 raise NotFound(f"there is no {self._kind.name} policy {name}")

@@ -164,12 +164,12 @@ class ProjectStore:
 
     async def remove_member(self, project_id: str, user_id: str, audit: AuditEntry) -> None:
         async with self._db.write() as tx:
-            gone = await tx.execute(
+            deleted = await tx.execute(
                 memberships.delete().where(
                     memberships.c.project_id == project_id, memberships.c.user_id == user_id
                 )
             )
-            if not gone.rowcount:
+            if not deleted.rowcount:
                 raise NotFound("that user is not a member of the project")
             await record(tx, audit)
 

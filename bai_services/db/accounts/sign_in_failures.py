@@ -128,8 +128,8 @@ async def _count(
     await tx.execute(
         insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
     )
-    mine = _subject == subject
-    found = await tx.execute(sa.select(sign_in_failures).where(mine).with_for_update())
+    is_subject = _subject == subject
+    found = await tx.execute(sa.select(sign_in_failures).where(is_subject).with_for_update())
     row = found.mappings().one()
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
@@ -138,7 +138,7 @@ async def _count(
     is_reached = allowed is not None and count >= allowed
     await tx.execute(
         sign_in_failures.update()
-        .where(mine)
+        .where(is_subject)
         .values(count=count, last_at=now, blocked_until=now + block_time if is_reached else None)
     )
     return AttemptCount(count, None)

@@ -43,26 +43,28 @@ class SshKeyStore:
             If the user already has ``max_keys`` keys.
         """
         owner = users.c.id == values["user_id"]
-        mine = ssh_keys.c.user_id == values["user_id"]
-        taken = AlreadyExists(
+        is_owners = ssh_keys.c.user_id == values["user_id"]
+        already_exists = AlreadyExists(
             f"you already have an SSH key {values['name']!r}, or this key under another name"
         )
         async with self._db.write() as tx:
             # Lock the user: of two concurrent inserts, the second must count the key of the first.
             await tx.execute(users.update().where(owner).values(username=users.c.username))
-            count = await tx.scalar(sa.select(sa.func.count()).select_from(ssh_keys).where(mine))
+            count = await tx.scalar(
+                sa.select(sa.func.count()).select_from(ssh_keys).where(is_owners)
+            )
             if (count or 0) >= max_keys:
                 raise Conflict(
                     f"you have {count} SSH keys, the maximum is {max_keys}; remove one first"
                 )
-            with raise_on_violation(NotFound("the user does not exist"), taken):
+            with raise_on_violation(NotFound("the user does not exist"), already_exists):
                 await tx.execute(ssh_keys.insert().values(values))
             await record(tx, audit)
 
     async def remove(self, user_id: str, name: str, audit: AuditEntry) -> None:
-        mine = sa.and_(ssh_keys.c.user_id == user_id, ssh_keys.c.name == name)
+        is_key = sa.and_(ssh_keys.c.user_id == user_id, ssh_keys.c.name == name)
         async with self._db.write() as tx:
-            gone = await tx.execute(ssh_keys.delete().where(mine))
-            if not gone.rowcount:
+            deleted = await tx.execute(ssh_keys.delete().where(is_key))
+            if not deleted.rowcount:
                 raise NotFound(f"you have no SSH key {name!r}", name=name)
             await record(tx, audit)

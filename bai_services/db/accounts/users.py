@@ -265,12 +265,12 @@ async def _require_free_names(
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue
-        taken = await tx.scalar(
+        status_of_holder = await tx.scalar(
             sa.select(users.c.status).where(column == value, users.c.id != except_user_id)
         )
-        if taken is not None:
+        if status_of_holder is not None:
             what = column.name.replace("username", "user name")
-            by = " by a deleted user" if taken == "deleted" else ""
+            by = " by a deleted user" if status_of_holder == "deleted" else ""
             raise AlreadyExists(f"the {what} {value} is taken{by}", field=column.name)
 
 
@@ -336,6 +336,6 @@ async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None
     row = found.mappings().one_or_none()
     if row is None:
         return None
-    mine = await tx.execute(_PROJECTS_OF, {"user_id": row["id"]})
+    projects = await tx.execute(_PROJECTS_OF, {"user_id": row["id"]})
     values = {**row, "role": Role(row["role"])}
-    return Account(**values, projects=tuple((p.id, p.name) for p in mine))
+    return Account(**values, projects=tuple((p.id, p.name) for p in projects))

@@ -102,11 +102,11 @@ class AppShareStore:
 
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
         """Return the shares of a user's sessions, and shares with the user or their projects."""
-        mine = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
+        project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
             app_shares.c.user_id == user_id,
-            app_shares.c.project_id.in_(mine),
+            app_shares.c.project_id.in_(project_ids),
         )
         return await self._page(condition, query, now)
 
@@ -137,10 +137,10 @@ class AppShareStore:
 
     async def revoke(self, session_id: str, share_id: str, audit: AuditEntry) -> None:
         """Delete a share of a session; raise ``NotFound`` if there is none."""
-        mine = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
+        is_share = sa.and_(app_shares.c.id == share_id, app_shares.c.session_id == session_id)
         async with self._db.write() as tx:
-            gone = await tx.execute(app_shares.delete().where(mine))
-            if not gone.rowcount:
+            deleted = await tx.execute(app_shares.delete().where(is_share))
+            if not deleted.rowcount:
                 raise NotFound(f"the session has no share {share_id}")
             await record(tx, audit)
 

@@ -45,9 +45,9 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
     Usage is not changed. A slot that the agent no longer reports is deleted if unused; otherwise
     its capacity becomes 0.
     """
-    mine = agent_slots.c.agent_id == agent_id
+    is_of_agent = agent_slots.c.agent_id == agent_id
     found = await tx.execute(
-        sa.select(agent_slots.c.slot, agent_slots.c.capacity, agent_slots.c.used).where(mine)
+        sa.select(agent_slots.c.slot, agent_slots.c.capacity, agent_slots.c.used).where(is_of_agent)
     )
     known = {row.slot: row for row in found}
     has_grown = False
@@ -60,12 +60,12 @@ async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, in
         elif known[slot].capacity != capacity:
             await tx.execute(
                 agent_slots.update()
-                .where(mine, agent_slots.c.slot == slot)
+                .where(is_of_agent, agent_slots.c.slot == slot)
                 .values(capacity=capacity)
             )
             has_grown = has_grown or capacity > known[slot].capacity
     for slot in sorted(known.keys() - slots.keys()):
-        row = (mine, agent_slots.c.slot == slot)
+        row = (is_of_agent, agent_slots.c.slot == slot)
         deleted = await tx.execute(agent_slots.delete().where(*row, agent_slots.c.used == 0))
         if not deleted.rowcount and known[slot].capacity:
             await tx.execute(agent_slots.update().where(*row).values(capacity=0))
@@ -109,17 +109,21 @@ async def write_devices(
             was, now = Sharing.from_facts(before["facts"]), Sharing.from_facts(device.facts)
             is_new = device.is_healthy and (not before["is_healthy"] or was != now)
             capacity_increased = capacity_increased or is_new
-    mine = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
-    await _write_gone(tx, sorted(mine - set(ids)))
+    known_here = {device_id for device_id, row in known.items() if row["agent_id"] == agent_id}
+    await _write_missing(tx, sorted(known_here - set(ids)))
     return Inventory(capacity_increased, tuple(refused))
 
 
-async def _write_gone(tx: AsyncConnection, ids: Sequence[str]) -> None:
+async def _write_missing(tx: AsyncConnection, ids: Sequence[str]) -> None:
     if not ids:
         return
-    gone = devices.c.id.in_(ids)
-    await tx.execute(devices.delete().where(gone, devices.c.is_simulated, devices.c.used == 0))
-    await tx.execute(devices.update().where(gone, devices.c.is_healthy).values(is_healthy=False))
+    is_missing = devices.c.id.in_(ids)
+    await tx.execute(
+        devices.delete().where(is_missing, devices.c.is_simulated, devices.c.used == 0)
+    )
+    await tx.execute(
+        devices.update().where(is_missing, devices.c.is_healthy).values(is_healthy=False)
+    )
 
 
 def _values(agent_id: str, device: NewDevice) -> dict[str, Any]:

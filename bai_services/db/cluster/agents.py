@@ -199,15 +199,15 @@ class AgentStore:
                 raise _no_agent(agent_id)
             if known["status"] == AgentStatus.ALIVE:
                 raise InUse(f"agent {agent_id} is alive; stop it first", status=known["status"])
-            held = await tx.scalar(
+            session_count = await tx.scalar(
                 sa.select(sa.func.count(sa.distinct(allocations.c.session_id))).where(
                     allocations.c.agent_id == agent_id, allocations.c.freed_at.is_(None)
                 )
             )
-            if held:
+            if session_count:
                 raise InUse(
-                    f"{held} sessions use resources of agent {agent_id}; stop them first",
-                    sessions=held,
+                    f"{session_count} sessions use resources of agent {agent_id}; stop them first",
+                    sessions=session_count,
                 )
             for table in (agent_slots, devices):
                 await tx.execute(table.delete().where(table.c.agent_id == agent_id))
@@ -279,14 +279,14 @@ async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
     for slot in await tx.execute(sa.select(agent_slots).where(agent_slots.c.agent_id.in_(ids))):
         capacity[slot.agent_id][slot.slot] = slot.capacity
         used[slot.agent_id][slot.slot] = slot.used
-    mine: dict[str, list[Row]] = defaultdict(list)
+    devices_of_agent: dict[str, list[Row]] = defaultdict(list)
     found = await tx.execute(
         sa.select(devices)
         .where(devices.c.agent_id.in_(ids))
         .order_by(devices.c.family, devices.c.index, devices.c.id)
     )
     for device in await with_shares_in_force(tx, [dict(row) for row in found.mappings()]):
-        mine[device["agent_id"]].append(device)
+        devices_of_agent[device["agent_id"]].append(device)
     counted = await tx.execute(
         sa.select(kernels.c.agent_id, sa.func.count())
         .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
@@ -299,7 +299,7 @@ async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
             **row,
             "capacity": capacity[row["id"]],
             "used": used[row["id"]],
-            "devices": mine[row["id"]],
+            "devices": devices_of_agent[row["id"]],
             "kernels": live.get(row["id"], 0),
         }
         for row in rows

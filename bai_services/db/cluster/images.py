@@ -76,21 +76,21 @@ class ImageStore:
         AlreadyExists
             If an image with that name and architecture exists.
         """
-        taken = AlreadyExists(
+        already_exists = AlreadyExists(
             f"image {values['name']} for {values['architecture']} already exists",
             name=values["name"],
         )
         async with self._db.write() as tx:
-            with raise_on_violation(taken):
+            with raise_on_violation(already_exists):
                 await tx.execute(images.insert().values(values))
             await record(tx, audit)
             return (await find_images(tx, values["id"]))[0]
 
     async def update(self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
-        taken = AlreadyExists("an image with that name and architecture already exists")
+        already_exists = AlreadyExists("an image with that name and architecture already exists")
         async with self._db.write() as tx:
             if changes:
-                with raise_on_violation(taken):
+                with raise_on_violation(already_exists):
                     await tx.execute(images.update().where(images.c.id == image_id).values(changes))
             rows = await find_images(tx, image_id)
             if not rows:
@@ -151,10 +151,10 @@ class ImageAliasStore:
             If the alias is taken.
         """
         alias = values["alias"]
-        taken = AlreadyExists(f"image alias {alias} already exists", alias=alias)
+        already_exists = AlreadyExists(f"image alias {alias} already exists", alias=alias)
         async with self._db.write() as tx:
             await _lock_image(tx, values["image_id"])
-            with raise_on_violation(taken):
+            with raise_on_violation(already_exists):
                 await tx.execute(image_aliases.insert().values(values))
             await record(tx, audit)
             return await _alias(tx, alias)
@@ -182,8 +182,8 @@ class ImageAliasStore:
         async with self._db.write() as tx:
             uses = {"projects": projects.c.default_image == alias}
             await require_unused(tx, f"image alias {alias}", uses)
-            gone = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
-            if not gone.rowcount:
+            deleted = await tx.execute(image_aliases.delete().where(image_aliases.c.alias == alias))
+            if not deleted.rowcount:
                 raise NotFound(f"there is no image alias {alias}", alias=alias)
             await record(tx, audit)
 
@@ -204,10 +204,10 @@ async def find_images(tx: AsyncConnection, key: str, canonical: str | None = Non
 
 async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
     """Lock an image until the commit, to prevent its deletion."""
-    held = await tx.execute(
+    locked = await tx.execute(
         images.update().where(images.c.id == image_id).values(created_at=images.c.created_at)
     )
-    if not held.rowcount:
+    if not locked.rowcount:
         raise NotFound("the image no longer exists")
 
 

@@ -97,8 +97,10 @@ def _visible(user: GroupUser | None) -> sa.Select[Any]:
     rows = sa.select(presets)
     if user is None:
         return rows
-    mine = sa.select(resource_groups.c.name).where(usable_by(user))
-    return rows.where(sa.or_(presets.c.resource_group == "", presets.c.resource_group.in_(mine)))
+    usable_groups = sa.select(resource_groups.c.name).where(usable_by(user))
+    return rows.where(
+        sa.or_(presets.c.resource_group == "", presets.c.resource_group.in_(usable_groups))
+    )
 
 
 async def _one(tx: AsyncConnection, preset_id: str) -> Row:
@@ -113,12 +115,12 @@ async def _check_group(tx: AsyncConnection, name: str) -> None:
     if not name:
         return
     # The update locks the group until the commit, to prevent its deletion.
-    held = await tx.execute(
+    locked = await tx.execute(
         resource_groups.update()
         .where(resource_groups.c.name == name)
         .values(created_at=resource_groups.c.created_at)
     )
-    if not held.rowcount:
+    if not locked.rowcount:
         raise NotFound(f"there is no resource group {name}", name=name)
 
 

@@ -164,8 +164,8 @@ class GroupStore:
             await require_unused(tx, f"resource group {name}", uses)
             await tx.execute(resource_group_links.delete().where(_links.resource_group == name))
             with raise_on_violation(InUse(f"resource group {name} is now in use; try again")):
-                gone = await tx.execute(resource_groups.delete().where(_groups.name == name))
-            if not gone.rowcount:
+                deleted = await tx.execute(resource_groups.delete().where(_groups.name == name))
+            if not deleted.rowcount:
                 _one(None, name)
             await record(tx, audit)
 
@@ -216,12 +216,12 @@ class GroupStore:
         """
         async with self._db.write() as tx:
             target_id = await _resolve(tx, kind, target) or target
-            gone = await tx.execute(
+            deleted = await tx.execute(
                 resource_group_links.delete().where(
                     _links.resource_group == name, _links.kind == kind, _links.target == target_id
                 )
             )
-            if not gone.rowcount:
+            if not deleted.rowcount:
                 raise NotFound(f"resource group {name} has no link to the {kind} {target}")
             await record(tx, audit)
 

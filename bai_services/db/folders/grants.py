@@ -169,9 +169,9 @@ class GrantStore:
         """Delete a grant and cancel a pending invitation; raise ``NotFound`` without either."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
-            gone = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
+            deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))
             withdrawn = await _close_invitations(tx, values, InvitationStatus.CANCELED, at)
-            if not gone.rowcount and not withdrawn:
+            if not deleted.rowcount and not withdrawn:
                 raise NotFound("the folder is not shared with that user")
             await record(tx, audit)
 

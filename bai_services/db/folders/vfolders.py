@@ -226,12 +226,12 @@ class VfolderStore:
     async def require_name_free(self, scope: str, name: str) -> None:
         """Raise ``AlreadyExists`` if a scope has a folder with that name."""
         async with self._db.read() as tx:
-            taken = await tx.scalar(
+            folder_id = await tx.scalar(
                 sa.select(vfolders.c.id).where(
                     vfolders.c.scope == scope, vfolders.c.live_name == name
                 )
             )
-        if taken is not None:
+        if folder_id is not None:
             raise AlreadyExists(f"folder {name} already exists; rename one of them", name=name)
 
     async def by_id(self, vfolder_id: str) -> list[VfolderRow]:
@@ -388,15 +388,15 @@ _User = str | sa.BindParameter[str] | None
 def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
     """Return the statement that reads mountable folders; cached, because each session needs it."""
     user: sa.BindParameter[str] = sa.bindparam("of_user")
-    theirs = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
+    project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:
-        theirs = theirs.where(memberships.c.project_id == sa.bindparam("of_project"))
+        project_ids = project_ids.where(memberships.c.project_id == sa.bindparam("of_project"))
     select = _select(user).where(
         vfolders.c.status.in_(sa.bindparam("statuses", expanding=True)),
         sa.or_(
             vfolders.c.owner_id == user,
             _is_granted(user),
-            vfolders.c.project_id.in_(theirs),
+            vfolders.c.project_id.in_(project_ids),
         ),
     )
     if has_keys:

@@ -173,7 +173,7 @@ class AllocationStore:
 
 
 async def _audit_scopes(tx: AsyncConnection) -> list[str]:
-    held: Counter[tuple[str, str, str]] = Counter()
+    in_ledger: Counter[tuple[str, str, str]] = Counter()
     rows = await tx.execute(
         sa.select(
             sessions.c.id,
@@ -197,18 +197,18 @@ async def _audit_scopes(tx: AsyncConnection) -> list[str]:
             allocations.c.slot,
         )
     )
-    counted: set[str] = set()
+    seen: set[str] = set()
     for row in rows:
         for scope in scopes_of(*row[1:6]):
-            held[scope.kind, scope.id, row.slot] += int(row.amount)
-            if row.id not in counted:
-                held[scope.kind, scope.id, SESSIONS] += 1
-        counted.add(row.id)
-    kept = {
+            in_ledger[scope.kind, scope.id, row.slot] += int(row.amount)
+            if row.id not in seen:
+                in_ledger[scope.kind, scope.id, SESSIONS] += 1
+        seen.add(row.id)
+    counted = {
         (row.scope, row.scope_id, row.slot): row.used
         for row in await tx.execute(sa.select(scope_usage))
     }
-    return _differences("counter of", held, kept)
+    return _differences("counter of", in_ledger, counted)
 
 
 async def _audit_agents(tx: AsyncConnection) -> list[str]:
@@ -217,22 +217,24 @@ async def _audit_agents(tx: AsyncConnection) -> list[str]:
         .where(_LIVE_ROWS, allocations.c.device_id.is_(None))
         .group_by(allocations.c.agent_id, allocations.c.slot)
     )
-    held = {(agent, slot): int(amount) for agent, slot, amount in rows}
-    kept = {(row.agent_id, row.slot): row.used for row in await tx.execute(sa.select(agent_slots))}
-    return _differences("agent", held, kept)
+    in_ledger = {(agent, slot): int(amount) for agent, slot, amount in rows}
+    counted = {
+        (row.agent_id, row.slot): row.used for row in await tx.execute(sa.select(agent_slots))
+    }
+    return _differences("agent", in_ledger, counted)
 
 
 async def _audit_devices(tx: AsyncConnection) -> list[str]:
-    held: Counter[tuple[str, ...]] = Counter()
+    in_ledger: Counter[tuple[str, ...]] = Counter()
     rows = await tx.execute(
         sa.select(allocations.c.device_id, allocations.c.slot, allocations.c.amount).where(
             _LIVE_ROWS, allocations.c.device_id.is_not(None)
         )
     )
     for device_id, slot, amount in rows:
-        held[device_id,] += thousandths(slot, amount)
-    kept = {(row.id,): row.used for row in await tx.execute(sa.select(devices))}
-    return _differences("device", held, kept)
+        in_ledger[device_id,] += thousandths(slot, amount)
+    counted = {(row.id,): row.used for row in await tx.execute(sa.select(devices))}
+    return _differences("device", in_ledger, counted)
 
 
 async def _audit_statuses(tx: AsyncConnection) -> list[str]:
@@ -248,9 +250,9 @@ async def _audit_statuses(tx: AsyncConnection) -> list[str]:
     return found
 
 
-def _differences(what: str, held: Mapping[Any, int], kept: Mapping[Any, int]) -> list[str]:
+def _differences(what: str, in_ledger: Mapping[Any, int], counted: Mapping[Any, int]) -> list[str]:
     return [
-        f"{what} {' '.join(key)}: counter {kept.get(key, 0)}, ledger {held.get(key, 0)}"
-        for key in sorted({*held, *kept})
-        if held.get(key, 0) != kept.get(key, 0)
+        f"{what} {' '.join(key)}: counter {counted.get(key, 0)}, ledger {in_ledger.get(key, 0)}"
+        for key in sorted({*in_ledger, *counted})
+        if in_ledger.get(key, 0) != counted.get(key, 0)
     ]

@@ -151,10 +151,10 @@ class _CounterChanges:
         scopes: Sequence[Scope],
         agent_id: str,
         device_id: str | None,
-        taken: tuple[str, int],
+        slot_amount: tuple[str, int],
     ) -> None:
         """Add ``taken`` (slot, amount) on an agent, or on a device of the agent."""
-        slot, amount = taken
+        slot, amount = slot_amount
         self.agents.add(agent_id)
         for scope in scopes:
             self._scopes[scope.kind, scope.id, slot] += amount
@@ -202,8 +202,8 @@ async def _increase_scopes(
     await _MISSING.run(tx, [row[:3] for row in rows], used=0)
     limits = {}
     for kind, key, slot, _ in rows:
-        mine = caps.get(Scope(kind, key))
-        limits[kind, key, slot] = None if mine is None else mine.limit(slot)
+        scope_caps = caps.get(Scope(kind, key))
+        limits[kind, key, slot] = None if scope_caps is None else scope_caps.limit(slot)
     await _SCOPES.increase(tx, [(*row, limits[row[:3]]) for row in rows])
 
 

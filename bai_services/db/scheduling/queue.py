@@ -105,12 +105,14 @@ class QueueStore:
     async def snapshot(self, now: datetime) -> Snapshot:
         """Return the complete input of a scheduling pass."""
         async with self._db.read_one_state() as tx:
-            waiting = await read_pending(tx)
+            pending = await read_pending(tx)
             running = await read_running(tx)
             groups = await read_groups(tx)
-            scopes = {s for w in waiting for s in w.scopes} | {s for r in running for s in r.scopes}
+            scopes = {s for session in pending for s in session.scopes} | {
+                s for r in running for s in r.scopes
+            }
             return Snapshot(
-                pending=waiting,
+                pending=pending,
                 running=running,
                 agents=await read_agents(tx, groups),
                 caps=await read_caps(tx, scopes),

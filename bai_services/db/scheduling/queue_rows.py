@@ -170,8 +170,12 @@ async def read_running(
     """Return the sessions with allocated resources, all or those in ``ids``."""
     found: list[tuple[int, RunningSession]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
-        held = await _placements(tx, [row.id for row in rows])
-        found += [(row.sequence, _running(row, held[row.id])) for row in rows if row.id in held]
+        placements = await _placements(tx, [row.id for row in rows])
+        found += [
+            (row.sequence, _running(row, placements[row.id]))
+            for row in rows
+            if row.id in placements
+        ]
     return [running for _, running in sorted(found, key=itemgetter(0))]
 
 
@@ -447,8 +451,8 @@ def total_of(placements: Iterable[Placement]) -> ResourceSlots:
     for placement in placements:
         for slot, amount in placement.slots.items():
             total[slot] = total.get(slot, 0) + amount
-        for taken in placement.devices:
-            total[taken.slot] = total.get(taken.slot, 0) + taken.amount
+        for device_amount in placement.devices:
+            total[device_amount.slot] = total.get(device_amount.slot, 0) + device_amount.amount
     return ResourceSlots(total)
 
 

@@ -56,8 +56,8 @@ class DeadlineStore:
                     )
                 )
                 late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
-                held = await _blocked_until(tx, group, latest) if late else set()
-                found += [Overdue(key, seconds, group) for key in late if key not in held]
+                blocked = await _blocked_until(tx, group, latest) if late else set()
+                found += [Overdue(key, seconds, group) for key in late if key not in blocked]
         return found
 
     async def batch(self, now: datetime) -> list[Overdue]:
@@ -169,8 +169,8 @@ async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> s
         .join(awaited, session_dependencies.c.depends_on == awaited.c.id)
         .where(sessions.c.status == Status.PENDING, sessions.c.resource_group == group)
     )
-    held: dict[str, bool] = defaultdict(bool)
+    was_blocked: dict[str, bool] = defaultdict(bool)
     for row in rows:
         is_met = row.status == Status.TERMINATED and row.result == Result.SUCCESS
-        held[row.session_id] |= not is_met or row.terminated_at >= latest
-    return {key for key, is_held in held.items() if is_held}
+        was_blocked[row.session_id] |= not is_met or row.terminated_at >= latest
+    return {key for key, is_blocked in was_blocked.items() if is_blocked}

@@ -270,7 +270,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     if not rows:
         return []
     ids = [row.id for row in rows]
-    held = await _allocations_of(tx, ids)
+    allocations_of = await _allocations_of(tx, ids)
     of_session: dict[str, list[KernelRow]] = defaultdict(list)
     found = await tx.execute(_KERNELS_OF, {"ids": ids})
     for kernel in (KernelRow(**row) for row in found.mappings()):
@@ -285,7 +285,7 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
         SessionView(
             row,
             tuple(of_session[row.id]),
-            tuple(held[row.id]),
+            tuple(allocations_of[row.id]),
             row.position if row.status is Status.PENDING else None,
             tuple(awaited.get(row.id, ())),
             callbacks.get(row.id),

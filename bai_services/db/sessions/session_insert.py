@@ -292,15 +292,15 @@ async def mount_folders(tx: AsyncConnection, new: NewSession, at: datetime) -> N
     if not wanted:
         return
     # The update locks the folders, so a concurrent deletion waits and then finds the mounts.
-    held = await tx.execute(
+    locked = await tx.execute(
         sa.update(vfolders)
         .where(vfolders.c.id.in_(wanted), vfolders.c.status == VfolderStatus.READY)
         .values(last_used_at=at)
         .returning(vfolders.c.id)
     )
-    gone = set(wanted) - set(held.scalars())
-    if gone:
-        names = sorted(m["vfolder"] for m in new.mounts if m["vfolder_id"] in gone)
+    unavailable = set(wanted) - set(locked.scalars())
+    if unavailable:
+        names = sorted(m["vfolder"] for m in new.mounts if m["vfolder_id"] in unavailable)
         raise InUse(f"folder {', '.join(names)} is no longer ready", vfolders=names)
     await tx.execute(
         sa.insert(vfolder_mounts),

@@ -192,8 +192,8 @@ class SessionStore:
             if rows:
                 return rows[0]
             rows = await read_rows(tx, sessions.c.name == key, *visible_to(visible))
-        mine = [row for row in rows if row.owner_id == owner_id]
-        rows = mine or rows
+        own_rows = [row for row in rows if row.owner_id == owner_id]
+        rows = own_rows or rows
         live = [row for row in rows if row.status in LIVE]
         if len({row.owner_id for row in live or rows}) > 1:
             raise NotFound(f"several users have a session named {key!r}; use its id", session=key)
@@ -262,14 +262,14 @@ class SessionStore:
         async with self._db.write() as tx:
             await _lock_names(tx)
             row = await require_by_id(tx, session_id)
-            taken = await tx.scalar(
+            holder_id = await tx.scalar(
                 sa.select(sessions.c.id).where(
                     sessions.c.owner_id == row.owner_id,
                     sessions.c.live_name == name,
                     sessions.c.id != session_id,
                 )
             )
-            if taken is not None and row.status in LIVE:
+            if holder_id is not None and row.status in LIVE:
                 raise AlreadyExists(f"{row.owner} already has a session named {name!r}", name=name)
             live_name = name if row.status in LIVE else None
             await tx.execute(

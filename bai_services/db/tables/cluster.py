@@ -52,7 +52,7 @@ agents = sa.Table(
     sa.Column("endpoint", sa.String(255), nullable=False, default=""),
     sa.Column("architecture", sa.String(32), nullable=False),
     sa.Column("version", sa.String(64), nullable=False),
-    # Machine facts as the agent reported them (hostname, os, isolation, notices …).
+    # Machine facts reported by the agent (hostname, os, isolation, notices …).
     sa.Column("facts", sa.JSON, nullable=False),
 )
 

@@ -60,7 +60,7 @@ def fits(on: AgentState, kind: RequestKind) -> bool:
         return True
     if kind.models and on.devices[0].model not in kind.models:
         return False
-    return sum(room >= kind.share for room in free) >= kind.devices
+    return sum(thousandths >= kind.share for thousandths in free) >= kind.devices
 
 
 def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
@@ -102,11 +102,11 @@ MIX: Mix = {
 def capacity_value(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
     """Return the capacity value by recursion, in bins of 0.5 cores and 4 GiB."""
     rows = [
-        (-(-kind.cpu // 500), -(-kind.mem // (4 * GIB)), w)
-        for kind, w in mix.items()
+        (-(-kind.cpu // 500), -(-kind.mem // (4 * GIB)), weight)
+        for kind, weight in mix.items()
         if kind.devices == 1 and kind.share >= 800 and (not kind.models or model in kind.models)
     ]
-    total = sum(w for *_, w in rows)
+    total = sum(weight for *_, weight in rows)
     memo: dict[tuple[int, int, int], float] = {}
 
     def value_of(k: int, c: int, m: int) -> float:
@@ -120,8 +120,8 @@ def capacity_value(mix: Mix, model: str, k: int, cpu: int, mem: int) -> float:
             value = max(gains)
             for _ in range(400):
                 value = sum(
-                    w / total * max(gain, 0.93 * value)
-                    for gain, (_, _, w) in zip(gains, rows, strict=True)
+                    weight / total * max(gain, 0.93 * value)
+                    for gain, (_, _, weight) in zip(gains, rows, strict=True)
                 )
             memo[k, c, m] = value
         return memo[k, c, m]
@@ -139,9 +139,10 @@ class PricedReference:
             if 0 < kind.share < 1000:
                 shares[kind.share] += weight
         self.value = remainder_values(share_prices(shares)[0])
-        total = sum(k.demand * w for k, w in mix.items())
+        total = sum(k.demand * weight for k, weight in mix.items())
         self.parts = {
-            n: sum(k.demand * w for k, w in mix.items() if k.devices == n) / total for n in (1, 2)
+            n: sum(k.demand * weight for k, weight in mix.items() if k.devices == n) / total
+            for n in (1, 2)
         }
         supply: dict[str, int] = {}
         for device in (d for a in agents for d in a.devices):
@@ -180,14 +181,14 @@ class PricedReference:
         if kind.devices == 0:
             ways = [free]
         elif kind.share < 1000:
-            for j, room in enumerate(free):
-                if room >= kind.share:
+            for j, thousandths in enumerate(free):
+                if thousandths >= kind.share:
                     ways.append([f - kind.share * (i == j) for i, f in enumerate(free)])
         elif free.count(1000) >= kind.devices:
             left = kind.devices
             after = list(free)
-            for j, room in enumerate(free):
-                if room == 1000 and left:
+            for j, thousandths in enumerate(free):
+                if thousandths == 1000 and left:
                     after[j], left = 0, left - 1
             ways = [after]
         if not ways:
@@ -240,7 +241,7 @@ def ways(free: list[int], kind: RequestKind) -> list[list[int]]:
     if kind.devices == 0:
         return [free]
     if kind.share < 1000:
-        able = [j for j, room in enumerate(free) if room >= kind.share]
+        able = [j for j, thousandths in enumerate(free) if thousandths >= kind.share]
         return [[f - kind.share * (i == j) for i, f in enumerate(free)] for j in able]
-    with_usage = [j for j, room in enumerate(free) if room == 1000][: kind.devices]
-    return [[0 if j in with_usage else room for j, room in enumerate(free)]]
+    with_usage = [j for j, thousandths in enumerate(free) if thousandths == 1000][: kind.devices]
+    return [[0 if j in with_usage else thousandths for j, thousandths in enumerate(free)]]

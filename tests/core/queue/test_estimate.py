@@ -96,7 +96,7 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
     used = sum(s["cpu"] for s in slots)
     queue = Queue(
         Snapshot(
-            [replace(w, id=f"s{n}", sequence=n) for n, w in enumerate(queued)],
+            [replace(session, id=f"s{n}", sequence=n) for n, session in enumerate(queued)],
             [replace(agent("a", cores, 0), used={"cpu": used})],
             caps=caps or {},
             usage={USER: {"cpu": used, "sessions": len(busy)}},

@@ -104,9 +104,11 @@ class World:
 
     def step(self) -> Queue | None:
         """Simulate the next second with an event; return None at the end."""
-        times = [second for second, w in self.arrivals if w.id not in self.arrived_at]
+        times = [second for second, session in self.arrivals if session.id not in self.arrived_at]
         times += [_second(r.ends_at) for r in self.running.values()]
-        times += [_second(w.not_before) for w in self.pending.values() if w.not_before]
+        times += [
+            _second(session.not_before) for session in self.pending.values() if session.not_before
+        ]
         later = [second for second in times if second > self.now or not self.arrived_at]
         if not later:
             return None
@@ -114,25 +116,25 @@ class World:
         for key in [k for k, r in self.running.items() if _second(r.ends_at) <= self.now]:
             del self.running[key]
             self.ended.add(key)
-        for second, w in self.arrivals:
-            if second <= self.now and w.id not in self.arrived_at:
-                self.arrived_at[w.id] = second
-                self.pending[w.id] = w
-        for w in list(self.pending.values()):
-            dependency_ids = tuple(key for key in w.dependency_ids if key not in self.ended)
+        for second, session in self.arrivals:
+            if second <= self.now and session.id not in self.arrived_at:
+                self.arrived_at[session.id] = second
+                self.pending[session.id] = session
+        for session in list(self.pending.values()):
+            dependency_ids = tuple(key for key in session.dependency_ids if key not in self.ended)
             unmet_dependencies = "waits for others" if dependency_ids else ""
-            self.pending[w.id] = replace(
-                w, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
+            self.pending[session.id] = replace(
+                session, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
             )
         queue = Queue(self.snapshot())
         result = queue.run(at(self.now))
         self.reserved = frozenset(r.session_id for r in result.reservations)
         for decision in result.decisions:
-            w = self.pending.pop(decision.session_id)
-            self.started[w.id] = self.now
-            running = queue.running_session(w.id)
+            session = self.pending.pop(decision.session_id)
+            self.started[session.id] = self.now
+            running = queue.running_session(session.id)
             assert running is not None
-            self.running[w.id] = running
+            self.running[session.id] = running
         return queue
 
 
@@ -218,8 +220,8 @@ def worlds(
     for n in range(count):
         if arrive and n > 1:
             second += draw(st.sampled_from([0, 0, 1, 5, 20]))
-        w = draw(sessions(n, priorities=priorities, depends=depends))
-        arrivals.append((second, w))
+        session = draw(sessions(n, priorities=priorities, depends=depends))
+        arrivals.append((second, session))
     return World(draw(all_rules(orders)), draw(clusters), arrivals)
 
 
@@ -271,7 +273,7 @@ def _check_known_starts(world: World) -> int:
     not counted if the start is immediate.
     """
     checked = 0
-    of = {w.id: w for _, w in world.arrivals}
+    session_of = {session.id: session for _, session in world.arrivals}
     for second, estimates in estimates_per_pass(world):
         for key, estimate in estimates.items():
             if estimate.certainty is not Certainty.KNOWN:
@@ -282,7 +284,7 @@ def _check_known_starts(world: World) -> int:
                 other
                 for other, arrival in world.arrived_at.items()
                 if arrival > second and (started is None or arrival <= started)
-                if _is_preferred(world.rules.order, of[other], of[key])
+                if _is_preferred(world.rules.order, session_of[other], session_of[key])
             ]
             assert started == estimated or preferred_arrivals, (second, key, estimate)
             checked += estimated > second and not preferred_arrivals

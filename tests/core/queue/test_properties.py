@@ -80,10 +80,10 @@ def queues(draw: st.DrawFn) -> Snapshot:
 def counted_usage(world: Snapshot, ids: list[str]) -> Counter[tuple[Scope, str]]:
     """Return the usage of sessions by scope and slot, and the number of sessions by scope."""
     found: Counter[tuple[Scope, str]] = Counter()
-    for w in world.pending:
-        for scope in w.scopes if w.id in ids else ():
+    for session in world.pending:
+        for scope in session.scopes if session.id in ids else ():
             found[scope, "sessions"] += 1
-            for slot, amount in session_slots(w).items():
+            for slot, amount in session_slots(session).items():
                 found[scope, slot] += amount
     return found
 
@@ -106,7 +106,7 @@ def test_no_scope_exceeds_its_cap(world: Snapshot) -> None:
 def test_no_agent_or_device_is_over_allocated(world: Snapshot) -> None:
     queue = Queue(world)
     result = queue.run(NOW)
-    wanted = {w.id: w.request for w in world.pending}
+    wanted = {session.id: session.request for session in world.pending}
     for decision in result.decisions:
         asked = wanted[decision.session_id]
         assert len(decision.placements) == asked.kernels
@@ -127,7 +127,7 @@ def test_every_session_starts_once_or_has_reasons(world: Snapshot) -> None:
     result = run_pass(world)
     ids = [d.session_id for d in result.decisions]
     assert len(set(ids)) == len(ids)
-    assert sorted([*ids, *result.reasons]) == sorted(w.id for w in world.pending)
+    assert sorted([*ids, *result.reasons]) == sorted(session.id for session in world.pending)
     for reasons in result.reasons.values():
         assert any(not reason["passed"] for reason in reasons)
         assert all(reason["message"] for reason in reasons)
@@ -179,15 +179,15 @@ def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
         if state.order not in (Order.FIFO, Order.LIFO):
             continue
         sign = -1 if state.order is Order.LIFO else 1
-        mine = [w for w in world.pending if w.request.resource_group == name]
-        for w in mine:
-            for other in mine:
-                alike = (w.request, w.scopes, w.max_run_seconds) == (
+        in_group = [session for session in world.pending if session.request.resource_group == name]
+        for session in in_group:
+            for other in in_group:
+                alike = (session.request, session.scopes, session.max_run_seconds) == (
                     other.request, other.scopes, other.max_run_seconds)  # fmt: skip
-                before = (-w.priority, sign * w.sequence) < (
+                before = (-session.priority, sign * session.sequence) < (
                     -other.priority, sign * other.sequence)  # fmt: skip
                 if alike and before and other.id in ids:
-                    assert w.id in ids
+                    assert session.id in ids
 
 
 @EXAMPLES
@@ -197,11 +197,17 @@ def test_positions_match_the_order(world: Snapshot) -> None:
     queue.run(NOW)
     explainer = Explainer(queue)
     for name in world.groups:
-        mine = {w.id: w for w in world.pending if w.request.resource_group == name}
+        in_group = {
+            session.id: session
+            for session in world.pending
+            if session.request.resource_group == name
+        }
         positions = explainer.positions(name)
-        assert sorted(positions.values()) == list(range(1, len(mine) + 1))
-        ordered = sorted(mine.values(), key=lambda w: positions[w.id])
-        assert [w.priority for w in ordered] == sorted((w.priority for w in ordered), reverse=True)
+        assert sorted(positions.values()) == list(range(1, len(in_group) + 1))
+        ordered = sorted(in_group.values(), key=lambda session: positions[session.id])
+        assert [session.priority for session in ordered] == sorted(
+            (session.priority for session in ordered), reverse=True
+        )
 
 
 @settings(max_examples=25, deadline=None)
@@ -212,10 +218,10 @@ def test_no_session_starves(world: Snapshot, mode: Backfill) -> None:
     world = Snapshot(world.pending, world.agents, groups=groups, now=NOW)
     queue = Queue(world)
     left = {
-        w.id
-        for w in world.pending
-        if queue.group_queue(w.request.resource_group).placer.fits_when_empty(
-            queue.group_queue(w.request.resource_group).placer.prepare(w.request)
+        session.id
+        for session in world.pending
+        if queue.group_queue(session.request.resource_group).placer.fits_when_empty(
+            queue.group_queue(session.request.resource_group).placer.prepare(session.request)
         )
     }
     ends: dict[str, int] = {}

@@ -196,7 +196,7 @@ def test_simulation_is_deterministic(
 
 @pytest.mark.parametrize("first", GROUPS)
 def test_quota_of_a_reserved_session_is_withheld_from_the_other_group(first: str) -> None:
-    """Quota is withheld whichever group is scheduled first."""
+    """The result does not depend on which group is scheduled first."""
     other = next(name for name in GROUPS if name != first)
     whole = Request(slots(cpu="4"), first, "x86_64")
     small = Request(slots(cpu="1"), other, "x86_64")

@@ -107,10 +107,11 @@ def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("processors", "each", "kernels"), [(1, 4, 1), (4, 4, 1), (8, 4, 2), (6, 4, 2), (7, 4, 7)]
+    ("processors", "cores_per_agent", "kernels"),
+    [(1, 4, 1), (4, 4, 1), (8, 4, 2), (6, 4, 2), (7, 4, 7)],
 )
-def test_job_is_split_into_fewest_equal_kernels(processors, each, kernels) -> None:
-    assert fewest_kernels(processors, each) == kernels
+def test_job_is_split_into_fewest_equal_kernels(processors, cores_per_agent, kernels) -> None:
+    assert fewest_kernels(processors, cores_per_agent) == kernels
 
 
 def test_jobs_that_never_ran_are_skipped_and_counted() -> None:

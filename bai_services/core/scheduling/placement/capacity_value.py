@@ -42,7 +42,9 @@ def filled_device_items(
     """Return the ways to fill one device: requests for the whole device, and the patterns of
     shares.
     """
-    usable = [(k, w) for k, w in mix.items() if k.devices == 1 and allows(k, family, model)]
+    usable = [
+        (k, weight) for k, weight in mix.items() if k.devices == 1 and allows(k, family, model)
+    ]
     items = [
         (-(-kind.cpu // bins[0]), -(-kind.mem // bins[1]), weight)
         for kind, weight in usable
@@ -50,14 +52,14 @@ def filled_device_items(
     ]
     state = 1
     for shares, times in patterns:
-        kinds_by_share = {s: [(k, w) for k, w in usable if k.share == s] for s in shares}
+        kinds_by_share = {s: [(k, weight) for k, weight in usable if k.share == s] for s in shares}
         if not all(kinds_by_share.values()):
             continue
         for _ in range(_DRAWS):
             cpu = mem = 0
             for share, count in shares.items():
                 for _ in range(count):
-                    # A fixed sequence, so that the same mix always gives the same table.
+                    # A fixed pseudo-random sequence: equal mixes must result in equal tables.
                     state = state * 6364136223846793005 % 2**64 + 1442695040888963407
                     kind = _draw(kinds_by_share[share], (state >> 11) % 2**32 / 2**32)
                     cpu, mem = cpu + kind.cpu, mem + kind.mem
@@ -119,7 +121,7 @@ def with_reserve(
     A kind of multi-device request adds its number of devices where it fits, weighted by its
     frequency among these kinds. The table is extended to ``RESERVE_BINS`` bins of cpu and memory.
     """
-    several = {k: w for k, w in mix.items() if k.devices > 1 and allows(k, family, model)}
+    several = {k: weight for k, weight in mix.items() if k.devices > 1 and allows(k, family, model)}
     total = sum(several.values())
     shape = (RESERVE_BINS + 1, RESERVE_BINS + 1)
     margins = [(0, new - old) for new, old in zip(shape, values.shape[:2], strict=True)]

@@ -118,7 +118,7 @@ def smallest_close_group(free, facts, need, column):  # type: ignore[no-untyped-
 
 @inner
 def largest_numa_node(free, facts, need):  # type: ignore[no-untyped-def]
-    """Return the NUMA node with the most wholly free devices, so that the need spans few nodes."""
+    """Return the NUMA node with the most wholly free devices, to use as few nodes as possible."""
     best_node, best_count = ANY, 0
     for j in range(free.size):
         if is_suitable(facts, j, need) and is_whole(free, facts, j):

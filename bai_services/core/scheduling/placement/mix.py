@@ -10,9 +10,9 @@ from ...cluster.devices import SHARES, pool_of, split_shares
 from ...resources import CPU, MEM, SHARE_STEP, SHARE_UNIT, family_of
 from .model import AgentState, Mode, Request
 
-# A group with fewer own requests than this uses a blend of its own mix and the default mix.
+# For a group with fewer requests than this, the learned mix is blended with the default mix.
 _MIN_OWN_REQUESTS = 500
-# Weight of the default mix, in requests, for a group without own requests.
+# Weight of the default mix in the blend, in requests, for a group without requests.
 _DEFAULT_MIX_WEIGHT = 50
 
 
@@ -103,7 +103,7 @@ def mean_runtime_seconds(
 
 
 def default_mix(agents: Sequence[AgentState]) -> Mix:
-    """Return the mix for a group without own requests: whole devices, halves, quarters, several
+    """Return the mix for a group without requests so far: whole devices, halves, quarters, several
     devices, and cpu only.
 
     A request gets, per device, three quarters of the agents' cpu and memory per device; the

@@ -14,7 +14,7 @@ ALIVE = "ALIVE"
 
 
 class Policy(StrEnum):
-    """Rule by which an agent is chosen among those that fit."""
+    """Rule for choosing one of the agents that fit."""
 
     PRICED = "priced"
     FGD = "fgd"

@@ -336,17 +336,17 @@ class Placer:
     def set_to_minimum(self, agent_ids: Iterable[str], one: Placer, other: Placer) -> None:
         """Set the free capacity of agents to the minimum of two forks of the same placer."""
         for n in (self._index[a] for a in agent_ids if a in self._index):
-            mine, first, second = self._columns, one._columns, other._columns
+            own, first, second = self._columns, one._columns, other._columns
             for column in (c.CPU, c.MEM):
-                mine.agents[n, column] = min(first.agents[n, column], second.agents[n, column])
-            np.minimum(first.free[n], second.free[n], out=mine.free[n])
-            if (mine.facts[n, :, c.IN_FORCE] != c.ANY).any():
+                own.agents[n, column] = min(first.agents[n, column], second.agents[n, column])
+            np.minimum(first.free[n], second.free[n], out=own.free[n])
+            if (own.facts[n, :, c.IN_FORCE] != c.ANY).any():
                 one_share, other_share = (f.facts[n, :, c.IN_FORCE] for f in (first, second))
                 is_conflict = (one_share > 0) & (other_share > 0) & (one_share != other_share)
                 shares = np.where(
                     is_conflict, c.UNMATCHABLE_SHARE, np.maximum(one_share, other_share)
                 )
-                mine.facts[n, :, c.IN_FORCE] = shares
+                own.facts[n, :, c.IN_FORCE] = shares
             self._log_change(n)
 
     def _adjust(self, placements: Iterable[Placement], sign: int) -> None:

@@ -280,7 +280,7 @@ NO_TABLES = Tables(
 
 
 def default_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return tables for agents without own requests; empty tables if the policy uses none."""
+    """Return tables for agents without requests so far; empty tables if the policy uses none."""
     if policy in (Policy.PRICED, Policy.FGD):
         return tables_of(default_mix(agents), Fleet.of(agents))
     return NO_TABLES

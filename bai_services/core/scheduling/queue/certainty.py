@@ -53,7 +53,7 @@ class Labels:
     def __init__(self, queue: Queue, pending: Mapping[str, PendingSession]) -> None:
         self._began_at = queue.now
         self._pending = dict(pending)
-        self._capped = {w.id for w in pending.values() if queue.is_capped(w)}
+        self._capped = {session.id for session in pending.values() if queue.is_capped(session)}
         roots = _coupled(queue, pending.values())
         self._groups = {
             name: _Group(group_queue, roots[name], group_queue.state.order is Order.FIFO)
@@ -65,8 +65,8 @@ class Labels:
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
                 self._mark_uncertain(group, queue.now)
-        for w in pending.values():
-            self._note_pending(w)
+        for session in pending.values():
+            self._note_pending(session)
         for running in queue.all_running():
             # A session past its limit is being stopped; the duration of the stop is unknown.
             if running.ends_at is None or running.ends_at <= queue.now:
@@ -100,8 +100,8 @@ class Labels:
         """Return the label of every session that a pass has started."""
         started: dict[str, list[str]] = {}
         for decision in result.decisions:
-            mine = self._pending[decision.session_id].request.resource_group
-            started.setdefault(mine, []).append(decision.session_id)
+            group_name = self._pending[decision.session_id].request.resource_group
+            started.setdefault(group_name, []).append(decision.session_id)
         found: dict[str, Certainty] = {}
         for name, group in self._groups.items():
             found.update(self._label_group(group, at, started.get(name, [])))
@@ -247,19 +247,19 @@ def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
 
     group_of: dict[Scope | str, str] = {}
     scopes: dict[str, set[tuple[Scope, ...]]] = {name: set() for name in found}
-    for w in pending:
-        scopes[w.request.resource_group].add(w.scopes)
-        group_of[w.id] = w.request.resource_group
+    for session in pending:
+        scopes[session.request.resource_group].add(session.scopes)
+        group_of[session.id] = session.request.resource_group
     for running in queue.all_running():
         scopes[running.group].add(running.scopes)
         group_of[running.id] = running.group
-    for w in queue.all_pending().values():
-        for other in w.dependency_ids:
+    for session in queue.all_pending().values():
+        for other in session.dependency_ids:
             if other in group_of:
-                found[root(group_of[other])] = root(w.request.resource_group)
+                found[root(group_of[other])] = root(session.request.resource_group)
     capped = set(queue.quotas.all_caps())
     first: dict[Scope, str] = {}
     for name, tuples in scopes.items():
-        for scope in {scope for mine in tuples for scope in mine} & capped:
+        for scope in set().union(*tuples) & capped:
             found[root(name)] = root(first.setdefault(scope, name))
     return {name: root(name) for name in found}

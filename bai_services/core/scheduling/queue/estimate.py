@@ -155,10 +155,10 @@ class _Simulation:
         found = {key: starts.get(key, _NOTHING) for key in self._pending}
         if self._is_cut:
             for group in self._queue.groups():
-                found.update(self._rough(group))
+                found.update(self._extrapolated(group))
         return found
 
-    def _rough(self, group: str) -> dict[str, Estimate]:
+    def _extrapolated(self, group: str) -> dict[str, Estimate]:
         group_queue = self._queue.group_queue(group)
         begun = [
             (e.starts_at - self._began_at).total_seconds()

@@ -173,7 +173,7 @@ def reserved(reservation: Reservation) -> Reason:
 
 
 def has_reservation(session_id: str, reasons: Iterable[Reason]) -> bool:
-    """Return whether the reasons of a session contain its own reservation (see ``reserved``)."""
+    """Return whether the reasons of a session contain its reservation (see ``reserved``)."""
     return any(
         check["check"] == RESERVATION and check["passed"] and check["session_id"] == session_id
         for check in reasons

@@ -109,7 +109,7 @@ class GroupQueue:
         for shape in other.shapes.values():
             shape.members.sort()
         other.selection.replace(lambda shape: copies[id(shape)])
-        times = ((w.not_before, key) for key, w in self.deferred.items())
+        times = ((session.not_before, key) for key, session in self.deferred.items())
         other._alarms = [(at, key) for at, key in times if at is not None]
         heapify(other._alarms)
         other.unreported, other._quota_reserved_for = [], []

@@ -38,7 +38,7 @@ class Turns:
         *,
         before: Turns | None = None,
     ) -> None:
-        """Sort the shapes; ``before``: earlier turns whose positions within shapes are kept."""
+        """Sort the shapes; begin at the positions within shapes that ``before`` has reached."""
         self._sign = -1 if order is Order.LIFO else 1
         self._shared = order in (Order.FIFO, Order.LIFO)
         self._standing = standing

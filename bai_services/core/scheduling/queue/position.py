@@ -18,12 +18,12 @@ def positions(
 
     Under drf and fair-share, a session is ranked as if its user's earlier sessions had started.
     """
-    everyone = sorted(pending, key=lambda w: (-w.priority, w.sequence))
+    everyone = sorted(pending, key=lambda session: (-session.priority, session.sequence))
     if group_queue.state.order is Order.LIFO:
-        everyone.sort(key=lambda w: (-w.priority, -w.sequence))
+        everyone.sort(key=lambda session: (-session.priority, -session.sequence))
     elif group_queue.state.order is not Order.FIFO:
         everyone = _in_turns(group_queue, everyone, give_way)
-    return {w.id: n for n, w in enumerate(everyone, start=1)}
+    return {session.id: n for n, session in enumerate(everyone, start=1)}
 
 
 def _in_turns(
@@ -40,27 +40,27 @@ def _in_turns(
         if end < len(everyone) and everyone[end].priority == everyone[start].priority:
             continue
         queues: dict[Party, list[PendingSession]] = {}
-        for w in reversed(everyone[start:end]):
-            queues.setdefault(fair_scopes(w.scopes), []).append(w)
+        for session in reversed(everyone[start:end]):
+            queues.setdefault(fair_scopes(session.scopes), []).append(session)
         heap = [
-            (group_queue.standing_with(party, shares), mine[-1].sequence, party)
-            for party, mine in queues.items()
+            (group_queue.standing_with(party, shares), sessions_of_party[-1].sequence, party)
+            for party, sessions_of_party in queues.items()
         ]
         heapify(heap)
         while heap:
             give_way()
             standing, sequence, party = heap[0]
             now = group_queue.standing_with(party, shares)
-            mine = queues[party]
+            sessions_of_party = queues[party]
             if now != standing:
                 heapreplace(heap, (now, sequence, party))
                 continue
-            w = mine.pop()
-            found.append(w)
-            shares.add(party[-1], amounts_by_resource(session_slots(w)))
-            if mine:
+            session = sessions_of_party.pop()
+            found.append(session)
+            shares.add(party[-1], amounts_by_resource(session_slots(session)))
+            if sessions_of_party:
                 after = group_queue.standing_with(party, shares)
-                heapreplace(heap, (after, mine[-1].sequence, party))
+                heapreplace(heap, (after, sessions_of_party[-1].sequence, party))
             else:
                 heappop(heap)
         start = end

@@ -49,12 +49,12 @@ def unreported_reasons(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]
         shape.reported = shape.reasons
         shape.fresh = []
     for session_id in {**group_queue.reported_reserved, **group_queue.reserved}:
-        mine = group_queue.reasons_of(session_id)
+        reasons = group_queue.reasons_of(session_id)
         has_changed = group_queue.reported_reserved.get(session_id) != group_queue.reserved.get(
             session_id
         )
-        if mine is not None and (has_changed or session_id in found):
-            found[session_id] = mine
+        if reasons is not None and (has_changed or session_id in found):
+            found[session_id] = reasons
     group_queue.reported_reserved = group_queue.reserved
     for session_id in group_queue.unreported:
         pending = group_queue.blocked.get(session_id) or group_queue.deferred.get(session_id)

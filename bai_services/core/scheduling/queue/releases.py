@@ -40,36 +40,42 @@ class Releases(Sequence[Release]):
         self,
         running: Mapping[str, RunningSession],
         by_end: Sequence[tuple[datetime, datetime, str]],
-        endless: Iterable[RunningSession],
+        without_limit: Iterable[RunningSession],
         now: datetime,
         durations: Durations,
     ) -> None:
         """Store the sessions of a group.
 
-        ``by_end`` holds (end, start, id) of sessions with a limit, sorted; ``endless`` are all
-        other sessions.
+        ``by_end`` holds (end, start, id) of sessions with a limit, sorted. ``without_limit`` holds
+        all other sessions.
         """
         self._count = len(running)
-        self._made: list[Release] = []
-        self._coming = self._in_order(running, by_end, endless, now, durations)
+        self._computed: list[Release] = []
+        self._coming = self._in_order(running, by_end, without_limit, now, durations)
 
     def _in_order(
         self,
         running: Mapping[str, RunningSession],
         by_end: Sequence[tuple[datetime, datetime, str]],
-        endless: Iterable[RunningSession],
+        without_limit: Iterable[RunningSession],
         now: datetime,
         durations: Durations,
     ) -> Iterator[Release]:
         # Sessions past their limit may end at any moment, so their order in ``by_end`` is useless.
         past = bisect_right(by_end, now, key=lambda end: end[0])
-        unsure = [release_of(r, now, durations) for r in endless]
-        unsure += [release_of(running[key], now, durations) for _, _, key in by_end[:past]]
-        unsure.sort(key=lambda r: r[:3])
+        past_or_without_limit = [release_of(r, now, durations) for r in without_limit]
+        past_or_without_limit += [
+            release_of(running[key], now, durations) for _, _, key in by_end[:past]
+        ]
+        past_or_without_limit.sort(key=lambda r: r[:3])
         rest = (
             release_of(running[key], now, durations) for _, _, key in islice(by_end, past, None)
         )
-        return merge(unsure, rest, key=lambda r: r[:3]) if unsure else rest
+        return (
+            merge(past_or_without_limit, rest, key=lambda r: r[:3])
+            if past_or_without_limit
+            else rest
+        )
 
     def __len__(self) -> int:
         return self._count
@@ -83,6 +89,6 @@ class Releases(Sequence[Release]):
     def __getitem__(self, at: int | slice) -> Release | list[Release]:
         last = at.stop if isinstance(at, slice) else at + 1
         wanted = self._count if last is None or last < 0 else min(last, self._count)
-        while len(self._made) < wanted:
-            self._made.append(next(self._coming))
-        return self._made[at]
+        while len(self._computed) < wanted:
+            self._computed.append(next(self._coming))
+        return self._computed[at]

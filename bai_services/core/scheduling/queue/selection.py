@@ -1,4 +1,4 @@
-"""Select the shapes that a pass must examine: not those over a cap, and few that do not fit."""
+"""Select the shapes that a pass must examine; skip shapes over a cap and most that do not fit."""
 
 from __future__ import annotations
 

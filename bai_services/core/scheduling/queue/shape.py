@@ -23,8 +23,13 @@ def session_slots(pending: PendingSession) -> ResourceSlots:
 
 def shape_key(pending: PendingSession) -> ShapeKey:
     """Return the key of a session's shape: all that matters in a pass except the creation order."""
-    w = pending
-    return (w.request, w.scopes, w.priority, w.max_run_seconds, w.kind)
+    return (
+        pending.request,
+        pending.scopes,
+        pending.priority,
+        pending.max_run_seconds,
+        pending.kind,
+    )
 
 
 class Shape:

@@ -11,7 +11,7 @@ from .workload import Job
 
 DAY = 86400
 # Interval, in seconds of the replay, at which the queue receives the usage.
-_EVERY = 3600
+_INTERVAL_SECONDS = 3600
 
 
 class Ledger:
@@ -39,7 +39,7 @@ class Ledger:
         """Return whether the queue must receive the usage again; True at most once per interval."""
         if seconds < self._due:
             return False
-        self._due = seconds + _EVERY
+        self._due = seconds + _INTERVAL_SECONDS
         return True
 
     def history(self) -> Mapping[str, Mapping[Scope, Sequence[DailyUsage]]]:

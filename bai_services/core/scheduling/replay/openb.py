@@ -22,7 +22,7 @@ DEFAULT_RUN_SECONDS = 3600
 _MAX_DEVICES = 64
 
 Row = Mapping[str, str | None]
-Thing = TypeVar("Thing")
+Parsed = TypeVar("Parsed")
 
 
 def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[BrokenRow]]:
@@ -124,8 +124,8 @@ def _records(rows: csv.DictReader[str], file: str) -> Iterator[Row]:
 
 
 def _read(
-    lines: Iterable[str], file: str, columns: Sequence[str], make: Callable[[Row], Thing]
-) -> tuple[list[Thing], list[BrokenRow]]:
+    lines: Iterable[str], file: str, columns: Sequence[str], make: Callable[[Row], Parsed]
+) -> tuple[list[Parsed], list[BrokenRow]]:
     rows = csv.DictReader(lines)
     names = _column_names(rows, file)
     missing = [column for column in columns if column not in names]
@@ -134,17 +134,17 @@ def _read(
             f"{file} has no column {', '.join(missing)}; its first row must name the columns "
             f"{', '.join(columns)}"
         )
-    found: list[Thing] = []
+    found: list[Parsed] = []
     broken: list[BrokenRow] = []
     known: set[str] = set()
     for row in _records(rows, file):
         try:
-            thing = make(row)
+            parsed = make(row)
             name = row[columns[0]] or ""
             if name in known:
                 raise RowError(columns[0], f"duplicate {name!r}")
             known.add(name)
-            found.append(thing)
+            found.append(parsed)
         except RowError as error:
             broken.append(BrokenRow(file, rows.line_num, error.column, str(error)))
     return found, broken

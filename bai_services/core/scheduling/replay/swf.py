@@ -76,7 +76,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     widest = max((min(_processors(values), MAX_PROCESSORS) for _, values in rows), default=1)
     cores = max(1, header.get("MaxProcs") or header.get("MaxNodes") or widest)
     nodes = min(cores, max(1, header.get("MaxNodes", 1)))
-    each, rest = divmod(cores, nodes)
+    cores_per_agent, rest = divmod(cores, nodes)
     jobs: list[Job] = []
     left_out: Counter[str] = Counter()
     for number, values in rows:
@@ -85,13 +85,13 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
             if reason:
                 left_out[reason] += 1
             else:
-                jobs.append(_job(values, each))
+                jobs.append(_job(values, cores_per_agent))
         except RowError as error:
             broken.append(BrokenRow(file, number, error.column, str(error)))
     jobs.sort(key=lambda job: job.submitted)
     broken.sort(key=lambda row: row.row)
     # If the cores do not divide evenly, the first agents have one more core each.
-    agents = [_agent(number, each + (number < rest)) for number in range(nodes)]
+    agents = [_agent(number, cores_per_agent + (number < rest)) for number in range(nodes)]
     return Workload(tuple(jobs), tuple(agents), tuple(broken), dict(left_out))
 
 
@@ -135,7 +135,7 @@ def _reason_to_leave_out(values: list[float]) -> str:
     return ""
 
 
-def _job(values: list[float], each: int) -> Job:
+def _job(values: list[float], cores_per_agent: int) -> Job:
     processors = _processors(values)
     if processors > MAX_PROCESSORS:
         raise RowError(FIELDS[7], f"{processors} processors; at most {MAX_PROCESSORS} are replayed")
@@ -143,7 +143,7 @@ def _job(values: list[float], each: int) -> Job:
         raise RowError(FIELDS[7], "neither requested nor allocated processors are known")
     if values[1] < 0:
         raise RowError(FIELDS[1], "a job without a submit time cannot be replayed")
-    kernels = fewest_kernels(processors, each)
+    kernels = fewest_kernels(processors, cores_per_agent)
     limit = int(values[8]) if values[8] > 0 else None
     ran = max(1, int(values[3]))
     return Job(
@@ -165,14 +165,12 @@ def _name(number: float) -> str:
     return "" if number == UNKNOWN else str(int(number))
 
 
-def fewest_kernels(processors: int, each: int) -> int:
-    """Return the smallest number of equal kernels of at most ``each`` processors that have
-    ``processors`` in total.
-    """
+def fewest_kernels(processors: int, cores_per_agent: int) -> int:
+    """Return the smallest number of equal kernels for a job that each fit on one agent."""
     # Divisors come in pairs, so the cost grows with the square root.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)
-    return min(n for n in pairs if processors // n <= each)
+    return min(n for n in pairs if processors // n <= cores_per_agent)
 
 
 def _agent(number: int, cores: int) -> AgentState:
