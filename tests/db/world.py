@@ -178,11 +178,11 @@ class World:
 async def make_world(url: str) -> World:
     upgrade(url)
     world = World(url)
-    opened = {"default_for_unspecified": "UNLIMITED", "total_resource_slots": Caps({})}
+    unlimited = {"default_for_unspecified": "UNLIMITED", "total_resource_slots": Caps({})}
     hosts: dict[str, Any] = {"allowed_vfolder_hosts": {}}
     await world.write(
         sa.insert(accounts.keypair_policies).values(
-            name="default", created_at=NOW, **opened, **hosts
+            name="default", created_at=NOW, **unlimited, **hosts
         ),
         sa.insert(accounts.user_policies).values(
             name="default", created_at=NOW, total_resource_slots=Caps({})

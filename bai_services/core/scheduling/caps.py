@@ -110,20 +110,20 @@ def pending_violations(
     slots: Mapping[str, int],
     pending: Usage,
     *,
-    already: Usage | None = None,
+    usage_before: Usage | None = None,
     requested: Mapping[str, int] | None = None,
 ) -> list[Violation]:
     """Return a violation of every pending cap that one more pending session would exceed.
 
-    ``pending`` includes the preceding sessions of the same bulk request. The messages use
-    ``already``, the usage before the bulk request, and ``requested``, the total of the request.
+    ``pending`` includes the preceding sessions of the same bulk request. For the messages,
+    ``usage_before`` is the usage before that request, and ``requested`` is its total.
     """
-    already = pending if already is None else already
+    usage_before = pending if usage_before is None else usage_before
     requested = needs(slots) if requested is None else requested
     found = []
     for scope_caps in caps:
         used = pending.get(scope_caps.scope, _NOTHING)
-        before = already.get(scope_caps.scope, _NOTHING)
+        before = usage_before.get(scope_caps.scope, _NOTHING)
         limits = {
             slot: limit
             for slot, limit in scope_caps.max_pending_slots.items()
@@ -195,24 +195,25 @@ def _violation(
     asked, limit, used = amounts
     texts = tuple(amount_text(slot, n) for n in (asked, limit, used, max(0, limit - used)))
     asked_text, limit_text, used_text, left_text = texts
-    who = f"{caps.scope.kind} {caps.name}"
+    scope_text = f"{caps.scope.kind} {caps.name}"
     state = "pending" if is_pending else "running"
     if slot == SESSIONS:
+        noun = "session" if limit == 1 else "sessions"
         message = (
-            f"{who} may have at most {limit_text} {state} {'session' if limit == 1 else 'sessions'}"
-            f": {used_text} {state}, {left_text} left, {asked_text} requested"
+            f"{scope_text} may have at most {limit_text} {state} {noun}: {used_text} {state}, "
+            f"{left_text} left, {asked_text} requested"
         )
         if is_pending:
             message += "; cancel some, wait until some have started, or ask for a higher limit"
     elif slot == CONTAINERS:
         message = (
-            f"{asked_text} containers requested, but a session of {who} may have at most "
+            f"{asked_text} containers requested, but a session of {scope_text} may have at most "
             f"{limit_text}"
         )
     else:
         pending = " in pending sessions" if is_pending else ""
         message = (
-            f"{slot}={asked_text} requested, but {who} may have at most {slot}={limit_text}"
+            f"{slot}={asked_text} requested, but {scope_text} may have at most {slot}={limit_text}"
             f"{pending}, of which {left_text} is left"
         )
     return Violation(

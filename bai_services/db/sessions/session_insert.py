@@ -173,26 +173,30 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
         return
     first = new_sessions[0]
     caps = await read_caps(tx, first.scopes)
-    bound = [c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots]
-    if not bound:
+    caps_with_limit = [
+        c for c in caps.values() if c.max_pending_sessions is not None or c.max_pending_slots
+    ]
+    if not caps_with_limit:
         return
     usage: dict[Scope, dict[str, int]] = {}
-    if any(c.scope.kind == ScopeKind.KEYPAIR for c in bound):
+    if any(c.scope.kind == ScopeKind.KEYPAIR for c in caps_with_limit):
         rows = await read_rows(
             tx, sessions.c.status == Status.PENDING, sessions.c.access_key == first.access_key
         )
         for row in rows:
             policy.add(usage, first.scopes, total_slots(row.requested_slots, row.cluster_size))
     # The cap of the user applies to the sessions of all keypairs together.
-    waiting = await tx.scalar(_PENDING, {"owner": first.owner_id})
-    usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(waiting or 0)
-    waiting_usage = {scope: dict(used) for scope, used in usage.items()}
-    asked = Counter[str]()
+    pending_count = await tx.scalar(_PENDING, {"owner": first.owner_id})
+    usage.setdefault(Scope(ScopeKind.USER, first.owner_id), {})[policy.SESSIONS] = int(
+        pending_count or 0
+    )
+    usage_before = {scope: dict(used) for scope, used in usage.items()}
+    requested = Counter[str]()
     for new in new_sessions:
-        asked.update(policy.needs(new.total_slots))
+        requested.update(policy.needs(new.total_slots))
     for new in new_sessions:
         found = policy.pending_violations(
-            bound, new.total_slots, usage, already=waiting_usage, requested=asked
+            caps_with_limit, new.total_slots, usage, usage_before=usage_before, requested=requested
         )
         policy.refuse(found)
         policy.add(usage, first.scopes, new.total_slots)

@@ -92,10 +92,10 @@ class _Simulation:
             if self._is_spent():
                 self._is_cut = True
                 return
-            at = self._next()
+            at = self._next_pass_at()
             if at is None:
                 return
-            ended = self._ended(at)
+            ended = self._pop_ended(at)
             queue.apply(Changes(removed=ended, pending=self._release_dependents(ended, at)))
             self._pass(at)
 
@@ -103,7 +103,7 @@ class _Simulation:
         budget = self._budget
         return len(self._starts) >= budget.sessions or budget.clock() >= self._stop_at
 
-    def _next(self) -> datetime | None:
+    def _next_pass_at(self) -> datetime | None:
         """Return the time of the next pass: of the next end, or the queue's wake time if earlier;
         None if no event remains.
         """
@@ -113,7 +113,7 @@ class _Simulation:
             times.append(wake)
         return min(times, default=None)
 
-    def _ended(self, at: datetime) -> list[str]:
+    def _pop_ended(self, at: datetime) -> list[str]:
         ended = []
         while self._ends and self._ends[0].at <= at:
             ended.append(heappop(self._ends).session_id)
@@ -138,13 +138,13 @@ class _Simulation:
         queue.give_way()
         result = queue.run(at, explains=False)
         labels = self._labels
-        sure = labels.label_pass(at, result)
+        certainties = labels.label_pass(at, result)
         for decision in result.decisions:
             pending = self._pending[decision.session_id]
-            self._starts[pending.id] = Estimate(at, sure[pending.id])
-            length = run_time(pending, self._durations)
-            self._end_after(at, length.seconds, pending.id)
-            if length.certainty is not Certainty.KNOWN:
+            self._starts[pending.id] = Estimate(at, certainties[pending.id])
+            run = run_time(pending, self._durations)
+            self._end_after(at, run.seconds, pending.id)
+            if run.certainty is not Certainty.KNOWN:
                 labels.note_uncertain_end(pending, at)
 
     def estimates(self) -> dict[str, Estimate]:
@@ -160,22 +160,22 @@ class _Simulation:
 
     def _extrapolated(self, group: str) -> dict[str, Estimate]:
         group_queue = self._queue.group_queue(group)
-        begun = [
+        start_seconds = [
             (e.starts_at - self._began_at).total_seconds()
             for key, e in self._starts.items()
             if e.starts_at is not None and self._pending[key].request.resource_group == group
         ]
-        last = max(begun, default=0.0)
-        waits = sum(seconds > 0 for seconds in begun)
-        if not waits or not group_queue.state.is_active:
+        last = max(start_seconds, default=0.0)
+        later_starts = sum(seconds > 0 for seconds in start_seconds)
+        if not later_starts or not group_queue.state.is_active:
             return {}
-        each = last / waits
-        able = [
+        interval = last / later_starts
+        startable = [
             self._pending[key]
             for key, shape in group_queue.shape_of.items()
             if group_queue.fits_when_empty(shape)
         ]
         return {
-            session_id: Estimate(later(self._began_at, last + n * each), Certainty.ROUGH)
-            for session_id, n in positions(group_queue, able, self._queue.give_way).items()
+            session_id: Estimate(later(self._began_at, last + n * interval), Certainty.ROUGH)
+            for session_id, n in positions(group_queue, startable, self._queue.give_way).items()
         }

@@ -186,7 +186,7 @@ def delaying(group_queue: GroupQueue) -> Reason:
     at = min(times).isoformat() if times else None
     return reason(
         RESERVATION,
-        "it would fit now, but would delay an earlier session, for which capacity is reserved"
+        "fits now, but would delay an earlier session, for which capacity is reserved"
         f"{'' if at is None else f' from {at}'}",
         reserved_for=[r.session_id for r in group_queue.reservations],
         starts_at=at,

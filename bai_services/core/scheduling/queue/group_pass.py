@@ -198,7 +198,8 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # Sessions that end after the reservation starts can all use the same capacity.
+        # A failure holds for all sessions that end after the reservation starts: each of them can
+        # use the same capacity.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)
