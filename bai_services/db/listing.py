@@ -133,9 +133,10 @@ def _contains(
     Return the cheapest equivalent form, because it may be evaluated for every row of a long list.
     """
     text = column if isinstance(column.type, sa.String) else sa.cast(column, sa.String)
-    is_plain = value.isascii() and not any(map(str.isalpha, value))
-    if is_sqlite or is_plain:
-        # SQLite's LIKE ignores the case of ASCII letters.
+    has_no_letters = value.isascii() and not any(map(str.isalpha, value))
+    if is_sqlite or has_no_letters:
+        # No lower() needed: SQLite's LIKE ignores the case of ASCII letters, and a value without
+        # letters has no case.
         return text.contains(value, autoescape=True)
     if value.isascii():
         # lower() takes several times as long with a Unicode collation as with "C".

@@ -109,14 +109,14 @@ class Connection:
         return Cursor(self, self._conn.cursor())
 
     async def commit(self) -> None:
-        await self._idle()
+        await self._wait_until_idle()
         if self._has_written:
             await self._run_in_thread(self._conn.commit)  # it may wait for the disk
         else:
             self._conn.commit()
 
     async def rollback(self) -> None:
-        await self._idle()
+        await self._wait_until_idle()
         self._conn.rollback()
 
     async def create_function(self, *args: Any, **options: Any) -> None:
@@ -137,7 +137,7 @@ class Connection:
 
     async def run(self, statement: str, call: Callable[[], object], n_values: int) -> None:
         """Call ``call``, which runs ``statement``, in the event loop or in a thread."""
-        await self._idle()
+        await self._wait_until_idle()
         if self._statements_in_turn >= STATEMENTS_PER_TURN:
             self._statements_in_turn = 0
             await asyncio.sleep(0)
@@ -196,7 +196,7 @@ class Connection:
         return await self._submit(wait_and_call, may_interrupt)
 
     async def _submit(self, call: Callable[[], T], may_interrupt: bool = False) -> T:
-        await self._idle()
+        await self._wait_until_idle()
         future = asyncio.get_running_loop().run_in_executor(self._shared.pool, call)
         future.add_done_callback(_consume_error)
         self._busy = future
@@ -209,7 +209,7 @@ class Connection:
                 self._connection.interrupt()
             raise
 
-    async def _idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait for the statement that a thread still runs after a cancellation."""
         if self._busy is not None and not self._busy.done():
             await asyncio.wait([self._busy])
