@@ -151,7 +151,7 @@ async def test_concurrent_sign_in_attempts_respect_limit(database: Database) -> 
     assert sorted(each["t"].count for each in counted) == list(range(1, 26))
     assert await store.blocked(["s", "t"], NOW) == {"s": NOW + BLOCK}
     assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
-    await store.forget(["s"], entry("user.unlock"))
+    await store.reset(["s"], entry("user.unlock"))
     assert (await store.count_attempt({"s": 10}, NOW + BLOCK, BLOCK))["s"].count == 1
 
 

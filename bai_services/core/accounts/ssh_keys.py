@@ -47,7 +47,7 @@ def check_key_name(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is not valid.
+        If the name is not valid.
     """
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(

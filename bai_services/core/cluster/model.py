@@ -51,7 +51,8 @@ def check_agent_id(agent_id: str) -> str:
     Raises
     ------
     InvalidRequest
-        If it is not 1 to 64 letters, digits and ``-_.`` that begin and end with a letter or digit.
+        If the id is not 1 to 64 letters, digits and ``-_.``, or does not begin and end with a
+        letter or digit.
     """
     if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
         raise InvalidRequest(
@@ -78,12 +79,12 @@ def check_device(device_id: str, family: str) -> None:
 
 
 def canonical_image(name: str) -> str:
-    """Return an image's name with its tag, by default ``latest``.
+    """Return the name of an image with its tag; add the tag ``latest`` to a name without one.
 
     Raises
     ------
     InvalidRequest
-        If it is not of the form ``[registry/][project/]name[:tag]``.
+        If the name does not have the form ``[registry/][project/]name[:tag]``.
     """
     if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
         raise InvalidRequest(

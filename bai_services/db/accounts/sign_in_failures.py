@@ -116,7 +116,7 @@ class SignInFailureStore:
             )
             return {row.subject: row.blocked_until for row in found}
 
-    async def forget(self, subjects: Sequence[str], audit: AuditEntry) -> None:
+    async def reset(self, subjects: Sequence[str], audit: AuditEntry) -> None:
         async with self._db.write() as tx:
             await tx.execute(sign_in_failures.delete().where(_subject.in_(sorted(subjects))))
             await record(tx, audit)

@@ -122,7 +122,7 @@ class Lockouts:
         """Reset the failures of an account and of its sign-in names."""
         subjects = [self._subject("account", user_id)]
         subjects += [self._subject("name", canonical(name)) for name in names]
-        await self._store.forget(subjects, audit)
+        await self._store.reset(subjects, audit)
 
     async def _delay(self, pair: str, seconds: float) -> None:
         if not seconds:

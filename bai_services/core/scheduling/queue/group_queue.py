@@ -152,7 +152,7 @@ class GroupQueue:
             at = bisect_left(shape.members, (pending.sequence, pending.id))
             del shape.members[at]
             self.selection.mark_changed(shape)
-            self._forget_if_empty(shape)
+            self._drop_if_empty(shape)
 
     def started(self, counts: Mapping[Shape, int]) -> None:
         """Remove started sessions: the first (lifo: last) ``counts[shape]`` of each shape."""
@@ -162,9 +162,9 @@ class GroupQueue:
                 del self.shape_of[session_id]
             del shape.members[part]
             self.selection.mark_changed(shape)
-            self._forget_if_empty(shape)
+            self._drop_if_empty(shape)
 
-    def _forget_if_empty(self, shape: Shape) -> None:
+    def _drop_if_empty(self, shape: Shape) -> None:
         if not shape.members:
             del self.shapes[shape.key]
             self.selection.drop(shape)

@@ -227,12 +227,12 @@ class Selection:
         """Remove a shape."""
         n = shape.column
         self._shapes[n] = None
-        self._forget_handle(shape.handle)
+        self._release_handle(shape.handle)
         self._facts[n] = _GONE
         self._free.append(n)
         self._stale.discard(n)
 
-    def _forget_handle(self, handle: int) -> None:
+    def _release_handle(self, handle: int) -> None:
         self._handles[handle] -= 1
         if not self._handles[handle]:
             del self._handles[handle]
