@@ -178,8 +178,8 @@ def test_superadmin_has_every_user_action_except_entering_sessions_of_others() -
         assert reach(Role.SUPERADMIN, action) is personal.get(action, expected)
 
 
-def test_actions_of_sessions_are_those_in_the_security_guide() -> None:
-    # docs/security.md, "Permissions of a session".
+def test_role_session_has_only_the_documented_actions() -> None:
+    # See docs/security.md, "Permissions of a session".
     assert {name for name in ACTIONS if reach(Role.SESSION, name) is not Reach.NONE} == {
         "session.read",
         "session.read-private",

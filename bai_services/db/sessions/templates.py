@@ -23,7 +23,8 @@ from ..tables.sessions import session_templates
 
 Row = Mapping[str, Any]
 
-# Per user, project and domain: a list contains all of them.
+# Maximum number of templates of a user, a project or a domain. Lists contain the templates of all
+# three, so this also limits the length of a list.
 MAX_TEMPLATES = 100
 
 _SELECT = (
@@ -104,7 +105,7 @@ class TemplateStore:
         AlreadyExists
             If a template with that name and the same visibility exists.
         QuotaExceeded
-            If ``MAX_TEMPLATES`` with the same visibility exist.
+            If there are already ``MAX_TEMPLATES`` templates with the same visibility.
         """
         async with self._db.write() as tx:
             await _check_count(tx, values["scope"])

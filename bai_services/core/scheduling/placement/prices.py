@@ -95,7 +95,7 @@ def _most_valuable_pattern(prices: Floats, widths: Ints) -> tuple[Floats, float]
 
 
 def remainder_values(prices: Mapping[int, float]) -> Floats:
-    """Return the value of a device by its free thousandths, 0 to 1000; the last value is 1."""
+    """Return the value of a device for 0 to 1000 free thousandths; the last value is 1."""
     value = np.zeros(SHARE_UNIT + 1)
     for free in range(1, SHARE_UNIT):
         best = value[free - 1]

@@ -61,7 +61,7 @@ class Releases(Sequence[Release]):
         now: datetime,
         durations: Durations,
     ) -> Iterator[Release]:
-        # Sessions past their limit may end at any moment, so their order in ``by_end`` is useless.
+        # Sessions past their limit may end at any moment, so they are not sorted by their limit.
         past = bisect_right(by_end, now, key=lambda end: end[0])
         past_or_without_limit = [release_of(r, now, durations) for r in without_limit]
         past_or_without_limit += [

@@ -22,7 +22,7 @@ def session_slots(pending: PendingSession) -> ResourceSlots:
 
 
 def shape_key(pending: PendingSession) -> ShapeKey:
-    """Return the key of a session's shape: all that matters in a pass except the creation order."""
+    """Return the key of a session's shape: equal for interchangeable sessions of a pass."""
     return (
         pending.request,
         pending.scopes,

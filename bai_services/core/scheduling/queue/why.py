@@ -104,7 +104,7 @@ class Explainer:
         return {session_id: starts.get(session_id, _NOTHING) for session_id in ids}
 
     def _estimates(self) -> Mapping[str, Estimate]:
-        """Return the estimated starts in all groups, which are coupled by common caps."""
+        """Return the estimated starts in all groups: groups with common caps affect each other."""
         if self._starts_revision != self._queue.revision:
             self._starts = estimate_starts(self._queue, self._budget)
             self._starts_revision = self._queue.revision
