@@ -20,6 +20,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
+from .caller_limit import CallerLimit
 from .csv_export import write_csv
 
 MAX_BODY_BYTES = 2**20
@@ -72,6 +73,7 @@ class Operation:
     parameters: Mapping[str, str]
     is_file: bool
     is_for_sessions: bool
+    is_costly: bool
 
 
 def operation(
@@ -86,6 +88,7 @@ def operation(
     parameters: Mapping[str, str] | None = None,
     is_file: bool = False,
     is_for_sessions: bool = False,
+    is_costly: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Declare a handler's method as an operation of the API.
 
@@ -104,6 +107,8 @@ def operation(
         The response to a GET, or the body of a PUT or PATCH, is the content of a file.
     is_for_sessions
         The operation accepts session tokens; all others reject them.
+    is_costly
+        A caller's costly operations run two at a time. Lists are always costly.
     """
     declared = Operation(
         summary,
@@ -116,6 +121,7 @@ def operation(
         parameters or {},
         is_file,
         is_for_sessions,
+        is_costly or is_list,
     )
 
     def decorate(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -157,7 +163,7 @@ async def _call(
         if is_csv:
             await _call_for_csv(handler, method, declared, arguments)
             return
-        result = await method(handler, **arguments)
+        result = await _result(handler, method, declared, arguments)
     except errors.Forbidden as error:
         if handler.request.method not in READ_METHODS and not declared.is_open:
             await handler.manager.audit.record_denial(handler.caller, handler.request.path, error)
@@ -165,6 +171,21 @@ async def _call(
     if not handler._finished:
         handler.set_status(declared.status)
         handler.write_json(result)
+
+
+async def _result(
+    handler: APIHandler,
+    method: Callable[..., Awaitable[Any]],
+    declared: Operation,
+    arguments: Mapping[str, Any],
+) -> Any:
+    """Call the method, after the caller's earlier costly calls if it is costly."""
+    caller: Caller | None = getattr(handler, "caller", None)
+    if not declared.is_costly or caller is None or caller.user_id is None:
+        return await method(handler, **arguments)
+    limit: CallerLimit = handler.settings.setdefault("costly_calls", CallerLimit())
+    async with limit.slot(caller.user_id):
+        return await method(handler, **arguments)
 
 
 def _is_csv(text: str) -> bool:
@@ -182,7 +203,7 @@ async def _call_for_csv(
     arguments: Mapping[str, Any],
 ) -> None:
     async def page_of(query: ListQuery) -> Any:
-        return await method(handler, **{**arguments, "query": query})
+        return await _result(handler, method, declared, {**arguments, "query": query})
 
     columns = list(declared.returns.model_fields)
     await write_csv(handler, columns, arguments["query"], page_of, to_json)

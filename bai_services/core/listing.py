@@ -13,6 +13,8 @@ from .user_input import read_whole, shown
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 500
 MAX_OFFSET = 2**31
+MAX_SORT_FIELDS = 10
+MAX_FILTERS = 50
 # Rows are counted exactly up to this number, or up to the end of the requested page.
 MIN_EXACT_TOTAL = 1000
 
@@ -39,15 +41,24 @@ class ListQuery:
         Raises
         ------
         InvalidRequest
-            If ``limit`` or ``offset`` is not a number in its range.
+            If ``limit`` or ``offset`` is not a number in its range, or if there are too many
+            filters or fields in the sort order.
         """
         rest = dict(arguments)
-        return cls(
+        found = cls(
             limit=_number(rest.pop("limit", str(DEFAULT_LIMIT)), "limit", 1, MAX_LIMIT),
             offset=_number(rest.pop("offset", "0"), "offset", 0, MAX_OFFSET),
             sort=tuple(name for name in rest.pop("sort", "").split(",") if name),
             filters=rest,
         )
+        _check_count("sort fields", len(found.sort), MAX_SORT_FIELDS)
+        _check_count("filters", len(rest), MAX_FILTERS)
+        return found
+
+
+def _check_count(what: str, count: int, maximum: int) -> None:
+    if count > maximum:
+        raise InvalidRequest(f"the list has {count} {what}; at most {maximum} are allowed")
 
 
 def most_counted(limit: int, offset: int) -> int:

@@ -245,6 +245,11 @@ def test_the_form_starts_a_server_whose_page_stops_it(
     assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
     assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
 
+    # Without its token, the panel of the session would stop working.
+    tokens = client.get("/hub/token").text
+    row = tokens[tokens.index("Server at /user/user/formed") :].partition("</tr>")[0]
+    assert "Used by this session itself" in row and "revoke" not in row
+
     page = client.get(session["page"], follow_redirects=True)
     assert embedded(page.text, "bai-session-data")["id"] == session["id"]
     xsrf = re.search(r'xsrf_token: "([^"]+)"', page.text)

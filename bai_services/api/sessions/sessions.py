@@ -82,6 +82,7 @@ class PreviewHandler(APIHandler):
         tag="sessions",
         body=TemplatedSession,
         returns=SessionPreview,
+        is_costly=True,
     )
     async def post(self, body: TemplatedSession) -> Any:
         request = await apply_template(self, body)
@@ -95,6 +96,7 @@ class BulkHandler(APIHandler):
         body=NewSessions,
         returns=CreatedSessions,
         status=HTTPStatus.CREATED,
+        is_costly=True,
     )
     async def post(self, body: NewSessions) -> Any:
         specs = [(await apply_template(self, request)).to_spec() for request in body.sessions]
@@ -212,6 +214,7 @@ class GraphHandler(APIHandler):
         "Read all direct and indirect dependencies and dependents of a session",
         tag="sessions",
         returns=DependencyGraph,
+        is_costly=True,
     )
     async def get(self, key: str) -> Any:
         return await self.manager.sessions.sessions.graph(self.caller, key)
@@ -220,6 +223,7 @@ class GraphHandler(APIHandler):
 class OptionsHandler(APIHandler):
     @operation(
         "Read the options for a new session: projects, images, limits, folders",
+        is_costly=True,
         tag="sessions",
         returns=SessionOptions,
         parameters={

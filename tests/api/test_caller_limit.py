@@ -1,0 +1,60 @@
+"""Costly calls of one caller run two at a time and do not delay those of others."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bai_services.api.caller_limit import CallerLimit
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.core.listing import Page
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+
+async def test_lists_beyond_the_limit_wait_for_earlier_lists_of_the_same_user(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await api.client("user2")
+    running: list[str] = []
+    may_end = asyncio.Event()
+
+    async def slow_page(caller: object, query: object) -> Page[object]:
+        running.append(getattr(caller, "username", ""))
+        await may_end.wait()
+        return Page([], 0, 50, 0)
+
+    monkeypatch.setattr(api.world.manager.sessions.sessions, "page", slow_page)
+    lists = [asyncio.create_task(user.get("/sessions")) for _ in range(5)]
+    await wait_until_async(lambda: running == ["user"] * 2, 10, "two lists of user")
+    lists.append(asyncio.create_task(other.get("/sessions")))
+    await wait_until_async(lambda: running == ["user", "user", "user2"], 10, "a list of user2")
+    may_end.set()
+    await asyncio.gather(*lists)
+    assert running.count("user") == 5
+
+
+async def test_limit_forgets_callers_without_calls() -> None:
+    limit = CallerLimit(1)
+    with pytest.raises(RuntimeError):
+        async with limit.slot("a"):
+            raise RuntimeError
+    async with limit.slot("a"):
+        pass
+    assert limit._callers == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"sort": ",".join(["name"] * 11)}, "at most 10"),
+        ({f"name__{number}": "x" for number in range(51)}, "at most 50"),
+    ],
+)
+async def test_number_of_sort_fields_and_filters_is_limited(
+    user: Client, query: dict[str, str], message: str
+) -> None:
+    with pytest.raises(errors.InvalidRequest, match=message):
+        await user.get("/sessions", **query)
