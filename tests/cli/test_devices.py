@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 from bai_services.cli.cluster.agents import with_formatted_capacity
@@ -11,6 +13,7 @@ from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Bai
+from .terminal import environment, on_terminal
 
 GIB = 2**30
 QUARTERS = Sharing(Level.PROCESS, 250, 250)
@@ -147,9 +150,15 @@ def test_capacity_is_formatted_with_units() -> None:
     assert agent["free"] == "cpu=6.5, cuda.shares=2, mem=15.6 GiB"
 
 
-async def test_agent_list_has_columns_used_and_free(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_list_has_columns_free_and_used(
+    bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
+) -> None:
     table = (await bai("admin", "agent", "list")).stdout
-    assert table.splitlines()[0].split()[-3:] == ["SLOTS", "USED", "FREE"]
+    assert table.splitlines()[0].split()[:4] == ["ID", "STATUS", "FREE", "USED"]
     assert "GiB" in table
     listed = (await bai("admin", "agent", "list", "--json")).document
     assert isinstance(listed["items"][0]["slots"], dict)
+    environ = environment(api, tmp_path, user="admin")
+    words = ["admin", "agent", "list"]
+    narrow = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=False)
+    assert "FREE" in narrow.drawn and "USED" in narrow.drawn

@@ -145,6 +145,16 @@ async def test_wait_fails_after_its_timeout(bai: Bai, agent: FakeAgent) -> None:
     assert len((await bai("session", "ls", "--json", by="user")).document["items"]) == 1
 
 
+async def test_rm_stops_no_session_if_a_name_does_not_exist(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    await bai("session", "create", "remains", by="user")
+    done = await bai("session", "rm", "remains", "nope", by="user")
+    assert done.code == 4 and "'nope'" in done.stderr
+    found = (await bai("session", "info", "remains", "--json", by="user")).document
+    assert found["status"] in ("PENDING", "SCHEDULED", "PREPARING")
+
+
 async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
     await bai("session", "create", "lab1", *QUARTER, by="user")
     await bring_to_running(api, agent, "lab1")

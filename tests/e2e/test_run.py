@@ -72,7 +72,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
         waiting = made.json()["id"]
     assert hub.interrupt() == 0
     assert hub.left_running() == []
-    assert "Stopping 1 session …" in hub.output.read_text()
+    assert f"Stopping 1 session: user/{session['hub_server']} …" in hub.output.read_text()
     stopped_at = datetime.now(UTC)
     hub.start()
     # It stayed pending while the other session had the cores, and started only in the next run.

@@ -379,7 +379,7 @@ AGENT = Entity(
         Field("schedulable", "Place new sessions on the agent.", FieldKind.FLAG),
         Field("resource_group", "Resource group of the agent."),
     ),
-    columns=("id", "resource_group", "status", "schedulable", "engine", "slots", "used", "free"),
+    columns=("id", "status", "free", "used", "slots", "resource_group", "schedulable", "engine"),
     can_create=False,
     example_key="gpu-node-1",
     example_update="--resource-group gpu",

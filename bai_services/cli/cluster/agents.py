@@ -76,7 +76,9 @@ def with_formatted_capacity(agent: Mapping[str, Any]) -> dict[str, Any]:
 
 def _format_slots(slots: Iterable[str], amounts: Mapping[str, int]) -> str:
     texts = [f"{slot}={units.amount(slot, amounts.get(slot, 0))}" for slot in slots]
-    return ", ".join(texts) or "nothing"
+    # On a terminal one slot per line: three columns of resources fit into 80 characters.
+    separator = "\n" if output.console().is_terminal else ", "
+    return separator.join(texts) or "nothing"
 
 
 def notes_of(device: Mapping[str, Any]) -> list[str]:

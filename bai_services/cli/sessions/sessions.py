@@ -413,7 +413,13 @@ async def rm(
     timeout_seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Stop sessions. `bai session ls --all` still lists them."""
+    """Stop sessions. `bai session ls --all` still lists them.
+
+    If a name does not exist, no session is stopped.
+    """
+    if len(names) > 1:
+        for name in names:
+            await connection.client.get(f"/sessions/{segment(name)}")
     stopped = [await _stop(connection, name, force=force) for name in names]
     if wait:
         stopped = [
