@@ -15,6 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, event
 
+from bai_auth.log_scrubbing import scrub_tornado_log
 from bai_services.home import Home
 from bai_spawner.hub_patches import apply_hub_patches
 
@@ -56,6 +57,7 @@ def commit_without_fsync(connection, record):
         connection.execute("PRAGMA synchronous=NORMAL")
 
 
+scrub_tornado_log()
 apply_hub_patches()  # remove two needless costs of every spawn; see docs/security.md
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 # Sessions continue while the Hub is down; a restarted Hub finds them by their saved state.

@@ -1,0 +1,31 @@
+"""Removal of secrets from URLs in the warnings of tornado in the Hub's log.
+
+JupyterHub removes them from its own lines, but tornado also writes a line with the whole URL for
+each request that a handler rejects.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+# The parameters whose values JupyterHub's own log hides.
+_SECRET_PARAMETER = re.compile(
+    r"([?&][^=&\s]*(?:token|auth|key|code|state|_xsrf)[^=&\s]*=)[^&\s)]+"
+)
+
+
+def without_secrets(text: str) -> str:
+    """Return ``text`` with the values of secret URL parameters replaced by ``[secret]``."""
+    return _SECRET_PARAMETER.sub(r"\1[secret]", text)
+
+
+class _Scrub(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = without_secrets(record.getMessage()), ()
+        return True
+
+
+def scrub_tornado_log() -> None:
+    """Hide secrets in all lines of tornado's general logger."""
+    logging.getLogger("tornado.general").addFilter(_Scrub())
