@@ -21,7 +21,7 @@ from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
 from .caller_limit import CallerLimit
-from .csv_export import write_csv
+from .csv_export import columns_of, write_csv
 
 MAX_BODY_BYTES = 2**20
 # Chunk size with which the HTTP server reads bodies.
@@ -205,7 +205,7 @@ async def _call_for_csv(
     async def page_of(query: ListQuery) -> Any:
         return await _result(handler, method, declared, {**arguments, "query": query})
 
-    columns = list(declared.returns.model_fields)
+    columns = columns_of(declared.returns)
     await write_csv(handler, columns, arguments["query"], page_of, to_json)
 
 

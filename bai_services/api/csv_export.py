@@ -6,8 +6,10 @@ import csv
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from bai_services.core.listing import MAX_LIMIT, ListQuery
 
@@ -48,6 +50,13 @@ async def write_csv(
             return
         text = ""
         query = replace(query, offset=query.offset + MAX_LIMIT)
+
+
+def columns_of(model: Any) -> list[str]:
+    """Return the fields of a response model, which is a Pydantic model or a dataclass."""
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        return list(model.model_fields)
+    return [field.name for field in fields(model)]
 
 
 def cell(value: Any) -> str:

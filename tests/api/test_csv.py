@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 import pytest
 
-from bai_services.api.csv_export import cell
+from bai_services.api.base import APIHandler
+from bai_services.api.csv_export import cell, columns_of
+from bai_services.api.routes import ROUTES
 from bai_services.client import Client
 from bai_services.core import errors
 from tests.testbed.manager import Api
+
+
+def _operation(handler: type[APIHandler]) -> Any:
+    return getattr(handler.get, "operation", None)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +40,14 @@ from tests.testbed.manager import Api
 )
 def test_cell_is_no_formula(value: object, text: str) -> None:
     assert cell(value) == text
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [handler for _, handler in ROUTES if getattr(_operation(handler), "is_list", False)],
+)
+def test_every_list_has_columns(handler: type[APIHandler]) -> None:
+    assert columns_of(_operation(handler).returns)
 
 
 async def test_list_as_csv_has_all_rows_of_the_filter_in_order(

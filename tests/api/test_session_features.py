@@ -121,7 +121,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "missing command": (
         {"startup_command": None},
         errors.InvalidRequest,
-        "needs a startup_command",
+        "needs a command",
     ),
     "blank command": ({"startup_command": "  "}, errors.InvalidRequest, "startup_command"),
     "command over 16384 bytes": (

@@ -91,7 +91,7 @@ def not_before(text: str, now: datetime) -> datetime:
 def _command(text: str | None) -> str:
     if text is None or not text.strip():
         raise InvalidRequest(
-            "a batch session needs a startup_command, such as 'python train.py'",
+            "a batch session needs a command, such as 'python train.py'",
             field="startup_command",
         )
     if len(text.encode(errors="replace")) > MAX_COMMAND_BYTES or "\0" in text:

@@ -33,7 +33,7 @@ def new_user(admin: httpx.Client) -> Iterator[str]:
     admin.delete(f"/users/{name}")
 
 
-@pytest.mark.checklist("USR-01")
+@pytest.mark.checklist("USR-01", "USR-04", "USR-05", "USR-06")
 async def test_user_is_created_changed_and_deleted(
     opened: Opener[Entities], admin: httpx.Client, new_user: str
 ) -> None:
@@ -93,11 +93,37 @@ async def test_policy_with_limits_is_created(opened: Opener[Entities], admin: ht
     await ui.fill(Resource_limits="cpu=8 mem=16g")
     await ui.save()
     try:
-        await ui.row("webui-policy").get_by_text("16g").wait_for()
+        await ui.row("webui-policy").get_by_text("16 GiB").wait_for()
         found = checked(admin.get("/keypair-policies/webui-policy"), 200)
         assert found["total_resource_slots"] == {"cpu": "8", "mem": "16g"}
     finally:
         admin.delete("/keypair-policies/webui-policy")
+
+
+@pytest.mark.checklist("PRE-01", "USR-13")
+async def test_preset_is_created_and_lists_are_exported(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    name = f"webui-{secrets.token_hex(4)}"
+    ui = await opened(
+        Entities, "admin", f"/presets?filters=%7B%22name__contains%22%3A%22{name}%22%7D"
+    )
+    await ui.page.get_by_role("button", name="New preset").click()
+    await ui.fill(Name=name, Resources="cpu=1 mem=1g", Shared_memory="64m")
+    await ui.save()
+    await ui.row(name).get_by_text("1 GiB").wait_for()
+    found = checked(admin.get("/presets", params={"name": name}), 200)["items"][0]
+    try:
+        async with ui.page.expect_download() as started:
+            await ui.page.get_by_role("link", name="Download as CSV").click()
+        lines = (await (await started.value).path()).read_text("utf-8-sig").splitlines()
+        assert len(lines) == 2
+        assert name in lines[1]
+        await ui.open("/users")
+        href = await ui.page.get_by_role("link", name="Download as CSV").get_attribute("href")
+        assert href == "/services/bai/api/v1/users?sort=username&format=csv"
+    finally:
+        admin.delete(f"/presets/{found['id']}")
 
 
 @pytest.mark.checklist("AGT-04")

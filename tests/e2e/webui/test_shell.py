@@ -136,3 +136,27 @@ async def test_keys_are_managed_in_settings(opened: Opener[Shell], hub: RunningH
     await page.get_by_role("tab", name="Keypairs").click()
     await page.get_by_role("row").filter(has_text="Main keypair").wait_for()
     await page.get_by_role("button", name="New secret key").first.wait_for()
+
+
+@pytest.mark.checklist("SES-03")
+async def test_filters_are_saved_and_lists_are_downloaded(opened: Opener[Shell]) -> None:
+    ui = await opened(Shell, "user2", "/sessions?tab=pending&name=webui-none")
+    page = ui.page
+    await page.get_by_role("tab", name="Ended (").wait_for()
+    await page.get_by_role("button", name="Saved filters").click()
+    await page.get_by_placeholder("Name of the current filters").fill("waiting")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await page.get_by_role("tab", name="Ended (").click()
+    await page.reload()
+    await page.get_by_role("button", name="Saved filters").click()
+    await page.get_by_role("button", name="waiting", exact=True).click()
+    await page.wait_for_url("**/sessions?tab=pending&name=webui-none")
+
+    async with page.expect_download() as started:
+        await page.get_by_role("link", name="Download as CSV").click()
+    download = await started.value
+    assert download.suggested_filename == "sessions.csv"
+    lines = (await download.path()).read_text("utf-8-sig").splitlines()
+    # No session has the name of the filter.
+    assert len(lines) == 1
+    assert lines[0].startswith("id,name,")

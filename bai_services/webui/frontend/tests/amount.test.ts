@@ -2,10 +2,10 @@ import { expect, test } from 'vitest';
 import { shortAmount } from '../src/components/amount';
 
 test.each([
-  ['mem', '24684084k', '23.5g'],
-  ['mem', '2g', '2g'],
+  ['mem', '24684084k', '23.5 GiB'],
+  ['mem', '2g', '2 GiB'],
   ['mem', '0', '0'],
-  ['mem', '1536', '1.5k'],
+  ['mem', '1536', '1.5 KiB'],
   ['mem', 'unlimited', 'unlimited'],
   ['cpu', '2048', '2048'],
   ['cuda.shares', '0.25', '0.25']

@@ -1,5 +1,5 @@
 import { type ReactNode, useState } from 'react';
-import { SettingOutlined } from '@ant-design/icons';
+import { DownloadOutlined, SettingOutlined } from '@ant-design/icons';
 import {
   Button,
   Checkbox,
@@ -34,6 +34,10 @@ interface ListTableProps<T> {
   rowSelection?: TableProps<T>['rowSelection'];
   /** Filters and buttons above the table. */
   toolbar?: ReactNode;
+  /** Address of the whole list as a CSV file. */
+  csv?: string;
+  /** Buttons at the end of the toolbar. */
+  tools?: ReactNode;
 }
 
 /** A table that is sorted and paged by the server; the user can choose its columns. */
@@ -48,6 +52,15 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
         {props.toolbar}
         <span style={{ flex: 1 }} />
+        {props.tools}
+        {props.csv && (
+          <Button
+            icon={<DownloadOutlined />}
+            href={props.csv}
+            download
+            aria-label={t('table.export')}
+          />
+        )}
         <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
       </Flex>
       <Table<T>

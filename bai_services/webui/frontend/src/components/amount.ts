@@ -1,19 +1,23 @@
 const BINARY_UNITS = ['', 'k', 'm', 'g', 't', 'p'];
+const UNIT_NAMES = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const MEMORY = /^(\d+(?:\.\d+)?)([kmgtp]?)$/;
 
-/** Shorten an amount of memory for display, for example "24684084k" to "23.5g". */
+/** Write an amount of memory for display, for example "24684084k" as "23.5 GiB". */
 export function shortAmount(slot: string, amount: string): string {
   const [, digits, unit] = (slot === 'mem' && MEMORY.exec(amount)) || [];
   if (digits === undefined || unit === undefined) {
     return amount;
   }
   let value = Number(digits);
+  if (value === 0) {
+    return '0';
+  }
   let index = BINARY_UNITS.indexOf(unit);
   while (value >= 1024 && index < BINARY_UNITS.length - 1) {
     value /= 1024;
     index += 1;
   }
-  return `${Number(value.toFixed(1))}${BINARY_UNITS[index] ?? ''}`;
+  return `${Number(value.toFixed(1))} ${UNIT_NAMES[index] ?? ''}`;
 }
 
 /** The number of an amount such as `4`, `0.25` or `16g`, to draw it. */

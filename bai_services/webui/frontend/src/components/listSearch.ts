@@ -45,6 +45,12 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
   });
 }
 
+// The server counts exactly up to this number; see MIN_EXACT_TOTAL in core/listing.py.
+const MAX_EXACT_TOTAL = 1000;
+
+export const countText = (total: number) =>
+  total > MAX_EXACT_TOTAL ? `${MAX_EXACT_TOTAL}+` : String(total);
+
 /** The query parameters of the API. */
 export interface ListQuery {
   limit: number;

@@ -20,6 +20,12 @@ export function formatTime(text: string, language: string): string {
   return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }
 
+const ISO_TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
+
+/** Replace the ISO times in a message of the server by local ones. */
+export const withLocalTimes = (message: string, language: string) =>
+  message.replaceAll(ISO_TIME, text => formatTime(text, language));
+
 /** Return the time in milliseconds; the component is drawn again every `intervalMillis`. */
 export function useNow(intervalMillis = 1_000): number {
   const [now, setNow] = useState(Date.now);

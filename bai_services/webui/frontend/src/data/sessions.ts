@@ -43,6 +43,13 @@ export const sessionsQuery = (list: SessionList) =>
     placeholderData: keepPreviousData
   });
 
+/** Number of sessions that match the filters. */
+export const sessionCountQuery = (filters: Record<string, string>) =>
+  queryOptions({
+    ...sessionsQuery({ limit: 1, offset: 0, sort: '-created_at', filters }),
+    select: (page: { total: number }) => page.total
+  });
+
 export const sessionQuery = (id: string) =>
   queryOptions({
     queryKey: ['sessions', 'one', id],

@@ -72,7 +72,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
             items={entity.columns.map(column => ({
               key: column.key,
               label: t(labelKey(entity, column.key)),
-              children: showValue(item[column.key], column, item)
+              children: showValue(item[column.key], column, item, entity.name)
             }))}
           />
           {props.details?.(item)}

@@ -5,8 +5,10 @@ import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/me';
 import { entitiesQuery, type Item } from '../../data/entities';
 import { ErrorNotice } from '../ErrorNotice';
+import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../FilterBar';
-import { listQuery } from '../listSearch';
+import { SavedFilters } from '../SavedFilters';
+import { listQuery, readListSearch } from '../listSearch';
 import { ListTable } from '../ListTable';
 import { idOf, labelKey, type Entity } from './entity';
 import { EntityDrawer } from './EntityDrawer';
@@ -33,7 +35,8 @@ export function EntityList(props: EntityListProps) {
   const { t } = useTranslation();
   const [isCreating, setIsCreating] = useState(false);
   const { data: me } = useQuery(meQuery);
-  const list = useQuery(entitiesQuery(entity.path, listQuery(search, entity.defaultSort)));
+  const query = listQuery(search, entity.defaultSort);
+  const list = useQuery(entitiesQuery(entity.path, query));
   const isWriter = entity.writers.some(role => role === me?.role);
   const [first] = entity.columns;
 
@@ -48,6 +51,14 @@ export function EntityList(props: EntityListProps) {
         search={search}
         defaultSort={entity.defaultSort}
         onChange={onSearch}
+        csv={csvUrl(entity.path, query)}
+        tools={
+          <SavedFilters
+            list={entity.name}
+            search={{ filters: search.filters ?? {}, sort: search.sort }}
+            onApply={saved => onSearch({ ...readListSearch({ ...saved, page: 1 }) })}
+          />
+        }
         columns={entity.columns.map(column => ({
           key: column.key,
           title: t(labelKey(entity, column.key)),
@@ -60,10 +71,10 @@ export function EntityList(props: EntityListProps) {
                 style={{ padding: 0, height: 'auto' }}
                 onClick={() => onSearch({ item: idOf(entity, item) })}
               >
-                {showValue(item[column.key], column, item)}
+                {showValue(item[column.key], column, item, entity.name)}
               </Button>
             ) : (
-              showValue(item[column.key], column, item)
+              showValue(item[column.key], column, item, entity.name)
             )
         }))}
         empty={

@@ -9,7 +9,7 @@ import type { Column } from './entity';
 const TIME = /_(at|used|until)$/;
 
 /** A value of an object as text, tags or quantities. */
-export function showValue(value: unknown, column: Column, item: Item) {
+export function showValue(value: unknown, column: Column, item: Item, area: string) {
   if (column.render) {
     return column.render(item);
   }
@@ -25,10 +25,18 @@ export function showValue(value: unknown, column: Column, item: Item) {
       : value.toLocaleString(i18next.language);
   }
   if (typeof value === 'string') {
-    return TIME.test(column.key) ? formatTime(value, i18next.language) : value;
+    return TIME.test(column.key)
+      ? formatTime(value, i18next.language)
+      : choiceText(area, column, value);
   }
   if (Array.isArray(value)) {
-    return <Words words={value} />;
+    return (
+      <Words
+        words={value.map(word =>
+          typeof word === 'string' ? choiceText(area, column, word) : (word as unknown)
+        )}
+      />
+    );
   }
   const entries = Object.entries(value);
   return entries.length === 0 ? (
@@ -39,6 +47,12 @@ export function showValue(value: unknown, column: Column, item: Item) {
     <Words words={entries.map(([key, part]) => `${key}: ${partText(part)}`)} />
   );
 }
+
+/** The text of a fixed choice, or the value itself. */
+const choiceText = (area: string, { key }: Column, value: string) => {
+  const name = `${area}.${key.replaceAll('_', '-')}-${value}`;
+  return i18next.exists(name) ? i18next.t(name) : value;
+};
 
 const partText = (part: unknown) => (Array.isArray(part) ? part.join(', ') : JSON.stringify(part));
 

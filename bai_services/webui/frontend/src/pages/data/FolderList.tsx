@@ -5,6 +5,8 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { SavedFilters } from '../../components/SavedFilters';
+import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/FilterBar';
 import { ListTable, type ListColumn } from '../../components/ListTable';
 import { listQuery } from '../../components/listSearch';
@@ -12,7 +14,7 @@ import { formatTime } from '../../components/time';
 import { foldersQuery, isManaged, useFolderStep, type Folder } from '../../data/folders';
 import { useChosenProject } from '../../data/project';
 import { FolderActions } from './FolderActions';
-import { filtersOfTab, type DataSearch } from './search';
+import { filtersOfTab, readDataSearch, type DataSearch } from './search';
 
 const USAGE_MODES = ['general', 'model', 'data'] as const;
 const DEFAULT_SORT = 'name';
@@ -29,16 +31,12 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
   const tab = search.tab ?? 'all';
   const project = useChosenProject();
   const query = listQuery(search, DEFAULT_SORT);
-  const folders = useQuery(
-    foldersQuery({
-      ...query,
-      filters: {
-        ...(project && tab === 'project' ? { project: project.name } : {}),
-        ...query.filters,
-        ...filtersOfTab(tab)
-      }
-    })
-  );
+  const filters = {
+    ...(project && tab === 'project' ? { project: project.name } : {}),
+    ...query.filters,
+    ...filtersOfTab(tab)
+  };
+  const folders = useQuery(foldersQuery({ ...query, filters }));
   const columns = useColumns();
   const chosen = (folders.data?.items ?? []).filter(folder => selected.includes(folder.id));
   return (
@@ -58,6 +56,14 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
           setSelected([]);
           onChange(changes);
         }}
+        csv={csvUrl('/vfolders', { ...query, filters })}
+        tools={
+          <SavedFilters
+            list="folders"
+            search={{ filters: search.filters ?? {}, sort: search.sort }}
+            onApply={saved => onChange(readDataSearch({ ...saved, page: 1 }))}
+          />
+        }
         empty={<NoFolders search={search} onCreate={onCreate} />}
         toolbar={
           <>

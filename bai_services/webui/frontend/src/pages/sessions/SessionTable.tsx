@@ -7,7 +7,7 @@ import { Elapsed } from '../../components/Elapsed';
 import { ListTable, type ListColumn } from '../../components/ListTable';
 import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
-import { formatTime } from '../../components/time';
+import { formatTime, withLocalTimes } from '../../components/time';
 import { meQuery } from '../../data/me';
 import { isEnded, isPending, type Session } from '../../data/sessions';
 import { DeviceTags } from './DeviceTags';
@@ -22,6 +22,8 @@ interface SessionTableProps {
   onSelect: (ids: string[]) => void;
   onChange: (changes: SessionsSearch) => void;
   toolbar: ReactNode;
+  tools: ReactNode;
+  csv: string;
 }
 
 /** Sessions of one page; sorting and paging change the URL, and the server does them. */
@@ -39,6 +41,8 @@ export function SessionTable(props: SessionTableProps) {
       defaultSort={DEFAULT_SORT}
       onChange={props.onChange}
       toolbar={props.toolbar}
+      tools={props.tools}
+      csv={props.csv}
       empty={<NoSessions hasFilters={Object.keys(filtersOf(props.search)).length > 0} />}
       rowSelection={{
         selectedRowKeys: props.selected,
@@ -76,7 +80,9 @@ function useColumns(): ListColumn<Session>[] {
         <>
           <StatusTag status={session.status} />{' '}
           {(isPending(session) || session.status === 'ERROR') && (
-            <Typography.Text type="secondary">{session.status_info}</Typography.Text>
+            <Typography.Text type="secondary">
+              {withLocalTimes(session.status_info, i18n.language)}
+            </Typography.Text>
           )}
         </>
       )

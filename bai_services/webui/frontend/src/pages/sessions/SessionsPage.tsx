@@ -1,12 +1,15 @@
 import { useState } from 'react';
 import { App, Button, Flex, Input, Tabs, Typography } from 'antd';
-import { useQuery } from '@tanstack/react-query';
+import { useQueries, useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { countText } from '../../components/listSearch';
+import { SavedFilters } from '../../components/SavedFilters';
+import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/FilterBar';
 import { listQuery } from '../../components/listSearch';
-import { isEnded, sessionsQuery, useStopSessions } from '../../data/sessions';
+import { isEnded, sessionCountQuery, sessionsQuery, useStopSessions } from '../../data/sessions';
 import { meQuery } from '../../data/me';
 import { useChosenProject } from '../../data/project';
 import {
@@ -30,8 +33,13 @@ export function SessionsPage() {
   const stop = useStopSessions();
   const [selected, setSelected] = useState<string[]>([]);
   const project = useChosenProject();
-  const filters = { ...(project ? { project: project.name } : {}), ...filtersOf(search) };
-  const sessions = useQuery(sessionsQuery({ ...listQuery(search, DEFAULT_SORT), filters }));
+  const ofProject: Record<string, string> = project ? { project: project.name } : {};
+  const filters = { ...ofProject, ...filtersOf(search) };
+  const list = { ...listQuery(search, DEFAULT_SORT), filters };
+  const sessions = useQuery(sessionsQuery(list));
+  const counts = useQueries({
+    queries: TABS.map(tab => sessionCountQuery({ ...ofProject, ...filtersOf({ ...search, tab }) }))
+  });
   const { data: me } = useQuery(meQuery);
   const properties = [
     { key: 'resource_group', title: t('sessions.group') },
@@ -84,7 +92,16 @@ export function SessionsPage() {
       <Tabs
         activeKey={search.tab ?? 'all'}
         onChange={tab => change({ tab: tab as Tab, page: 1 })}
-        items={TABS.map(key => ({ key, label: t(`sessions.tab-${key}`) }))}
+        items={TABS.map((key, index) => ({
+          key,
+          label:
+            counts[index]?.data === undefined
+              ? t(`sessions.tab-${key}`)
+              : t('data.tab-count', {
+                  tab: t(`sessions.tab-${key}`),
+                  count: countText(counts[index].data)
+                })
+        }))}
       />
       {sessions.error && (
         <ErrorNotice error={sessions.error} onRetry={() => void sessions.refetch()} />
@@ -96,6 +113,19 @@ export function SessionsPage() {
         selected={selected}
         onSelect={setSelected}
         onChange={change}
+        csv={csvUrl('/sessions', list)}
+        tools={
+          <SavedFilters
+            list="sessions"
+            search={{
+              tab: search.tab ?? 'all',
+              name: search.name,
+              filters: search.filters ?? {},
+              sort: search.sort
+            }}
+            onApply={saved => void navigate({ search: readSessionsSearch(saved) })}
+          />
+        }
         toolbar={
           <>
             <Input.Search

@@ -2,7 +2,7 @@ import { Alert, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { formatTime } from '../../components/time';
+import { formatTime, withLocalTimes } from '../../components/time';
 import { whyQuery, type Session } from '../../data/sessions';
 
 /** Reasons of a pending session, its estimated start, and suggestions to start sooner. */
@@ -28,7 +28,7 @@ export function WhyPending({ session }: { session: Session }) {
       }
       description={
         <>
-          <div>{session.status_info}</div>
+          <div>{withLocalTimes(session.status_info, i18n.language)}</div>
           <div>
             {startsAt
               ? t('why.estimate', {

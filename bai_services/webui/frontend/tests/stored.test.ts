@@ -1,0 +1,49 @@
+import { expect, test, vi } from 'vitest';
+import type { Notice } from '../src/data/notices';
+
+vi.stubGlobal('window', { addEventListener: () => undefined });
+vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
+vi.mock('../src/data/me', () => ({ meQuery: {} }));
+
+const { readNotices, withNotice } = await import('../src/data/notices');
+const { DEFAULTS, readPreferences } = await import('../src/data/preferences');
+const { readSaved, withSaved } = await import('../src/data/savedFilters');
+
+const notice = (key: string): Notice => ({
+  key,
+  kind: 'RUNNING',
+  name: 'lab',
+  info: '',
+  at: '2026-01-01T00:00:00Z',
+  isRead: false,
+  session: 'id'
+});
+
+test('invalid stored values are ignored', () => {
+  expect(readPreferences('text')).toEqual(DEFAULTS);
+  expect(readPreferences({ startPage: '/evil', parallelUploads: 99, project: 7 })).toEqual(
+    DEFAULTS
+  );
+  expect(readPreferences({ parallelUploads: 5 }).parallelUploads).toBe(5);
+  expect(readNotices({})).toEqual([]);
+  expect(readNotices([{ key: 'a' }, null, notice('b')])).toEqual([notice('b')]);
+  expect(readSaved([{ list: 'a', name: 'b', search: null }])).toEqual([]);
+});
+
+test('the list of notices is bounded and has the newest first', () => {
+  let notices = [notice('0')];
+  for (let number = 1; number <= 60; number += 1) {
+    notices = withNotice(notices, notice(String(number)));
+  }
+  expect(notices).toHaveLength(50);
+  expect(notices[0]?.key).toBe('60');
+});
+
+test('a saved filter replaces the one with its name, in its list only', () => {
+  const first = { list: 'users', name: 'mine', search: { sort: 'name' } };
+  const other = { ...first, list: 'agents' };
+  const changed = { ...first, search: { sort: '-name' } };
+  expect(withSaved([first, other], changed)).toEqual([other, changed]);
+  const many = Array.from({ length: 25 }, (_, index) => ({ ...first, name: String(index) }));
+  expect(withSaved(many, first)).toHaveLength(20);
+});
