@@ -146,6 +146,7 @@ async def test_language_changes_at_once_and_is_remembered(ui: Sessions) -> None:
     assert await ui.page.evaluate("document.documentElement.lang") == "th"
 
 
+@pytest.mark.checklist("DET-08")
 async def test_other_users_session_is_not_found(
     hub: RunningHub, ui: Sessions, rest: httpx.Client
 ) -> None:

@@ -83,6 +83,7 @@ export function Themed({ children }: { children: ReactNode }) {
   const isDark = mode === 'dark' || (mode === 'system' && systemIsDark);
   useEffect(() => {
     document.documentElement.style.colorScheme = isDark ? 'dark' : 'light';
+    document.documentElement.dataset['theme'] = isDark ? 'dark' : 'light';
   }, [isDark]);
 
   const choice = useMemo(

@@ -89,19 +89,12 @@ export function useStopSessions() {
   });
 }
 
-const LOG_LINES = 500;
-
-/** The last lines of the output, or those that contain a text. */
-export const logsQuery = (id: string, search: string) =>
+/** The direct and indirect dependencies and dependents of a session. */
+export const graphQuery = (id: string) =>
   queryOptions({
-    queryKey: ['sessions', 'logs', id, search],
-    queryFn: async ({ signal }) => {
-      const query = { lines: String(LOG_LINES), ...(search ? { search } : {}) };
-      const answer = await unwrap(
-        api.GET('/sessions/{key}/logs', { signal, params: { path: { key: id }, query } })
-      );
-      return search ? (answer.matches ?? []).map(match => match.text).join('\n') : answer.log;
-    }
+    queryKey: ['sessions', 'graph', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/dependency-graph', { signal, params: { path: { key: id } } }))
   });
 
 type FieldChanges = paths['/sessions/{key}']['patch']['requestBody']['content']['application/json'];

@@ -1,5 +1,7 @@
-import { App, Button, Descriptions, Drawer, Flex, Grid, Skeleton, Tabs } from 'antd';
+import { useState } from 'react';
+import { App, Button, Descriptions, Drawer, Flex, Grid, Skeleton, Tabs, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
@@ -13,9 +15,11 @@ import {
   useStopSessions,
   type Session
 } from '../../data/sessions';
+import { readDataSearch } from '../data/search';
 import { CommandLine } from './CommandLine';
 import { DeviceTags } from './DeviceTags';
 import { IdleCountdown } from './IdleCountdown';
+import { SessionGraph } from './SessionGraph';
 import { SessionHistory } from './SessionHistory';
 import { SessionKernels } from './SessionKernels';
 import { SessionLogs } from './SessionLogs';
@@ -48,7 +52,7 @@ export function SessionDrawer({ id, onClose }: { id: string | undefined; onClose
     >
       {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
       {!shown && !error && <Skeleton active />}
-      {shown && <SessionDetail session={shown} />}
+      {shown && <SessionDetail key={shown.id} session={shown} />}
     </Drawer>
   );
 }
@@ -91,6 +95,7 @@ function SessionDetail({ session }: { session: Session }) {
   const rows = [
     { key: 'status', children: <StatusTag status={session.status} /> },
     { key: 'info', children: session.status_info },
+    { key: 'id', children: <Typography.Text copyable>{session.id}</Typography.Text> },
     { key: 'type', children: t(`types.${session.type}`) },
     { key: 'elapsed', children: <Elapsed session={session} /> },
     { key: 'resources', children: <SlotTags slots={session.requested} /> },
@@ -106,7 +111,10 @@ function SessionDetail({ session }: { session: Session }) {
         session.mounts.length > 0 &&
         session.mounts.map(mount => (
           <div key={mount.path}>
-            {mount.vfolder} → {mount.path} ({t(`permissions.${mount.permission}`)})
+            <Link to="/data" search={readDataSearch({ folder: mount.vfolder_id })}>
+              {mount.vfolder}
+            </Link>{' '}
+            → {mount.path} ({t(`permissions.${mount.permission}`)})
           </div>
         ))
     },
@@ -131,26 +139,37 @@ function SessionDetail({ session }: { session: Session }) {
           .filter(row => row.children)
           .map(row => ({ ...row, label: t(`sessions.${row.key}`) }))}
       />
-      <Tabs
-        items={[
-          { key: 'logs', label: t('sessions.logs'), children: <SessionLogs session={session} /> },
-          {
-            key: 'history',
-            label: t('sessions.history'),
-            children: <SessionHistory id={session.id} />
-          },
-          {
-            key: 'kernels',
-            label: t('sessions.kernels'),
-            children: <SessionKernels session={session} />
-          },
-          {
-            key: 'commands',
-            label: t('sessions.commands'),
-            children: <CommandLine session={session} />
-          }
-        ]}
-      />
+      <SessionTabs session={session} />
     </>
+  );
+}
+
+function SessionTabs({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const [tab, setTab] = useState('logs');
+  const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
+  const showLog = (hostname: string) => {
+    setKernel(hostname);
+    setTab('logs');
+  };
+  const tabs = {
+    logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />,
+    history: <SessionHistory id={session.id} />,
+    kernels: <SessionKernels session={session} onShowLog={showLog} />,
+    dependencies: <SessionGraph id={session.id} />,
+    commands: <CommandLine session={session} />
+  };
+  return (
+    <Tabs
+      activeKey={tab}
+      onChange={setTab}
+      // A tab that is not shown follows no log.
+      destroyOnHidden
+      items={Object.entries(tabs).map(([key, children]) => ({
+        key,
+        label: t(`sessions.${key}`),
+        children
+      }))}
+    />
   );
 }

@@ -1,8 +1,10 @@
-import { Progress, Table } from 'antd';
+import { Button, Progress, Table, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ScrollArea } from '../../components/ScrollArea';
 import { formatBytes } from '../../components/bytes';
 import type { Session } from '../../data/sessions';
+
+const SHORT_ID = 12;
 
 type Kernel = Session['kernels'][number];
 
@@ -11,8 +13,13 @@ interface KernelUsage {
   mem_bytes?: number;
 }
 
+interface SessionKernelsProps {
+  session: Session;
+  onShowLog: (hostname: string) => void;
+}
+
 /** The kernels of a session: where each runs, and what it uses now. */
-export function SessionKernels({ session }: { session: Session }) {
+export function SessionKernels({ session, onShowLog }: SessionKernelsProps) {
   const { t, i18n } = useTranslation();
   const usageOf = (kernel: Kernel) => kernel.usage as KernelUsage;
   return (
@@ -23,7 +30,21 @@ export function SessionKernels({ session }: { session: Session }) {
         pagination={false}
         dataSource={session.kernels}
         columns={[
-          { key: 'hostname', title: t('kernels.hostname'), dataIndex: 'hostname' },
+          {
+            key: 'hostname',
+            title: t('kernels.hostname'),
+            render: (_, { hostname }) => (
+              <Button
+                type="link"
+                size="small"
+                aria-label={t('kernels.show-log', { hostname })}
+                onClick={() => onShowLog(hostname)}
+              >
+                {hostname}
+              </Button>
+            )
+          },
+          { key: 'role', title: t('kernels.role'), render: (_, { role }) => t(`kernels.${role}`) },
           { key: 'agent', title: t('sessions.agent'), render: (_, { agent }) => agent ?? '–' },
           {
             key: 'cpu',
@@ -51,6 +72,16 @@ export function SessionKernels({ session }: { session: Session }) {
                   percent={Math.round(progress['percent'])}
                   aria-label={t('kernels.progress')}
                 />
+              )
+          },
+          {
+            key: 'container',
+            title: t('kernels.container'),
+            render: (_, { container_id: container }) =>
+              container && (
+                <Typography.Text copyable={{ text: container }}>
+                  {container.slice(0, SHORT_ID)}
+                </Typography.Text>
               )
           }
         ]}
