@@ -24,7 +24,7 @@ START_SECONDS = 120
 STOP_SECONDS = 90
 
 Component = Literal["hub", "manager", "agent", "proxy", "launcher"]
-# A word that only the command line of this component contains.
+# For each component, a word that occurs only in its command line.
 WORDS: Mapping[Component, str] = {
     "launcher": "scripts/run",
     "hub": "jupyterhub_config.py",

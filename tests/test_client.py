@@ -1,4 +1,4 @@
-"""What only ``Client`` has: keypairs, pages, streams and uploads; see ``test_rest_clients.py``."""
+"""``Client``: keypairs, pages, streams and uploads; see also ``test_rest_clients.py``."""
 
 from __future__ import annotations
 

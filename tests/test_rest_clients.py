@@ -1,4 +1,4 @@
-"""What ``Client`` and ``ServiceClient`` have in common, against a real server."""
+"""Common behaviour of ``Client`` and ``ServiceClient``, against a real server."""
 
 from __future__ import annotations
 

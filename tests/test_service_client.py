@@ -1,4 +1,4 @@
-"""What only ``ServiceClient`` has: timeouts and unclosed clients; see ``test_rest_clients.py``."""
+"""``ServiceClient``: timeouts and unclosed clients; see also ``test_rest_clients.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bind mounts of directories in folders: never another directory, even if a link replaces it."""
+"""Bind mounts of directories in folders: a link that replaces the directory is never followed."""
 
 from __future__ import annotations
 

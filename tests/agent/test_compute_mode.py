@@ -1,4 +1,4 @@
-"""Compute modes of a GPU, and their enforcement levels of shares."""
+"""Compute modes of a GPU, and the enforcement level of shares in each mode."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
-    # Without the folder the mode cannot be set, as if the driver rejected it.
+    # If the folder is missing, setting the mode fails, as if the driver had rejected it.
     file = root / "mode"
     root = root.parent if root.name == "nowhere" else root
     if mode:
@@ -112,7 +112,7 @@ def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     assert said["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
     assert said["share"]["mps"] and "MPS is not enforced" in said["share"]["notices"][0]
-    # Changing the mode is not enabled.
+    # The agent is not configured to change the mode.
     assert said["mode_after"] == "0"
 
 

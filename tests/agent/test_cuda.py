@@ -73,7 +73,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
         "index": 1,
         "model": "Fake H200",
         "memory_bytes": 80 * 2**30,
-        # A function that the library lacks makes the value unknown and is no error.
+        # If the library lacks a function, the value is unknown; this is not an error.
         "numa_node": None,
         "is_simulated": False,
         "is_healthy": True,
@@ -118,7 +118,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
     assert found["used_later"] == ["GPU-0000-0"]
 
 
-def test_links_through_a_switch_reach_every_gpu_behind_it(driver: Path, tmp_path: Path) -> None:
+def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_path: Path) -> None:
     found = look(driver, tmp_path, NVML_SWITCH="1")
     assert [d["facts"]["links"] for d in found["first"]] == [{"GPU-0000-1": 2}, {"GPU-0000-0": 2}]
 
@@ -132,7 +132,7 @@ def test_links_through_a_switch_reach_every_gpu_behind_it(driver: Path, tmp_path
         pytest.param("", None, id="unknown to the driver"),
     ],
 )
-def test_gpus_behind_one_pci_switch_are_near(
+def test_pci_peers_are_the_gpus_behind_common_pci_switches(
     driver: Path, tmp_path: Path, level: str, near: list[str] | None
 ) -> None:
     found = look(driver, tmp_path, NVML_COUNT="3", NVML_ANCESTOR=level)
@@ -148,7 +148,7 @@ def test_unknown_nvlinks_are_none() -> None:
     }
 
 
-def test_nvml_without_driver_finds_no_gpu(driver: Path, tmp_path: Path) -> None:
+def test_nvml_without_a_driver_reports_no_gpu(driver: Path, tmp_path: Path) -> None:
     assert look(driver, tmp_path, NVML_NO_DRIVER="1")["first"] == []
 
 
@@ -181,7 +181,7 @@ def test_processes_get_the_nodes_of_their_devices() -> None:
     assert (list(part.device_requests), list(part.notices)) == ([], [])
 
 
-async def test_real_gpu_replaces_simulated_ones(api: Api, agents: Agents, driver: Path) -> None:
+async def test_real_gpu_replaces_simulated_gpus(api: Api, agents: Agents, driver: Path) -> None:
     await agents.start(LD_LIBRARY_PATH=str(driver), BAI_AGENT_SIMULATED_GPUS="2")
     admin = await api.client("admin")
     page = await admin.get("/devices")

@@ -63,7 +63,7 @@ def test_disk_usage_of_deep_tree_without_following_links(tmp_path: Path) -> None
     os.close(here)
     space = measure([home, tmp_path / "gone"], ENOUGH_SECONDS)
     assert space.is_complete
-    # A directory itself occupies about a block.
+    # Each directory itself occupies about one block.
     assert 3 * MIB <= space.used_bytes < 3 * MIB + 2100 * 8192
     assert measure([home], 0) == DiskUsage(measure([home], 0).used_bytes, is_complete=False)
     # Removed with rm, because shutil cannot remove trees this deep.
@@ -104,7 +104,7 @@ async def test_disk_usage_near_or_over_the_limit_is_reported(
     assert unlimited.usage(kernel) == {}
 
 
-def test_disk_limit_must_be_an_amount() -> None:
+def test_invalid_disk_limit_is_rejected() -> None:
     assert DiskSettings().limit_bytes() == 50 * 2**30
     with pytest.raises(InvalidRequest):
         DiskSettings(limit="a lot").limit_bytes()
@@ -138,7 +138,7 @@ async def test_container_layer_counts_as_disk_usage(
     assert engine.layer_limit() == "unknown"
     image = await asyncio.to_thread(base_image, docker_engine)
     size = await layers.size_option(image)
-    # A response recorded from a real engine; the same as for a start.
+    # Recorded from a real engine. A start gets the same response.
     assert engine.layer_limit() == ("enforced" if size else "watched")
     assert size == 0 or size >= 50 * MIB
     command = ["sh", "-c", "head -c 20971520 /dev/urandom > /var/tmp/x; sync; echo done; sleep 60"]

@@ -113,7 +113,7 @@ def run(engine: DockerEngine, image: str, plan: dict[str, Any], command: str) ->
     )
 
 
-async def test_docker_agent_reports_engine_facts(
+async def test_docker_agent_reports_facts_of_its_engine(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     shown = await (await api.client("admin")).get("/agents/docker-test")
@@ -371,7 +371,7 @@ async def test_user_networks_until_the_pool_is_exhausted(
     clock.seconds = 3600
     assert set(await networks.tidy(3600)) & set(names) == set(names[1:])
     await asyncio.to_thread(busy.remove, force=True)
-    # The hour begins at the last use.
+    # The timeout of one hour begins at the last use.
     clock.seconds = 7199
     assert names[0] not in await networks.tidy(3600)
     clock.seconds = 7201

@@ -92,7 +92,7 @@ def neighbours() -> Iterator[Neighbours]:
 
 @dataclass
 class Place:
-    """Networks of one agent, and containers on them."""
+    """The networks of one agent, and the containers on these networks."""
 
     engine: DockerEngine
     calls: DockerCalls

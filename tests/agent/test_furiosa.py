@@ -147,7 +147,7 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
     # An element was closed and opened again, which resets its counters.
     card.counted = [(500, 500), (4000, 2600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] is None
-    # No cycles since the last sample: the element is idle.
+    # The cycle counters have not changed since the last sample, so the element is idle.
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 0.0
 
 

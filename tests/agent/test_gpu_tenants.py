@@ -1,4 +1,4 @@
-"""Worker processes of the GPU benchmarks: no leak after a failure, timeout of a silent worker."""
+"""Worker processes of the GPU benchmarks: stopped after a failure, killed after a timeout."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def test_a_silent_worker_is_killed_after_the_timeout() -> None:
         Tenant(["check"], {}) as tenant,
         pytest.raises(RuntimeError, match="a tenant exited with -9"),
     ):
-        # Far less than Python needs to start.
+        # The timeout is far shorter than the start of Python, so the worker never responds in time.
         tenant.message(timeout_seconds=0.001)

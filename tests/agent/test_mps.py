@@ -1,4 +1,4 @@
-"""Supervision of MPS daemons, with a fake of the program that records its commands."""
+"""Supervision of MPS daemons, with a fake MPS program that records the commands it receives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMITS = Limits(25, 19 * 1024 + 768, 250)
 
 @dataclass
 class Program:
-    """The fake program: its received commands, its servers, and its faults."""
+    """The fake MPS program: the commands it received, its servers and its faults."""
 
     folder: Path
 
@@ -55,7 +55,7 @@ class Program:
         (self.folder / "servers").write_text(text)
 
     def sweep(self, root: Path) -> None:
-        """Stop all processes of a test below a folder, and unmount what is mounted there."""
+        """Stop all processes of a test below a folder, and remove all mounts there."""
         for process in self.processes(root):
             process.kill()
         for place in root.rglob("shm"):
@@ -137,9 +137,7 @@ def test_limits_are_in_force_before_the_gpu_is_offered(
     assert control is not None and control.pipe == folder / "pipe"
 
 
-def test_each_gpu_has_a_daemon_of_its_own(
-    servers: MpsServers, program: Program, root: Path
-) -> None:
+def test_each_gpu_has_a_separate_daemon(servers: MpsServers, program: Program, root: Path) -> None:
     servers.set_gpus({"GPU-0": 80 * GIB, "GPU-1": 40 * GIB})
     servers.maintain()
     assert sorted(path.name for path in root.iterdir()) == ["GPU-0", "GPU-1"]
@@ -204,7 +202,7 @@ def test_hung_daemon_is_killed_and_restarted(
     assert before not in program.processes(root)
 
 
-def test_one_missing_response_does_not_restart_the_daemon(
+def test_single_missing_response_does_not_restart_daemon(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()
@@ -232,7 +230,7 @@ def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, progra
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_response_with_a_fault_is_no_missing_response(
+def test_error_response_does_not_count_as_missing(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()
@@ -262,7 +260,7 @@ def test_daemon_survives_a_killed_agent(
     servers.maintain()
     before = program.processes(root)
     program.forget()
-    # Another agent process, whose only state is the folder.
+    # Simulate a new agent process, which finds its state only in the folder.
     again = made(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
@@ -278,7 +276,7 @@ def test_daemon_with_clients_survives_a_missing_gpu(
     again = MpsServers(root, 250, has_own_shm=False)
     again.maintain()
     assert program.processes(root) == before
-    # The driver fails for a moment: it reports no GPU.
+    # The driver fails briefly and reports no GPU.
     program.compute()
     again.set_gpus({})
     again.maintain()
@@ -292,7 +290,7 @@ def test_interrupted_start_is_repeated(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
-    # As if the agent had been killed before it set the limits.
+    # Simulate an agent that was killed before it had set the limits.
     (root / GPU / "limits.json").unlink()
     before = program.processes(root)
     again = made(root, clock)
@@ -334,7 +332,7 @@ def test_first_session_sets_the_share_of_an_empty_gpu(
     with pytest.raises(Unavailable, match="MPS is being started"):
         servers.set_share(GPU, 500)
     servers.maintain()
-    # No session has a share yet: the smallest share is set.
+    # While no session has a share, the smallest share is set.
     assert last_limits(program) == of_share(50)
     assert servers.set_share(GPU, 500) == Limits.of(500, 80 * GIB)
     assert last_limits(program) == of_share(500)
@@ -389,7 +387,7 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     both.reconcile(held)
     both.maintain()
     assert last_limits(program) == of_share(500)
-    # As if the daemon had been killed during its start: the folder is incomplete.
+    # Simulate a daemon that was killed during its start: the folder is incomplete.
     (root / GPU / "limits.json").unlink()
     again = made(root, clock, share=0)
     again.reconcile(held)

@@ -78,7 +78,9 @@ async def test_agent_reports_its_machine(api: Api, agents: Agents) -> None:
     assert agent["engine"] == "process"
 
 
-async def test_prepared_session_has_home_and_share(api: Api, agents: Agents, user: Client) -> None:
+async def test_prepared_session_has_home_and_gpu_share(
+    api: Api, agents: Agents, user: Client
+) -> None:
     agent = await agents.start()
     session = await prepared(user, **{"cuda.shares": "0.25"})
     assert any("simulated" in notice for notice in session["notices"])
@@ -132,7 +134,7 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
     agent = await agents.start()
     session = await prepared(user)
     plan = await plan_of(api, session)
-    # The child has removed its tags and ignores SIGTERM; its parent exits at the first SIGTERM.
+    # The child has removed its environment tags and ignores SIGTERM; its parent exits at SIGTERM.
     script = "env -i /bin/sh -c 'trap \"\" TERM; sleep 300 & sleep 301' & exec sleep 302"
     process = start_as_spawner(plan, ["/bin/sh", "-c", script], children)
     tree = psutil.Process(process.pid)

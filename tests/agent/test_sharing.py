@@ -1,4 +1,4 @@
-"""Enforcement level of an agent, and the shares of its sessions."""
+"""The enforcement level of an agent, and the GPU shares of the sessions on it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
     mount = {"source": pipe, "target": pipe, "read_only": False, "is_own": False}
     assert mount in injection["mounts"]
-    # Not the log, which contains names of other users' programs.
+    # The log is excluded, because it contains names of other users' programs.
     assert not any("log" in mount["source"] for mount in injection["mounts"])
 
 
@@ -149,7 +149,7 @@ async def served_by_mps(api: Api, gpu: str) -> dict[str, Any]:
 
 
 async def half_that_waits(user: Client) -> str:
-    """Request a half while the GPU in use is limited to quarters; return the pending session."""
+    """Request half a GPU while the used GPU only offers quarters; return the pending session."""
     body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
     half = await user.post("/sessions", body)
     waiting = await status_of(user, half["id"], lambda s: bool(s["reasons"]))
@@ -191,7 +191,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
     offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
     assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
-    # An empty GPU would accept a half; this one accepts only quarters while a quarter is in use.
+    # An unused GPU would accept half a GPU. This GPU accepts only quarters while one is in use.
     half = await half_that_waits(user)
     before = {process.pid for process in program.processes(run_folder)}
     await agent.kill()
@@ -202,7 +202,7 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
     assert (held["thousandths"], len(held["kernels"])) == (250, 1)
-    # The session with the whole GPU ends: its GPU is empty and accepts the half.
+    # The session with the whole GPU ends, so its GPU is unused and accepts the pending session.
     await user.delete(f"/sessions/{whole['id']}")
     placed = await status_of(user, half, lambda s: bool(s["allocations"]))
     other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")

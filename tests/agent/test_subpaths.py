@@ -34,7 +34,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
     pytest.mark.usefixtures("refused_sockets"),
 ]
-# As an unprivileged user, who may not mount.
+# Run as an unprivileged user, who may not mount.
 ORDINARY = ("setpriv", "--bounding-set", "-sys_admin")
 END = "the-end-of-the-script"
 ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}

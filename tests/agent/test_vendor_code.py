@@ -28,7 +28,7 @@ class AmdSmiError(Exception):
 
 
 def amdsmi(**functions: Any) -> Any:
-    """A fake of the binding with two GPUs and only these functions."""
+    """A fake of the binding with two GPUs; it lacks all functions that are not defined here."""
     plain = {
         "AmdSmiException": AmdSmiError,
         "amdsmi_init": lambda: None,
@@ -180,8 +180,8 @@ def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> Non
     again.reconcile(held(devices[2:]))
     again.discover()
     tool.forget()
-    # The first session has ended; one of its devices is granted again, without the second session's
-    # group.
+    # The first session has ended, and one of its devices is granted again. The grants do not
+    # include the group of the second session.
     again.inject(granted(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
     again.release(held(devices[2:]))

@@ -223,7 +223,7 @@ def test_vendor_devices_are_discovered_and_injected(
     assert all(d.is_healthy and d.family == family for d in devices)
     assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
     part = kind.inject([GrantedDevice(devices[0], 1000, f"{family}.device")], "docker")
-    # Nodes and mounts of this device only.
+    # The nodes and mounts belong to this device only.
     assert list(part.device_nodes) == nodes
 
 
@@ -301,7 +301,8 @@ def test_failing_vendor_tool_is_reported(
     kind = machine.kind("atom")
     assert len(kind.discover()) == 1
     machine.tool("rbln-stat", prints, code)
-    # Registered, because a session may use it; not offered, because its health is unknown.
+    # The device remains registered, because a session may use it. It is not offered, because its
+    # health is unknown.
     assert [d.is_healthy for d in kind.discover()] == [False]
     assert reason in kind.finding().reason
 
@@ -322,7 +323,9 @@ def test_duplicate_device_id_is_reported(machine: FakeMachine) -> None:
         ("tpu", "no /sys/class/accel/accel{i} where device/vendor is 0x1ae0"),
     ],
 )
-def test_finding_has_reason_for_no_devices(machine: FakeMachine, family: str, reason: str) -> None:
+def test_reason_is_reported_if_no_devices_are_found(
+    machine: FakeMachine, family: str, reason: str
+) -> None:
     machine.pci("0000:21:00.0", "/sys/class/accel/accel3/device", {"vendor": "0x8086"})
     kind = machine.kind(family)
     assert kind.discover() == []
@@ -388,7 +391,7 @@ async def test_invalid_rows_are_reported_and_others_work(
     machine.files({"/dev/mychip7": ""})
     inventory = Inventory(all_kinds(Machine("m1", HostFiles(machine.root)), 0, str(table)))
     seen = {report["id"] for report in await inventory.refresh()}
-    # The built-in row of the family stays, and valid rows of the file count.
+    # The built-in row of the family remains in use, and so do the valid rows of the file.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
     looks = [look for look in inventory.facts()["discovery"] if look["family"] == family]

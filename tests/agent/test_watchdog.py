@@ -209,16 +209,16 @@ async def test_each_session_sees_its_own_utilization(
     ]
     written(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # The driver has samples of other processes only, so the second session was idle.
+    # The driver only has samples of other processes, so the second session was idle.
     written(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await seen_busy(user, sessions, [35, 0])
-    # An unknown pid is the MPS server's, whose utilization may belong to any session.
+    # An unknown pid belongs to the MPS server, whose utilization may come from any session.
     written(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
     await seen_busy(user, sessions, [21, None])
-    # No samples: all processes were idle.
+    # The driver reports no samples: all processes were idle.
     written(files["busy"], [])
     await seen_busy(user, sessions, [0, 0])
-    # A driver that does not report samples.
+    # The driver does not support samples.
     files["busy"].unlink()
     await seen_busy(user, sessions, [None, None])
 

@@ -21,7 +21,7 @@ from tests.testbed.manager import MovableClock, make_world, manager_on
 async def main(home: Path, port: int) -> None:
     state = home / "state.json"
     facts = json.loads(state.read_text()) if state.exists() else None
-    # The testbed has a new encryption key in each process; use the key of the previous one.
+    # The testbed creates an encryption key per process; use the key of the previous process.
     options = {} if facts is None else {"key": facts["key"].encode()}
     database = f"sqlite+aiosqlite:///{home}/bai.sqlite"
     async with manager_on(database, home, MovableClock(), **options) as manager:

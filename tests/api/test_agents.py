@@ -53,7 +53,7 @@ async def test_heartbeat_with_unknown_resource_group_is_rejected(api: Api) -> No
         await FakeAgent(api.agent).work()
 
 
-async def test_agent_with_another_engine_than_its_group_is_not_schedulable(api: Api) -> None:
+async def test_agent_is_not_schedulable_if_its_engine_differs_from_its_group(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
@@ -218,7 +218,7 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
     await voice.beat()
     await api.world.manager.start()
     user = await api.client("user")
-    # Warm up: the first session is slower because of cold caches.
+    # Warm up the caches: they slow down the first session.
     for name in ("warm", "real"):
         waiting = asyncio.create_task(voice.work(20))
         began = time.perf_counter()
@@ -226,7 +226,7 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
         (item,) = await waiting
         seconds = time.perf_counter() - began
     assert (item["kind"], item["user"]) == ("prepare", "user")
-    # A few milliseconds on an idle machine; the limit allows for other tests on the machine.
+    # Delivery takes a few milliseconds on an idle machine; the limit allows for parallel tests.
     assert seconds < 2, seconds
 
 

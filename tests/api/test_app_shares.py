@@ -174,7 +174,7 @@ async def test_used_entry_token_is_rejected_by_every_manager(
     address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
     assert await ask(api, session, "tensorboard", entry=entry)
-    # A manager after a restart, or a standby, has the database in common and no memory.
+    # A restarted manager or a standby shares the database, but not the memory.
     restarted = Manager(manager.settings, manager.database, api.world.clock)
     caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
     facts = {
@@ -221,7 +221,7 @@ async def test_visit_ends_with_share_policy_account_or_membership(
     assert (await user.get(shares_of(session)))["items"] == []
 
 
-async def test_share_beyond_the_policy_is_denied(
+async def test_share_with_a_wider_audience_than_the_policy_allows_is_denied(
     api: Api, user: Client, session: dict[str, Any], allow: Any
 ) -> None:
     await allow("none")

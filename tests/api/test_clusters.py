@@ -194,7 +194,7 @@ async def test_exit_of_the_main_kernel_ends_the_session(
     assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
     await agent.beat(gone)
     await status_of(user, key, "TERMINATING")
-    # The Hub is unavailable: resources are released when the last kernel is gone.
+    # The Hub is unavailable, so resources are released when the last kernel has ended.
     api.world.clock.advance(seconds=20)
     for _ in range(3):
         await agent.beat(gone)

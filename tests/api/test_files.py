@@ -155,7 +155,7 @@ async def test_large_file_is_sent_with_sendfile_whole_and_in_ranges(api: Api, us
 async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
     api: Api, user: Client
 ) -> None:
-    size = 64 * MIB  # more than the buffers of a connection hold
+    size = 64 * MIB  # more than fits into the buffers of a connection
     await put(user, "big", b"x" * size)
     async with AsyncExitStack() as stack:
         resting = [

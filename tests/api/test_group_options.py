@@ -34,7 +34,7 @@ async def test_changed_option_triggers_a_scheduling_pass(
     for name in ("large", "small", "late"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
 
-    # There is no other event, so the change itself must trigger a scheduling pass.
+    # No other event occurs, so the change itself must trigger the scheduling pass.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
     await status_of(user, "small", "SCHEDULED")
     await admin.patch(GROUP, {"scheduler": "lifo"})

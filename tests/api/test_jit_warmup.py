@@ -17,7 +17,8 @@ from tests.testbed.manager import Api
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Compilation lasts until this event is set; requests wait for it for 0.05 s at most."""
+    """The compilation lasts until this event is set; requests wait for the compilation for at most
+    0.05 s."""
     event = asyncio.Event()
 
     async def warm_up() -> None:

@@ -46,8 +46,8 @@ VALUES_BY_OPERATOR = {
     "__lte": FEW,
 }
 
-# Values are parsed before the query, so all of them are only sent with PostgreSQL, which is the
-# stricter database.
+# Values are parsed before the query, so the full set is only tested with PostgreSQL, the stricter
+# database.
 ON_SQLITE = {operator: FEW for operator in VALUES_BY_OPERATOR}
 
 LISTS = [
@@ -79,7 +79,7 @@ async def test_list_accepts_or_rejects_every_filter_and_sort_order(
     api: Api, factory: ResourceFactory, path: str
 ) -> None:
     http = (await api.client("admin")).http
-    # Create rows, so that values are compared and not only columns.
+    # Without rows, the database would not compare any values.
     await factory.session()
     url = await factory.fill(TEMPLATES.get(path, path))
     rejected = await http.get(url, params={"no_such_field": "x"})

@@ -124,7 +124,7 @@ def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, d
 
 
 @pytest.mark.parametrize("attack", RAW_ATTACKS)
-async def test_path_never_leaves_the_folder(
+async def test_path_cannot_lead_out_of_the_folder(
     api: Api, user: Client, root: Path, attack: str
 ) -> None:
     address = RAW_ATTACKS[attack]

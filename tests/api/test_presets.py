@@ -69,7 +69,7 @@ async def test_invalid_preset_is_rejected(api: Api, slots: dict[str, object], pa
         await admin.post("/presets", {"name": "p1", "resource_slots": slots})
 
 
-async def test_list_shows_which_presets_can_start_now(api: Api) -> None:
+async def test_list_shows_which_presets_fit_the_free_resources(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/presets", {"name": "huge", "resource_slots": {"cpu": "4000"}})
     page = await user.get("/presets", project="default", limit=100)

@@ -65,7 +65,7 @@ async def test_unknown_names_are_reported_with_invalid_fields(
         ({"resources": {"mem": "900t"}}, "resources.mem", errors.InsufficientResources),
     ],
 )
-async def test_single_problem_names_its_field(
+async def test_error_for_a_single_invalid_field_names_the_field(
     agent: FakeAgent, user: Client, spec: dict[str, Any], field: str, error: type[errors.BaiError]
 ) -> None:
     with pytest.raises(error) as refused:
@@ -84,7 +84,7 @@ async def test_unknown_project_is_reported_with_invalid_fields(
     assert fields == ["name", "project"]
 
 
-async def test_request_for_another_user_is_denied_without_a_list_of_problems(
+async def test_denied_request_for_another_user_does_not_list_invalid_fields(
     agent: FakeAgent, user: Client
 ) -> None:
     with pytest.raises(errors.Forbidden) as refused:

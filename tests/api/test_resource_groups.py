@@ -131,7 +131,7 @@ async def test_linked_accounts_may_create_sessions_in_a_private_group(api: Api, 
             with pytest.raises(errors.NotFound, match="secret"):
                 await call
 
-    # Before the link exists, superadmins cannot create sessions there either.
+    # Without the link, superadmins cannot create sessions in the group either.
     for who in ("user", "domain-admin", "admin"):
         await refused(who)
     link = await admin.put(f"{path}/{target}")

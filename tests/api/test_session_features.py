@@ -97,7 +97,7 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_only_the_exit_of_the_command_is_a_success(
+async def test_batch_session_succeeds_only_if_its_command_exits(
     api: Api, agent: FakeAgent, user: Client, end: str
 ) -> None:
     code, facts, status, result = ENDS[end]
@@ -263,7 +263,9 @@ async def test_pending_timeout_of_a_resource_group(
     await status_of(user, "awaits", "SCHEDULED")
 
 
-async def test_batch_timeout_is_a_failure(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_batch_session_that_exceeds_its_timeout_fails(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await started(api, agent, "train", **BATCH, batch_timeout=60)
     other = await started(api, agent, "other", **BATCH, batch_timeout=600)
     api.world.clock.advance(seconds=61)
@@ -415,7 +417,9 @@ async def test_slots_of_pending_sessions_are_limited(
         await user.post("/sessions", {"name": "bbbb", **two})
 
 
-async def test_reuse_returns_the_live_session(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_request_with_reuse_returns_the_live_session(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     first = await user.post("/sessions", {"name": "lab1", "resources": SMALL})
     other = {"name": "lab1", "resources": {"cpu": "2", "mem": "2g"}}
     with pytest.raises(errors.AlreadyExists):

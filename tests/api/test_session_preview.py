@@ -19,7 +19,7 @@ async def preview(user: Client, **request: Any) -> dict[str, Any]:
 
 
 def without_ids(value: Any) -> Any:
-    """Return the checks of an explanation without the session's id, which a preview invents."""
+    """Return the checks of an explanation without the session's id (random in a preview)."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if k != "session_id"} for each in value]
@@ -32,7 +32,9 @@ async def counts(api: Api) -> tuple[int, int]:
     return sessions["total"], entries["total"]
 
 
-async def test_preview_of_a_start_now(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_preview_of_a_session_that_can_start_now(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await (await api.client("admin")).patch(
         "/domains/default", {"total_resource_slots": {"cpu": "4"}}
     )
@@ -47,12 +49,12 @@ async def test_preview_of_a_start_now(api: Api, agent: FakeAgent, user: Client) 
     assert (cpu["scope"], cpu["asked"], cpu["used"], cpu["limit"]) == ("domain", "1", "0", "4")
     assert (cpu["used_percent"], cpu["total_percent"]) == (0, 25)
     assert await counts(api) == before
-    # Nothing was created: the same name is free.
+    # The preview created no session, so the name is still free.
     created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     assert created["name"] == "lab1"
 
 
-async def test_preview_of_a_wait_is_the_same_as_why_after_creation(
+async def test_preview_of_a_pending_session_equals_its_later_explanation(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "first", "resources": {"cpu": "5", "mem": "1g"}})
@@ -110,7 +112,7 @@ async def test_preview_applies_a_template(agent: FakeAgent, user: Client) -> Non
     assert found["session"]["requested"] == QUARTER
 
 
-async def test_monitor_has_no_preview(api: Api, agent: FakeAgent) -> None:
+async def test_monitor_may_not_preview_sessions(api: Api, agent: FakeAgent) -> None:
     monitor = await api.client("monitor")
     with pytest.raises(errors.Forbidden):
         await preview(monitor)

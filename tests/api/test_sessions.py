@@ -138,7 +138,7 @@ async def test_session_without_capacity_is_pending_with_a_reason(
 
     found = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
     assert "cpu=6 requested, but at most 2 is free" in found[0]["message"]
-    # Beside the capacity that is reserved for big2, one core is free, but not two.
+    # One core is free in addition to the capacity that is reserved for big2.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
     await status_of(user, "small", "SCHEDULED")
     await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
@@ -496,7 +496,7 @@ async def test_options_show_the_limits_that_can_start_now(
     assert options["images"][0]["name"] == "local/session:latest"
 
 
-async def test_quotas_name_the_scope_that_limits(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: Client) -> None:
     await (await api.client("admin")).patch(
         "/domains/default", {"total_resource_slots": {"cpu": "4"}}
     )

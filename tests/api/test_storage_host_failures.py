@@ -1,7 +1,7 @@
 """Session starts with folders on storage hosts that are slow, read-only, full or unavailable.
 
-A host that responds does not prevent a start. An unavailable host fails the starts that need it
-after a timeout, and only those.
+A host that responds never prevents a start. If a host is unavailable, only the starts that need
+it fail, after a timeout.
 """
 
 from __future__ import annotations
@@ -179,7 +179,10 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    for size in (3, 5):  # fails during the first round; is known to be gone in the second
+    for size in (
+        3,
+        5,
+    ):  # The first round fails; in the second, the host is already marked unavailable.
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()
         here, lost = [await user.get(f"/vfolders/{name}") for name in ("here", "data")]

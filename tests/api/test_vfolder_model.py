@@ -94,7 +94,7 @@ class FoldersMachine(RuleBasedStateMachine):
         return found
 
     def expect_outcome(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
-        """Run an operation that must succeed, or else fail with an error for the user."""
+        """Run an operation that must either succeed or fail with an error for the user."""
         try:
             found = self.run(work)
         except BaiError as error:

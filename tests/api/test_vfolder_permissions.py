@@ -111,7 +111,7 @@ async def test_outcome_of_every_folder_operation(api: Api, relation: str) -> Non
     for call, outcomes, options in TABLE:
         expected = outcomes.split()[column]
         outcome = await outcome_of(client.http, key, call, options)
-        # With the permission, the operation may still fail because its target does not exist.
+        # A permitted operation may still fail because its target does not exist.
         if expected == "ok" and outcome in ("404", "invalid-request", "invalid-transition"):
             outcome = "ok"
         if outcome != expected:
@@ -133,7 +133,7 @@ async def test_invitation_by_email_address(api: Api) -> None:
 
 
 @pytest.mark.parametrize("grants", ["domains", "projects", "keypair-policies"])
-async def test_set_member_permission_needs_the_host_permission_of_any_scope(
+async def test_host_permission_of_any_scope_permits_set_member_permission(
     api: Api, grants: str
 ) -> None:
     """The host permissions are the union of those of domain, project and keypair policy."""

@@ -159,7 +159,7 @@ async def test_share_by_user_name_and_revoke(api: Api) -> None:
         await user.delete("/vfolders/data/grants/user2")
 
 
-async def test_grantee_sees_only_the_own_grant_and_may_leave(api: Api) -> None:
+async def test_grantee_sees_only_their_own_grant_and_may_delete_it(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     folder = await create_folder(user)
     for name in ("user2", "monitor"):
@@ -240,7 +240,7 @@ async def test_restore_with_a_taken_name_is_a_conflict(api: Api) -> None:
     assert (await user.post("/vfolders/data/restore"))["id"] == old["id"]
 
 
-async def test_purge_deletes_the_files_of_trashed_folders_only(api: Api) -> None:
+async def test_purge_deletes_only_the_files_of_trashed_folders(api: Api) -> None:
     user, manager = await api.client("user"), api.world.manager
     folder = await create_folder(user)
     (source,) = await manager.folders.mounts.sources(
@@ -446,7 +446,7 @@ async def test_folder_operations_are_in_the_audit_log(api: Api) -> None:
     ]
 
 
-async def test_relation_tells_own_shared_and_project_folders_apart(api: Api) -> None:
+async def test_relation_distinguishes_own_shared_and_project_folders(api: Api) -> None:
     owner, guest = await api.client("user"), await api.client("user2")
     shared = await create_folder(owner, "shared")
     await create_folder(guest, ".own")

@@ -76,7 +76,7 @@ async def test_only_the_invitee_may_accept_an_invitation(api: Api, user: Client)
         await guest.post(f"/vfolder-invitations/{made['id']}/decline")
     with pytest.raises(AlreadyExists, match="already has access"):
         await invite(user, "user2")
-    # A grantee leaves by deleting the own grant and may then be invited again.
+    # A grantee may delete their own grant and may then be invited again.
     await guest.delete("/vfolders/data/grants/user2")
     with pytest.raises(NotFound):
         await guest.get("/vfolders/data")

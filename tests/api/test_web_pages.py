@@ -1,4 +1,4 @@
-"""Files and page of the web UI, as the manager serves them."""
+"""The page and the files of the web UI that the manager serves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEX = '<head><meta name="bai-config" content="" /></head>'
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    """A built UI with one script, compressed with gzip only."""
+    """A built UI with one script, which is compressed only with gzip."""
     assets = tmp_path / "assets"
     assets.mkdir()
     (tmp_path / "index.html").write_text(INDEX)

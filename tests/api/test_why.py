@@ -40,7 +40,7 @@ async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
 
 
-async def test_reservation_is_known_after_a_restart(
+async def test_reservation_is_explained_after_a_restart(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     for name in ("big1", "big2"):

@@ -28,7 +28,7 @@ async def address_of(request: pytest.FixtureRequest) -> AsyncIterator[str]:
     authenticator = BaiAuthenticator(trusted_proxies=request.param)
     application = Application([("/", AddressHandler)], authenticator=authenticator)
     listening, port = bind_unused_port()
-    # Like the Hub, which evaluates proxy headers itself.
+    # The Hub also evaluates proxy headers itself.
     server = HTTPServer(application, xheaders=True)
     server.add_socket(listening)
     yield f"http://127.0.0.1:{port}/"

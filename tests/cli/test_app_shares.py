@@ -21,7 +21,7 @@ async def session(api: Api, agent: FakeAgent, bai: Bai) -> str:
     return "lab1"
 
 
-async def test_share_list_and_revoke(session: str, bai: Bai) -> None:
+async def test_share_is_created_listed_and_revoked(session: str, bai: Bai) -> None:
     shared = ("session", "share", session, "port-8501", "--user", "user2", "--for", "2h")
     made = (await bai(*shared, "--json", by="user")).document
     assert (made["user"], made["app"]) == ("user2", "port-8501")
@@ -36,7 +36,7 @@ async def test_share_list_and_revoke(session: str, bai: Bai) -> None:
     assert [item["app"] for item in left["items"]] == ["tensorboard"]
 
 
-async def test_share_needs_exactly_one_audience(session: str, bai: Bai) -> None:
+async def test_share_without_exactly_one_audience_is_rejected(session: str, bai: Bai) -> None:
     for words in ((), ("--public", "--user", "user2")):
         done = await bai("session", "share", session, "tensorboard", *words, by="user")
         assert done.code == 2 and "pass exactly one of --user NAME" in done.stderr

@@ -94,7 +94,7 @@ def test_error_names_file_and_line(tmp_path: Path, text: str, line: int, problem
     assert caught.value.details == {"file": str(path), "line": line}
 
 
-def test_initial_password_is_loaded_and_not_in_repr(tmp_path: Path) -> None:
+def test_initial_password_is_loaded_and_hidden_in_repr(tmp_path: Path) -> None:
     (tmp_path / "ann").write_text(" the first one \n", encoding="utf-8")
     for source, expected in [
         ("password_file: ann", " the first one "),

@@ -70,7 +70,7 @@ async def test_agent_devices_lists_accelerators_and_discovery(bai: Bai, agent: F
     assert [d["memory_bytes"] for d in document["devices"]] == [141 * GIB, None]
 
 
-async def test_agent_devices_is_for_administrators(bai: Bai, agent: FakeAgent) -> None:
+async def test_agent_devices_is_denied_to_users(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("agent", "devices", by="user")).code == 5
     assert (await bai("agent", "devices", "nowhere")).code == 4
 

@@ -35,7 +35,7 @@ def item(entity: Entity, key: str, scope: str = "", **values: Any) -> Item:
     ],
     ids=["no fields", "equal values", "other notation of amounts", "other order of permissions"],
 )
-def test_equivalent_values_are_no_change(values: dict[str, Any]) -> None:
+def test_equivalent_values_cause_no_change(values: dict[str, Any]) -> None:
     assert difference.section_changes(DOMAIN, [item(DOMAIN, "lab", **values)], [DOMAIN_ROW]) == []
 
 

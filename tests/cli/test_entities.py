@@ -12,9 +12,9 @@ from bai_services.cli.admin.entities import ENTITIES, Entity
 from bai_services.cli.admin.fields import Field, FieldKind, comparable, validate_value
 from bai_services.core.errors import InvalidRequest
 
-# Fields of request bodies without an option, on purpose or because of another option.
+# Fields of request bodies that have no option, on purpose or because another option covers them.
 WITHOUT_OPTION = {
-    "project": {"name"},  # no renaming by command: users and files refer to the name
+    "project": {"name"},  # renaming has no option, because users and files refer to the name
     "user": {"username", "password", "projects"},  # --password-stdin; project members add
     "image": {"name"},
     "preset": {"name"},

@@ -73,7 +73,7 @@ def test_error_is_one_document(words: str, tmp_path: Path, monkeypatch: pytest.M
         arguments += required_words(parameter, file)
     done = CliRunner().invoke(main, [*arguments, "--json"], input="secret\n")
     if words == "logout":
-        # logout succeeds: the credential is in the environment, and none is saved.
+        # logout succeeds, because the credential is in the environment and no credential is saved.
         assert json.loads(done.stdout or done.stderr)
         return
     assert done.exit_code != 0 and done.stdout == "", (arguments, done)

@@ -96,7 +96,7 @@ async def test_change_password_needs_user_and_url(bai: Bai) -> None:
 
 
 class FakeBrowser:
-    """A fake for the user's browser; it records the URLs to open."""
+    """A fake browser that records the URLs to open."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: list[str] = []

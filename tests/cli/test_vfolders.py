@@ -324,7 +324,7 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     before, failed = len(seen) - 1, seen[5]
     assert (await bai(*words, 2, by="user")).code == 0
     assert len({upload for upload, _, _ in seen}) == 4
-    # 11 chunks in total. Besides the refused one, only the two in flight with it may be sent again.
+    # 11 chunks in total. Only the refused chunk and the two others in flight may be sent again.
     assert 11 <= len(seen) - 1 <= 11 + 2 and before < 11
     assert failed in seen[6:]
     assert all(has_checksum for _, _, has_checksum in seen)

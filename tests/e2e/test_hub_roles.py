@@ -312,11 +312,11 @@ def check(world: World, route: Route) -> Iterator[str]:
     for caller, target in product(CALLERS, targets):
         is_allowed = may(caller, route.rule, target)
         if is_allowed and route.method != "get":
-            continue  # It would change the state for the following calls.
+            continue  # The call would change the state for the calls after it.
         domain = "acme" if target == "acme-user" else "default"
         path = path_of(route, target, domain, world.token_ids[target])
         if is_allowed and "progress" in path:
-            continue  # It blocks until a start.
+            continue  # The call would block until the server starts.
         answer = world.call(caller, route, path)
         is_refused = answer.status_code in REFUSED and not answer.has_redirect_location
         is_refused |= "/hub/login" in answer.headers.get("Location", "")

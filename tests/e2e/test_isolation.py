@@ -40,14 +40,14 @@ async def test_apps_are_closed_to_others(
     socket = f"{sockets}api/events/subscribe"
     apps = sorted({app.path.format(port=app.port or 8501) for app in CATALOGUE})
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-        # An app that does not exist is not there for its owner either.
+        # An app that does not exist is not found for its owner either.
         asked = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
         apps = [path for path, answer in asked.items() if answer.status_code != 404]
         assert {"lab", "tensorboard/"} <= set(apps)
         for path in ("api/status", "api/terminals", "proxy/22/", *apps):
             for headers in ({}, {"Authorization": other}):
                 answer = await http.get(path, headers=headers)
-                # Redirected to the sign-in or refused: never any content of the app.
+                # The response is a redirect to the sign-in or a refusal, never content of the app.
                 assert answer.status_code in (302, 401, 403), (path, answer.status_code)
         answer = await http.get("api/status", headers={"Authorization": owner})
         assert answer.status_code == 200

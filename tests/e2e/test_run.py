@@ -30,7 +30,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 @pytest.fixture
 def hub(demo: RunningHub) -> RunningHub:
-    """The demo, running: a start takes 10 s of CPU time, so tests share it."""
+    """The running demo. Tests share it, because a start takes 10 s of CPU time."""
     if not demo.is_up():
         demo.stop()
         demo.start()
@@ -75,7 +75,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
     assert f"Stopping 1 session: user/{session['hub_server']} …" in hub.output.read_text()
     stopped_at = datetime.now(UTC)
     hub.start()
-    # It stayed pending while the other session had the cores, and started only in the next run.
+    # The session was pending while the other session used the cores, and started in the next run.
     session_in(hub, "user", waiting, "RUNNING")
     with hub.rest("user") as rest:
         history = rest.get(f"/sessions/{waiting}/history").json()["items"]

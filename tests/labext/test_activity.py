@@ -1,4 +1,4 @@
-"""What counts as use of a session: a real session server and the reports to a fake manager."""
+"""What counts as use of a session: reports of a real session server to a fake manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.testbed.wait import wait_until, wait_until_async
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_SECONDS = 90
-# A session idle for longer is unused. A slow machine takes less time between a use and its report.
+# A session that is idle for longer counts as unused. Even a slow machine reports a use sooner.
 IDLE_SECONDS = 2.0
 
 
@@ -100,7 +100,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReportingSessi
         home: Path = tmp_path_factory.mktemp("home")
         try:
             with session_server(home, {"BAI_MANAGER_URL": url}) as server:
-                # The response to this report sets the interval of 1 s.
+                # The response to this report sets the interval to 1 s.
                 assert server.request("POST", "bai/api/session/activity").status_code == 200
                 yield ReportingSession(server, reports)
         finally:
@@ -156,10 +156,10 @@ async def test_a_busy_kernel_counts_as_use(session: ReportingSession) -> None:
 async def test_typing_in_a_terminal_counts_as_use(session: ReportingSession) -> None:
     name = session.server.request("POST", "api/terminals").json()["name"]
     reports = session.reports
-    # Opening the terminal was a use.
+    # Opening the terminal counted as use.
     session.wait_for_reports(2)
     async with session.server.websocket(f"terminals/websocket/{name}") as terminal:
-        # An open terminal without input is no use.
+        # An open terminal without input does not count as use.
         await wait_until_async(
             lambda: reports.last > IDLE_SECONDS, TIMEOUT_SECONDS, "an idle session"
         )

@@ -75,9 +75,9 @@ async def serve_nothing(stream: Stream, rest: str) -> None:
         ("tcp:8501", b"x", ["ports"]),
         ("ssh:", b"x", ["ssh"]),
         ("exec:[]", pack(Channel.OUTPUT, b"x"), ["exec"]),
-        # A silent command sends only keepalives, which do not count.
+        # A command without output sends only keepalives, which do not count as use.
         ("exec:[]", pack(Channel.ALIVE), []),
-        # HTTP requests are counted by the handler that serves them.
+        # The handler of HTTP requests counts them as use, so the tunnel does not.
         ("http:lab", b"GET / HTTP/1.1", []),
     ],
 )

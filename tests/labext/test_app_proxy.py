@@ -122,7 +122,7 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
     ],
     ids=["chunked", "interim", "until-close", "long", "long-until-close", "empty"],
 )
-async def test_every_framing_of_a_response_is_understood(
+async def test_every_framing_of_a_response_is_supported(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with running(App(answer, requests=1)) as app, asking(server, app) as client:

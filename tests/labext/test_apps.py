@@ -1,4 +1,4 @@
-"""The catalogue of apps, and which of them a session offers."""
+"""The catalogue of apps, and the apps that a session offers."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def signed(server: JupyterServer) -> str:
 
 
 def is_from_jupyter(head: bytes) -> bool:
-    """Whether Jupyter handled the request; then it sets a cookie for the client's token."""
+    """Return whether Jupyter handled the request: only Jupyter sets a cookie for the token."""
     return b"set-cookie: username-" in head.lower()
 
 
@@ -188,7 +188,7 @@ async def test_a_redirect_target_is_rewritten(server: JupyterServer) -> None:
     assert len(app.asked) == 3
 
 
-async def test_a_slow_response_is_awaited(server: JupyterServer) -> None:
+async def test_a_slow_response_does_not_time_out(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\nContent-Le", rest=b"ngth: 5\r\n\r\nhello")
     async with running(app), calling(server, app) as caller:
         caller.say("", signed(server))
@@ -221,7 +221,7 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
             app.may_continue.clear()
             caller.say("", signed(server))
             await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
-        # Before the app sends the rest.
+        # Disconnect before the app sends the rest.
         await wait_until_async(app.readers[0].at_eof, 60, "its connection to be closed")
         app.may_continue.set()
     assert app.connections == 1
@@ -291,7 +291,7 @@ async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
         (b"x" * (MAX_RESPONSE_BYTES + 1), None),
     ],
 )
-def test_only_plain_responses_are_passed_on(
+def test_only_plain_responses_are_forwarded(
     said: bytes, expected: tuple[bytes, int] | None
 ) -> None:
     assert plain_response(said) == expected

@@ -231,7 +231,7 @@ def state_of(running: Running, name: str) -> str:
     return state
 
 
-def test_no_other_app_is_offered(running: Running) -> None:
+def test_apps_missing_from_the_label_are_not_offered(running: Running) -> None:
     items = running.server.get("bai/api/apps").json()["items"]
     offered = {item["name"] for item in items if item["is_offered"]}
     assert offered == ALWAYS | APPS[running.kind]

@@ -1,4 +1,4 @@
-"""Long responses of apps, which the kernel moves if the fast path is on."""
+"""Long responses of apps, which the fast path forwards with splice(2)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_a_disconnected_client_ends_a_long_response(
         await wait_until_async(lambda: app.open == 0, 60, "the app's connection to be closed")
 
 
-async def test_a_pause_in_a_long_response_is_awaited(server: JupyterServer) -> None:
+async def test_a_pause_in_a_long_response_does_not_end_it(server: JupyterServer) -> None:
     app = App(HEAD + LONG[:MIN_FAST_MOVE_BYTES], rest=LONG[MIN_FAST_MOVE_BYTES:], requests=1)
     async with running(app), asking(server, app) as client, client.stream("GET", "") as answer:
         pieces, got = answer.aiter_raw(), b""

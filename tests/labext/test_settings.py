@@ -60,7 +60,7 @@ def test_import_jupyterlab_skips_slow_imports_and_restores_path() -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JupyterServer]:
     home = tmp_path_factory.mktemp("home")
-    # Only the variables that an engine sets; there is no code-server on this PATH.
+    # The environment has only the variables that an engine sets; PATH has no code-server.
     environ = {
         "HOME": str(home),
         "PATH": "/usr/bin:/bin",

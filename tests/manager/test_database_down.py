@@ -1,4 +1,4 @@
-"""Database outage: requests fail with an error, and succeed again after it."""
+"""During a database outage, requests fail with an error; afterwards they succeed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time limits under faults: a killed step, two managers at once, and a concurrent stop."""
+"""Time limits under faults: a killed step, two managers at the same time, a concurrent stop."""
 
 from __future__ import annotations
 

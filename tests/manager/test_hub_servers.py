@@ -228,7 +228,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
             return key not in cluster.hub.servers
 
         await wait_until_async(is_deleted, 10, "the deletion by the reconciler")
-    # All three were deleted, and no other server.
+    # The reconciler deleted only this server, at least three times.
     assert set(cluster.hub.deleted_servers) == {key} and len(cluster.hub.deleted_servers) >= 3
 
 

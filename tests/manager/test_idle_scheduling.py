@@ -1,4 +1,4 @@
-"""Long work pauses while the event loop is busy, but for a bounded time."""
+"""Long work pauses while the event loop is busy; each pause has a maximum duration."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
         thread = asyncio.create_task(asyncio.to_thread(work))
         while not has_begun.is_set():  # noqa: ASYNC110  # keeps the loop busy
             await asyncio.sleep(0)
-        done.append("loop")  # until here the loop was never idle
+        done.append("loop")  # up to this point the loop was never idle
         await thread
 
     run(both)

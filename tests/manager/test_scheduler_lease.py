@@ -62,7 +62,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
     database_url: str, tmp_path: Path
 ) -> None:
     world = await make_world(database_url)
-    # No agent runs here: a last heartbeat of tomorrow keeps its record from becoming LOST.
+    # No agent runs in this test. A last heartbeat in the future prevents its status LOST.
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await world.write(sa.update(agents).values(last_heartbeat_at=tomorrow))
     leases = LeaseStore(world.database)

@@ -302,7 +302,7 @@ async def test_malformed_input_gives_the_error_of_a_wrong_password(
     assert await attempt(user_world, name, password) == await attempt(user_world, "nobody", "x")
 
 
-async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
+async def test_code_is_valid_for_one_use_in_two_minutes_with_its_verifier(
     user_world: World, clock: MovableClock
 ) -> None:
     # The SHA-256 of this verifier, from RFC 7636, appendix B.
@@ -316,7 +316,7 @@ async def test_code_is_valid_once_for_two_minutes_and_with_its_verifier(
     for code, proof in ((late, verifier), (stolen, "x" * 43), (stolen, verifier), ("made-up", "")):
         with pytest.raises(SignInRefused, match="run bai login again"):
             await sign_ins.redeem_code(code, proof, IP)
-    # The code is accepted; only the Hub, which creates the token, is missing here.
+    # The code is accepted: the error is only that no Hub is running to create the token.
     with pytest.raises(Unavailable):
         await sign_ins.redeem_code(good, verifier, IP)
     with pytest.raises(SignInRefused):
@@ -341,7 +341,7 @@ async def test_code_ends_with_the_sign_in_of_the_browser(
     ):
         caller = await (await known_world(manager, clock)).caller("user")
         code = manager.accounts.sign_ins.create_code(caller, challenge, TOKEN)["code"]
-        # The Hub does not know the token: the user has signed out.
+        # The Hub rejects the token, because the user has signed out.
         with pytest.raises(SignInRefused, match="run bai login again"):
             await manager.accounts.sign_ins.redeem_code(code, verifier, IP)
 

@@ -215,7 +215,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: "was lost" in log_of("a"), 60, "a to notice the loss"
                 )
                 await beat(after_seconds=0)
-                # The start is retried: manager a would also get a turn if it tried to start it.
+                # The Hub rejects 40 starts, so manager a would also send a start if it tried.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await until(two, Status.RUNNING)

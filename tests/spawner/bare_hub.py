@@ -61,7 +61,7 @@ c.BaiSpawner.pre_spawn_hook = choose
 
 
 class BareHub:
-    """Starts, kills and calls a Hub; its folder and its sessions survive `kill`."""
+    """Starts, kills and calls a Hub; the Hub's folder and sessions survive `kill`."""
 
     def __init__(self, folder: Path, manager_url: str, hub_token: str) -> None:
         self.folder = folder

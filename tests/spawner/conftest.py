@@ -58,6 +58,6 @@ async def bare_hub(api: Api, tmp_path: Path) -> AsyncIterator[BareHub]:
 
 @pytest.fixture
 async def hub(bare_hub: BareHub) -> BareHub:
-    """A running Hub that knows ``user``."""
+    """A running Hub with the user ``user``."""
     await bare_hub.start_with_user()
     return bare_hub

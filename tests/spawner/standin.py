@@ -1,4 +1,4 @@
-"""A small server that replaces Jupyter in a session and performs the action in a URL's path."""
+"""A small server that replaces Jupyter in a session; the path of a URL selects its action."""
 
 from __future__ import annotations
 

@@ -461,7 +461,7 @@ async def test_exit_at_start_is_reported_with_code_and_output(
 ) -> None:
     try:
         engine, running = await begin(make_plan(command=words), False)
-    except EngineError as error:  # it exited before it had an address
+    except EngineError as error:  # the container exited before it had an address
         assert f"code {code}" in str(error) and printed in str(error)
         assert error.reason == "exited-at-start"
     else:

@@ -155,7 +155,7 @@ def test_the_name_of_a_mounted_folder_is_stored_for_the_form() -> None:
     assert showable(options)["mounts"] == options["mounts"]
 
 
-def test_request_again_repeats_all_options_but_the_priority() -> None:
+def test_request_again_repeats_all_options_except_the_priority() -> None:
     mount = {"path": "/home/work/d", "permission": "ro", "subpath": "a"}
     ended = {
         "name": "lab1",

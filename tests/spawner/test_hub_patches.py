@@ -76,7 +76,7 @@ def test_sqlite_connection_is_not_pinged(db: Session) -> None:
 
 
 def test_postgresql_connection_is_pinged(hub_patches: None) -> None:
-    # Only the dialect matters; nothing connects.
+    # Only the dialect matters; the test opens no connection.
     engine = sa.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none")
     assert not engine.dispatch.engine_connect
     orm.register_ping_connection(engine)

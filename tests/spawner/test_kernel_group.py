@@ -253,7 +253,7 @@ async def test_a_second_start_replaces_remaining_sub_kernels(
 ) -> None:
     engine, make = docker
     given = make()
-    for sub in given.subs:  # as if the Hub had been killed before it started the main kernel
+    for sub in given.subs:  # simulates a Hub that was killed before it had started the main kernel
         await engine.start(sub, {}, ())
     running = await begin(engine, given)
     assert len(containers_of(docker_engine, given.session_id)) == 3

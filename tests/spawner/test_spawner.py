@@ -87,7 +87,7 @@ async def test_the_unnamed_server_is_the_session_named_default(
     assert again["requested"] == session["requested"]
 
 
-async def test_the_managers_late_start_of_a_stopped_session_creates_none(
+async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
     hub: BareHub, user: Client
 ) -> None:
     session = await user.post("/sessions", {"name": "overtaken", **SMALL})
@@ -173,7 +173,7 @@ async def test_a_server_that_does_not_respond_in_time_is_stopped(
     assert processes.session_processes(session["id"]) == []
 
 
-async def test_a_start_pending_after_the_grace_period_is_left_to_the_manager(
+async def test_the_manager_takes_over_a_start_that_is_pending_after_the_grace_period(
     bare_hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     bare_hub.grace = 0.5

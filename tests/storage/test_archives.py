@@ -67,7 +67,7 @@ END = b"\0" * 1024
 
 
 def unpack_here(host: StorageHost, folder: Location, archive: bytes, path: str = "") -> None:
-    """Unpack in this process; one process for each of the many small cases would be slow."""
+    """Unpack in this process: a separate process for each of the many small cases would be slow."""
     staging = host.staging(folder)
     source, place = staging.new_path(".tar"), staging.new_path(".unpacked")
     source.write_bytes(archive)

@@ -255,7 +255,7 @@ async def test_host_on_wrong_file_system_reports_it(tmp_path: Path, backend: typ
 
 
 class HangingBackend(LocalBackend):
-    """A backend on a mount that does not respond until the test releases it."""
+    """A backend on a mount that does not respond until the test releases the mount."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

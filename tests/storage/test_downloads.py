@@ -51,7 +51,7 @@ async def test_descriptor_stays_open_while_abandoned_step_uses_it(
 
 
 class LockTakenByStep:
-    """A lock that a queued step acquires as soon as it is released; it is never free again."""
+    """A lock that a queued step acquires at its first release and holds forever."""
 
     def __init__(self) -> None:
         self._is_held = False
@@ -64,7 +64,7 @@ class LockTakenByStep:
         return False
 
     def release(self) -> None:
-        """Keep it held, by the step."""
+        """Leave the lock held: the queued step has acquired it."""
 
     def __enter__(self) -> bool:
         return self.acquire()

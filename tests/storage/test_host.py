@@ -265,7 +265,7 @@ async def test_directory_swapped_with_link_never_leads_out(
                 with contextlib.suppress(OSError):
                     os.rename(here / before, here / after)
             if os.path.lexists(here / "safe"):
-                # An upload has created its own `way`, which blocks the renames.
+                # An upload has created a directory `way`, which blocks the renames.
                 with contextlib.suppress(OSError):
                     os.rename(here / "way", here / f"created-{number}")
             if stop.is_set():
@@ -288,7 +288,7 @@ async def test_directory_swapped_with_link_never_leads_out(
     finally:
         stop.set()
         attacker.join()
-    # Both states of `way` were seen, and the link was never followed.
+    # `way` was seen as a directory and as a link, and the link was never followed.
     assert seen == {b"mine"}
     assert n_denied
     assert os.listdir(escape_target.parent) == ["outside"]

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="requires root (mount,
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A btrfs file system of its own, with quotas."""
+    """A separate btrfs file system with quotas."""
     image, root = tmp_path / "image", tmp_path / "mounted"
     root.mkdir()
     with image.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Walking, copying and removing trees while others write to them; nothing outside is changed."""
+"""Walking, copying and removing trees during concurrent writes; files outside are not changed."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class DockerEngine:
         return done.stdout.strip()
 
     def release(self) -> None:
-        """Release the engine; the last user stops an engine that was started by tests."""
+        """Release the engine; the last release stops an engine that tests have started."""
         if "client" in self.__dict__:
             self.client.close()
         if self.lock is None:

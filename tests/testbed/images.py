@@ -23,7 +23,7 @@ BUILD = ROOT / "images" / "session" / "build"
 MINIMAL = ROOT / "images" / "minimal" / "build"
 BASE = "bai-testbed-base:bookworm"
 NAME = "bai-session"
-# The uid of the image's user, with which a kernel can sign in to another kernel by SSH.
+# The uid of the image's user; kernels sign in to each other by SSH as this user.
 SSH_UID = 1500
 _SSH = f"""\
 ARG BASE
@@ -46,7 +46,7 @@ def has_image(engine: DockerEngine, name: str) -> bool:
 
 
 def base_image(engine: DockerEngine) -> str:
-    """Return the name of a base image, built once with debootstrap: no registry is needed.
+    """Return the name of a base image. It is built once with debootstrap, so no registry is needed.
 
     ``BAI_TESTBED_BASE`` names another image, which the engine has or can pull.
 
@@ -135,7 +135,7 @@ def minimal_image(engine: DockerEngine) -> str:
 
 
 def cuda_image(engine: DockerEngine) -> str:
-    """Return the name of ``minimal_image`` with the CUDA options, but from the same base image."""
+    """Return the name of the minimal image built with ``--cuda`` on the tests' base image."""
     return _built(engine, MINIMAL, "bai-cuda", "--cuda", "12.6.3")
 
 

@@ -36,7 +36,7 @@ class Receiver:
     port: int
     calls: list[Call] = field(default_factory=list)
     answers: deque[int | str] = field(default_factory=deque)
-    # While it is clear, requests get no response.
+    # While this event is not set, requests get no response.
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
     is_endless: bool = False
 

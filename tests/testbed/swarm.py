@@ -16,7 +16,7 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# Mounts a /sys of the network namespace, but with the cgroups of the machine. The engine's data is
+# Mounts the /sys of the network namespace with the cgroups of the machine. The engine's data is
 # on a tmpfs, so that its thousands of files need no cleanup.
 _ENGINE = """
 set -e

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
-"""Administrators' pages: what each role sees, creates and changes."""
+"""Administrators' pages: the objects that each role can see, create and change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_user_is_created_changed_and_deleted(
     await ui.page.get_by_role("button", name="New user").click()
     await ui.fill(User_name="user", **{"E-mail": f"{new_user}@example.com"})
     await ui.save()
-    # The API's message appears in the form, which keeps what was typed.
+    # The form shows the message of the API and keeps the typed values.
     await ui.drawer.get_by_text("is taken").first.wait_for()
     await ui.fill(User_name=new_user)
     await ui.save()
@@ -78,7 +78,7 @@ async def test_users_are_imported_after_a_preview(
     await ui.drawer.locator("input[type=file]").set_input_files(file)
     await ui.drawer.get_by_text(new_user).first.wait_for()
     await ui.drawer.locator(".ant-drawer-footer button.ant-btn-primary").click()
-    # The second row is refused by the server, with its reason at the row.
+    # The server rejects the second row; the row shows the reason.
     await ui.drawer.get_by_text("is taken").wait_for()
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "active"
 

@@ -24,7 +24,7 @@ TEXTS = FRONTEND / "src/i18n/en"
 IS_SHOWN_IN = "scheme => document.documentElement.style.colorScheme === scheme"
 NARROW = {"width": 390, "height": 844}
 WCAG = {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-# Only the contrast depends on the theme.
+# Of these rules, only the contrast depends on the theme.
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
     ("light", WCAG),

@@ -49,7 +49,7 @@ def read(rest: httpx.Client, path: str, **query: str) -> dict[str, Any]:
 
 
 def bai(environment: Mapping[str, str], *words: str, entered: str = "") -> str:
-    """Run ``bai``; return what it printed."""
+    """Run ``bai`` and return its output."""
     done = subprocess.run(
         [*BAI, *words],
         env=environment, input=entered, capture_output=True, text=True, check=False,
@@ -109,7 +109,7 @@ async def test_problems_appear_beside_their_fields_and_prevent_the_launch(
 async def test_preview_of_a_session_that_waits(
     opened: Opener[Launcher], rest: httpx.Client
 ) -> None:
-    """A request for more than is free is not refused: the preview tells why it waits."""
+    """The preview shows why a request that exceeds the free resources would be pending."""
     create(rest, "/sessions", name="holds-all", resources={"cpu": "2", "mem": "1g"})
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(resources__cpu="2")
@@ -163,7 +163,7 @@ async def test_template_and_recent_session_fill_in_the_form(
 async def test_command_creates_the_same_session(
     hub: RunningHub, opened: Opener[Launcher], rest: httpx.Client, tmp_path: Path
 ) -> None:
-    """The copied command is run with ``--preview``: the manager understands every option."""
+    """The copied command runs with ``--preview``; the manager accepts every option."""
     ui = await opened(Launcher, "user2", "/launch")
     await ui.page.get_by_text("Batch", exact=True).click()
     await ui.item("starts_at").get_by_text("It may start later").wait_for()

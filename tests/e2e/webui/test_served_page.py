@@ -1,4 +1,4 @@
-"""Headers of the web UI's page and files, from the real Hub's address."""
+"""HTTP headers of the web UI's page and files, served through a real Hub."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.hub import RunningHub
 pytestmark = pytest.mark.e2e
 
 
-def test_page_has_a_strict_policy_and_its_files_are_cached_for_ever(hub: RunningHub) -> None:
+def test_page_has_a_strict_content_policy_and_its_files_are_cached_forever(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         page = client.get("/services/bai/start", follow_redirects=True)
     assert page.status_code == 200

@@ -78,7 +78,7 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     await ui.show("webui-live")
     assert ui.page.url.endswith(f"?session={session_id}")
     await ui.drawer.get_by_role("button", name="Cancel").click()
-    # The drawer is a dialog, too; the question is the last one.
+    # The drawer is also a dialog; the confirmation is the last dialog.
     await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
     await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
     await ui.drawer.get_by_text("Cancelled").first.wait_for()
@@ -204,7 +204,9 @@ async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
     await ui.drawer.get_by_text("bai ssh webui-new").wait_for()
 
 
-async def test_tabs_and_columns_select_what_is_shown(ui: Sessions, rest: httpx.Client) -> None:
+async def test_tabs_filter_sessions_and_chosen_columns_are_remembered(
+    ui: Sessions, rest: httpx.Client
+) -> None:
     create_pending(rest, "webui-batch")
     await ui.page.get_by_role("tab", name="Batch").click()
     await ui.row("webui-batch").wait_for()
