@@ -179,10 +179,8 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    for size in (
-        3,
-        5,
-    ):  # The first round fails; in the second, the host is already marked unavailable.
+    # The count fails in the first round; in the second, the host is already marked unavailable.
+    for size in (3, 5):
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()
         here, lost = [await user.get(f"/vfolders/{name}") for name in ("here", "data")]
