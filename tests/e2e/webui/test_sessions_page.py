@@ -118,7 +118,9 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
         assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
 
 
-async def test_running_session_has_a_link_and_a_log(ui: Sessions, rest: httpx.Client) -> None:
+async def test_running_session_has_a_link_for_its_owner_and_a_log(
+    ui: Sessions, opened: Opener[Sessions], rest: httpx.Client
+) -> None:
     session = start(rest, "webui-run")
     row = ui.row("webui-run")
     await row.get_by_text("Running").wait_for()
@@ -127,6 +129,10 @@ async def test_running_session_has_a_link_and_a_log(ui: Sessions, rest: httpx.Cl
     await ui.show("webui-run")
     await ui.page.get_by_role("tab", name="History").click()
     await ui.drawer.locator(".ant-timeline").get_by_text("Running").first.wait_for()
+    # An administrator may stop the session but not enter it.
+    admin = await opened(Sessions, "domain-admin", ui.page.url.partition("/services/bai")[2])
+    await admin.drawer.get_by_role("button", name="Stop").wait_for()
+    assert await admin.drawer.get_by_role("link", name="Open").count() == 0
 
 
 async def test_command_palette_opens_a_session_by_name(ui: Sessions, rest: httpx.Client) -> None:

@@ -23,6 +23,7 @@ import { SessionGraph } from './SessionGraph';
 import { SessionHistory } from './SessionHistory';
 import { SessionKernels } from './SessionKernels';
 import { SessionLogs } from './SessionLogs';
+import { OpenSession } from './OpenSession';
 import { SessionMenu } from './SessionMenu';
 import { WhyPending } from './WhyPending';
 
@@ -76,11 +77,7 @@ function SessionActions({ session }: { session: Session }) {
   return (
     <Flex gap="small">
       <SessionMenu session={session} />
-      {session.status === 'RUNNING' && session.url && (
-        <Button type="primary" href={session.url} target="_blank" rel="noopener">
-          {t('sessions.open')}
-        </Button>
-      )}
+      <OpenSession session={session} type="primary" />
       {!isEnded(session) && (
         <Button danger onClick={confirm} disabled={session.status === 'TERMINATING'}>
           {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}

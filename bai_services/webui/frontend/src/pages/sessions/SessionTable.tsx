@@ -12,6 +12,7 @@ import { meQuery } from '../../data/me';
 import { isEnded, isPending, type Session } from '../../data/sessions';
 import { DeviceTags } from './DeviceTags';
 import { IdleCountdown } from './IdleCountdown';
+import { OpenSession } from './OpenSession';
 import { DEFAULT_SORT, filtersOf, type SessionsSearch } from './search';
 
 interface SessionTableProps {
@@ -146,13 +147,7 @@ function useColumns(): ListColumn<Session>[] {
     {
       key: 'open',
       title: '',
-      render: (_, session) =>
-        session.status === 'RUNNING' &&
-        session.url && (
-          <Button size="small" href={session.url} target="_blank" rel="noopener">
-            {t('sessions.open')}
-          </Button>
-        )
+      render: (_, session) => <OpenSession session={session} size="small" />
     }
   ];
 }
