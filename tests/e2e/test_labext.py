@@ -128,6 +128,12 @@ async def test_the_panel_starts_opens_and_stops_apps(
         await dialog.get_by_label("Log folder").fill("runs")
         await dialog.get_by_role("button", name="Start").click()
         await row.get_by_text("running").wait_for(timeout=lab.PATIENCE_MS)
+        notice = page.locator(".Toastify__toast", has_text="TensorBoard: running")
+        async with page.context.expect_page() as opened:
+            await notice.get_by_role("button", name="Open").click()
+        board = await opened.value
+        await board.wait_for_url("**/tensorboard/**")
+        await board.close()
         async with page.context.expect_page() as opened:
             await row.get_by_role("button", name="Open: TensorBoard").click()
         board = await opened.value

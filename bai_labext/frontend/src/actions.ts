@@ -66,10 +66,15 @@ export class Actions {
         if (!args) {
           return;
         }
+        const notice = Notification.emit(`${app.title}: ${this.t('app-starting')}`, 'in-progress', {
+          autoClose: false
+        });
         try {
           await this.model.startApp(app.name, args);
+          this.offerToOpen(app, notice);
           return;
         } catch (error) {
+          Notification.dismiss(notice);
           const isForm = error instanceof ApiError && error.code === 'invalid-request';
           if (!isForm || app.arguments.length === 0) {
             throw error;
@@ -77,6 +82,23 @@ export class Actions {
           problem = error.message;
         }
       }
+    });
+  }
+
+  /** Offer to open a started app. A tab that opens by itself so late would be blocked. */
+  private offerToOpen(app: App, notice: string): void {
+    const started = this.model.apps.find(other => other.name === app.name);
+    if (started?.state !== 'running') {
+      // The panel shows why the app failed.
+      Notification.dismiss(notice);
+      return;
+    }
+    Notification.update({
+      id: notice,
+      message: `${app.title}: ${this.t('app-running')}`,
+      type: 'success',
+      autoClose: 15000,
+      actions: [{ label: this.t('open'), callback: () => this.openApp(started) }]
     });
   }
 
