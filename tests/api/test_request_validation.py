@@ -26,6 +26,21 @@ async def test_all_invalid_fields_are_reported_together(agent: FakeAgent, user: 
     assert all(problem["problem"] in refused.value.message for problem in problems)
 
 
+async def test_amounts_that_never_fit_are_reported_with_malformed_ones(
+    agent: FakeAgent, user: Client
+) -> None:
+    spec = {
+        "name": "a b",
+        "resources": {"cpu": "99", "mem": "1g", "cuda.shares": "many"},
+        "shared_memory": "900t",
+    }
+    with pytest.raises(errors.BaiError) as refused:
+        await user.post("/sessions", spec)
+    problems = {p["field"]: p["problem"] for p in refused.value.details["problems"]}
+    assert set(problems) == {"name", "resources.cpu", "resources.cuda.shares", "shared_memory"}
+    assert "99" in problems["resources.cpu"]
+
+
 async def test_unknown_names_are_reported_with_invalid_fields(
     agent: FakeAgent, user: Client
 ) -> None:

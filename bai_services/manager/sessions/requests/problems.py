@@ -15,7 +15,7 @@ from bai_services.core.errors import (
     QuotaExceeded,
 )
 from bai_services.core.folders.mounts import MAX_MOUNTS, MountRequest, check_subpath, mount_path
-from bai_services.core.resources import CPU, MEM, parse_amount
+from bai_services.core.resources import CPU, MEM, ResourceSlots, parse_amount
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.core.sessions.rules import check_environ, check_session_name
 from bai_services.core.sessions.spec import SessionSpec
@@ -36,11 +36,15 @@ REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResou
 
 @dataclass(frozen=True, slots=True)
 class NameSources:
-    """Sources for looking up the names in a request; ``image`` is the requested image."""
+    """Sources for looking up the names in a request; ``image`` is the requested image.
+
+    ``check_fit`` raises if resources exceed a quota or could never fit in the group.
+    """
 
     offer: Offer
     image: str
     resolve_mount: Callable[[MountRequest], Awaitable[None]]
+    check_fit: Callable[[GroupFacts, ImageFacts, ResourceSlots], Awaitable[None]]
 
 
 class _Problems:
@@ -150,7 +154,7 @@ async def _check_names(request: SessionSpec, sources: NameSources, problems: _Pr
     except BaiError as error:
         problems.add("image", error)
     if group is not None:
-        _check_amounts(request, offer, group, image, problems)
+        await _check_amounts(request, sources, group, image, problems)
     if image is not None and not problems.has("preopen_ports"):
         labels = image.labels
         problems.check("preopen_ports", lambda: check_preopen_ports(request.preopen_ports, labels))
@@ -159,15 +163,15 @@ async def _check_names(request: SessionSpec, sources: NameSources, problems: _Pr
         await _check_mount(number, mount, sources, problems)
 
 
-def _check_amounts(
+async def _check_amounts(
     request: SessionSpec,
-    offer: Offer,
+    sources: NameSources,
     group: GroupFacts,
     image: ImageFacts | None,
     problems: _Problems,
 ) -> None:
     try:
-        preset = choose_preset(offer.presets, request.preset, group.name)
+        preset = choose_preset(sources.offer.presets, request.preset, group.name)
     except BaiError as error:
         problems.add("preset", error)
         return
@@ -180,10 +184,13 @@ def _check_amounts(
         if not problems.has(f"resources.{slot}")
     }
     shared_memory = None if problems.has("shared_memory") else request.shared_memory
-    try:
-        choose_resources(resources, shared_memory, preset, image)
-    except BaiError as error:
-        problems.add(field_of(error, "resources"), error)
+    for each in dict.fromkeys((shared_memory, None)):
+        try:
+            slots, _ = choose_resources(resources, each, preset, image)
+            await sources.check_fit(group, image, slots)
+            return
+        except BaiError as error:
+            problems.add(field_of(error, "resources"), error)
 
 
 async def _check_mount(

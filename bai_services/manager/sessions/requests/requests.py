@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,6 +58,8 @@ from .secret_environ import SecretEnviron
 
 # Requests cannot set this variable directly: names that start with BAI_ are reserved.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
+# Requests of a bulk creation that are checked before other tasks of the event loop get a turn.
+YIELD_EVERY = 20
 
 T = TypeVar("T")
 
@@ -134,6 +137,9 @@ class Requests:
         cache = _RequestCache()
         sessions: list[NewSession] = []
         for number, request in enumerate(requests, 1):
+            if number % YIELD_EVERY == 0:
+                # Everything may be cached, so that nothing else suspends this loop.
+                await asyncio.sleep(0)
             try:
                 sessions.append(await self._resolve(caller, request, cache))
             except BaiError as error:
@@ -239,7 +245,12 @@ class Requests:
         async def resolve_mount(mount: MountRequest) -> None:
             await self._vfolders.resolve_mounts(caller, owner.id, project.id, [mount])
 
-        return NameSources(offer, image_and_preset[0], resolve_mount)
+        async def check_fit(group: GroupFacts, image: ImageFacts, slots: ResourceSlots) -> None:
+            options = placement_options(caller, project, owner, request)
+            scopes = (project.domain, project.id, owner.id, access_key)
+            await self._check_fit(cache, request, _Target(group, scopes, options), image, slots)
+
+        return NameSources(offer, image_and_preset[0], resolve_mount, check_fit)
 
     async def _choose_resources(
         self,
@@ -262,11 +273,28 @@ class Requests:
         slots, shared_memory_bytes = choose_resources(
             request.resources, request.shared_memory, preset, image
         )
+        await self._check_fit(cache, request, target, image, slots)
+        return _Resources(image, slots, shared_memory_bytes)
+
+    async def _check_fit(
+        self,
+        cache: _RequestCache,
+        request: SessionSpec,
+        target: _Target,
+        image: ImageFacts,
+        slots: ResourceSlots,
+    ) -> None:
+        """Raise if the resources exceed a quota, or could never fit on an agent of the group."""
+        group, scopes = target.group, target.scopes
+        agents = await cache.once(("agents", group.name), lambda: self._agents.of(group.name))
+        facts = await cache.once(
+            ("room", *scopes, group.name),
+            lambda: self._store.room_for(agents.states, scopes, group.name),
+        )
         check_caps(facts, slots, request)
         await self._agents.check(
             agents, slots, (group, image.architecture), request, target.options
         )
-        return _Resources(image, slots, shared_memory_bytes)
 
     async def _check_subpaths(self, group: str, mounts: Sequence[ResolvedMount]) -> None:
         has_subpath = any(mount.subpath for mount in mounts)
