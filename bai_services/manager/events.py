@@ -67,7 +67,7 @@ class Subscription:
             self._is_not_empty.set()
 
     def put_moved(self, changes: Mapping[str, Change]) -> None:
-        """Add changed positions by session id; the caller has checked their (common) owner."""
+        """Add changed positions of one owner's sessions, for which ``matches`` is true."""
         self._moved.update(changes)
         self._is_not_empty.set()
 
@@ -129,7 +129,7 @@ class Events:
                     subscription.put_moved(group)
 
     def publish_invitation(self, invitee_id: str) -> None:
-        """Notify the event streams of a user; the change has no content."""
+        """Notify the event streams of a user of an invitation; the change has no content."""
         change = Change("", None, INVITATION, invitee_id, "", "")
         for subscription in self._followers:
             subscription.put(change)
@@ -180,7 +180,7 @@ class Feed:
         Forbidden
             If the caller may read no sessions at all.
         """
-        # Not in the generator: the error must be raised before the response has begun.
+        # Check outside the generator: the error must be raised before the response begins.
         visible = authorizer.visibility(caller, "session.read")
         return self._changes(visible, session_id, keepalive_seconds)
 

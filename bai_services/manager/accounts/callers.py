@@ -88,7 +88,7 @@ class Callers:
         return replace(caller, role=Role.SESSION)
 
     async def viewer(self, caller: Caller, username: str) -> Caller:
-        """Return the caller for a user whose data the Hub reads on the user's behalf.
+        """Return the caller for a user on whose behalf the Hub reads data.
 
         Raises
         ------
@@ -175,8 +175,8 @@ class Refusal(NamedTuple):
 def refusal(account: Account, client_ip: str | None) -> Refusal | None:
     """Return why an account is not accepted now; None if it is accepted.
 
-    The result reveals facts about the account: show it only to a user who has proved to own it.
-    With ``client_ip`` None the allowed addresses are not checked.
+    The result reveals facts about the account: show it only to a user who has proved ownership of
+    the account. With ``client_ip`` None the allowed addresses are not checked.
     """
     if account.status != "active":
         text = _REASONS.get(account.status, "this account may not sign in")

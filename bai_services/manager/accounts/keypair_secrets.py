@@ -48,7 +48,7 @@ class KeypairSecrets:
         Raises
         ------
         Unavailable
-            If it was encrypted with a different key than the manager's current one.
+            If the secret key was encrypted with another key than the manager's current one.
         """
         try:
             return self._fernet.decrypt(encrypted.encode()).decode()

@@ -19,8 +19,8 @@ from .domains import DEFAULT_POLICY
 from .keypair_secrets import KeypairSecrets, new_keypair, new_secret_key
 from .users import Users
 
-# Fields that users may change of their own keypairs. Only administrators create more keypairs,
-# because each has its own limits.
+# Fields of a keypair that its owner may change. Only administrators create more keypairs, because
+# each has its own limits.
 OWN_FIELDS = frozenset({"is_active", "new_secret"})
 MAX_RATE_LIMIT = 10_000_000
 

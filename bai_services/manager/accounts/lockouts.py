@@ -150,7 +150,7 @@ class Lockouts:
 
 
 def canonical(name: str) -> str:
-    """Return the normalized form of a typed name, by which it is counted and looked up."""
+    """Return the normalized form of a typed name, the key for counting and looking it up."""
     return unicodedata.normalize("NFKC", name).strip().lower()
 
 

@@ -38,7 +38,7 @@ class Me:
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         user = await self._users.find(caller.user_id)
-        assert user is not None  # the caller was read from this row
+        assert user is not None  # the caller was created from this row
         keypairs = await self._keypairs.page(ListQuery(limit=500), user_id=caller.user_id)
         mine = Scope(ScopeKind.USER, caller.user_id)
         scopes = [Scope(ScopeKind.DOMAIN, user["domain"]), mine]

@@ -176,7 +176,8 @@ class SignIns:
         """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
 
         It is valid for two minutes and one use, and only with the verifier whose SHA-256 is
-        ``challenge``. It ends with ``token``, the Hub token of the browser's sign-in.
+        ``challenge``. It becomes invalid when ``token``, the Hub token of the browser's sign-in, is
+        revoked.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")
@@ -265,7 +266,7 @@ class SignIns:
         return None if found is None or found.account.status == "deleted" else found
 
     async def _is_correct(self, found: PasswordAccount | None, password: str) -> bool:
-        """Return whether the password is correct; takes the same time without an account."""
+        """Return whether the password is correct; takes the same time if there is no account."""
         password_hash = None if found is None else found.password_hash
         return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
 
@@ -316,7 +317,8 @@ def hub_account(account: Account) -> dict[str, Any]:
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
-    # For servers that the manager does not know. No owner has a higher role than a superadmin.
+    # For servers without a session. Roles need not be compared: no owner has a higher role than a
+    # superadmin.
     *("read:servers", "delete:servers"),
 )
 # No "read:servers": the options of a server contain its session's environment variables.
@@ -355,7 +357,7 @@ def _as_caller(account: Account, client_ip: str) -> Caller:
 
 
 def _failure_entry(audit: Audit, action: str, client_ip: str) -> AuditEntry:
-    # Without the typed name: it may be a password that the user typed into the wrong field.
+    # The entry omits the typed name, because users sometimes type their password into that field.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
     return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
 

@@ -151,7 +151,7 @@ class SignOuts:
 
 
 async def _run(due: asyncio.Event, process: Callable[[], Awaitable[bool]]) -> None:
-    """Call ``process`` when ``due`` is set; retry with exponential backoff until it is True."""
+    """Call ``process`` when ``due`` is set; repeat it with exponential backoff while it fails."""
     backoff = FIRST_BACKOFF_SECONDS
     while True:
         await due.wait()

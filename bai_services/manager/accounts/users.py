@@ -227,7 +227,7 @@ class Users:
     async def _project_ids(self, caller: Caller, keys: Sequence[str], domain: str) -> list[str]:
         found = []
         for key in keys:
-            # A name without a domain refers to the project of the new user's domain.
+            # A project name without a domain refers to a project of the new user's domain.
             try:
                 row = await self._projects.get(caller, f"{domain}/{key}")
             except NotFound:

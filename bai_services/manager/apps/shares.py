@@ -66,7 +66,7 @@ class AppShares:
         return self._to_page(await self._store.of_session(row.id, query, self._clock()))
 
     async def page_of_caller(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return the shares of the caller's sessions, and those shared with the caller."""
+        """Return the shares that the caller's sessions have and those that admit the caller."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         return self._to_page(await self._store.of_user(caller.user_id, query, self._clock()))
@@ -138,7 +138,7 @@ class AppShares:
     ) -> str:
         """Return a single-use URL of the app, valid for one minute.
 
-        ``token`` is the Hub token that identifies the caller: the visit ends with it.
+        ``token`` is the Hub token that identifies the caller; the visit ends when it is revoked.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class AppShares:
             raise refused
 
     def _encrypt(self, token: str) -> str:
-        # Without padding: "=" is not allowed in passes.
+        # Remove the padding, because "=" is not allowed in passes.
         return self._fernet.encrypt(token.encode()).decode().rstrip("=")
 
     def _token_of(self, visitor: Pass) -> str:
@@ -297,7 +297,7 @@ class AppShares:
 
 
 def _no_such_share() -> NotFound:
-    """Return one error for missing shares and those of others, which must look the same."""
+    """Return the error for a missing or inaccessible share; both cases must look the same."""
     return NotFound(
         "there is no such share, or it is not for you; ask the person who sent you the link"
     )

@@ -23,8 +23,8 @@ WARMUP_TIMEOUT_SECONDS = 3.0
 class SlotCapacity:
     """Maximum amount of a slot for one session: on idle agents (``largest``) and now (``free``).
 
-    For shares also the share sizes to which devices in use are fixed (``in_force``), and the
-    weakest enforcement level (None: no agent offers shares now).
+    Only for slots of shares: ``in_force`` has the share sizes to which devices in use are fixed,
+    and ``enforcement`` is the weakest enforcement level (None: no agent offers shares now).
     """
 
     largest: int

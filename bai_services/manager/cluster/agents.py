@@ -30,7 +30,7 @@ _PATCHED = frozenset({"schedulable", "resource_group"})
 
 
 class AgentWork(Protocol):
-    """Work and reports of agents about kernels; implemented in ``sessions/kernels.py``."""
+    """Interface for work and reports about kernels; implemented in ``sessions/kernels.py``."""
 
     async def observe(
         self, agent_id: str, reported: Sequence[Mapping[str, Any]] | None
@@ -62,7 +62,7 @@ class Agents:
         )
 
     def start(self) -> None:
-        """Start to check heartbeat deadlines, which begin now for every agent."""
+        """Start checking heartbeat deadlines, the first time after one full deadline."""
         self._started_at = self._clock()
         self._loop.start()
 

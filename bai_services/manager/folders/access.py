@@ -31,9 +31,9 @@ class VFolderAccess:
         """Return the folder with that id in any status, or with that name in one of ``statuses``.
 
         The caller's own folder takes precedence over others with the name: otherwise another user
-        could redirect the caller's operations by sharing a folder. Then follow folders shared with
-        the caller or of the caller's projects, then those visible only through the caller's role.
-        Two folders at the same level are ambiguous.
+        could redirect the caller's operations by sharing a folder. Next come folders that are
+        shared with the caller or belong to one of the caller's projects, and last those visible
+        only through the caller's role. Two folders at the same level are ambiguous.
 
         Raises
         ------
@@ -107,7 +107,7 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 def target_of(row: VfolderRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # VfolderRow has both or neither
+        assert row.owner_role is not None  # a row has both owner_id and owner_role, or neither
         owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 

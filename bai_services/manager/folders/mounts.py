@@ -35,7 +35,7 @@ MOUNT_PERMISSION = "mount-in-session"
 
 
 class Mounts:
-    """Resolves mounts with the permissions of the session's owner; the caller may be the Hub."""
+    """Resolves mounts with the permissions of the session's owner, not those of the caller."""
 
     def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
         self._store = VfolderStore(context.database)
@@ -117,7 +117,7 @@ class Mounts:
         for mount, result in zip(mounts, results, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # The owner did not request it, so it must not prevent the start.
+                    # The owner did not request this mount, so its error must not prevent the start.
                     log.warning(
                         "auto-mounted folder %s is left out: %s", mount["vfolder"], result.message
                     )
@@ -171,7 +171,7 @@ class Mounts:
             try:
                 check_no_overlap(paths)
             except InvalidRequest:
-                continue  # a requested mount has the same path
+                continue  # it overlaps a requested or an earlier mount
             is_full = len(requested) + len(found) >= MAX_MOUNTS
             if not is_full and await self._may_mount(owner_id, project_id, row):
                 found.append(mount)

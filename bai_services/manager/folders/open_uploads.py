@@ -40,7 +40,7 @@ class OpenUploads:
         self._read_lock = asyncio.Lock()
 
     async def read(self) -> None:
-        """Read the uploads from before the start of this manager, on each available host."""
+        """Read the uploads on each available host that existed before this manager started."""
         async with self._read_lock:
             for host in self._hosts.available():
                 if host.name in self._read_hosts:
@@ -48,7 +48,7 @@ class OpenUploads:
                 try:
                     found = await host.unfinished()
                 except BaiError:
-                    continue  # read the host at the next upload
+                    continue  # retried at the next upload
                 for scope, facts in found:
                     self._known.setdefault(facts.id, _open(host.name, str(scope), facts))
                 self._read_hosts.add(host.name)

@@ -28,10 +28,10 @@ TICK_SECONDS = 30.0
 # Maximum age of usage values from a counter of the file system, and from a scan of the files.
 MAX_COUNTER_AGE_SECONDS = 60.0
 MAX_SCAN_AGE_SECONDS = 600.0
-# Limits of one round of scans; the next round continues.
+# Limits of one round of scans; the next round scans the remaining folders.
 MAX_ROUND_SECONDS = 20.0
 MAX_ROUND_FOLDERS = 50
-# A round waits for one folder for this time; then the scan continues in the background.
+# Maximum wait of a round for the scan of one folder; a longer scan continues in the background.
 SCAN_TIMEOUT_SECONDS = 5.0
 # A folder whose scan took less time is scanned for every request.
 FAST_SCAN_SECONDS = 1.0
@@ -127,13 +127,14 @@ class Quotas:
         Raises
         ------
         QuotaExceeded
-            With the limit, the usage and the requested size.
+            If a limit would be exceeded; the details contain the limit, the usage and the requested
+            size.
         """
         if row.unmanaged_path is None:
             await self.require_space_in_scope(row.host, row.scope, size_bytes)
 
     async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
-        """Do as ``require_space``, for a scope that will receive a folder."""
+        """Check like ``require_space``, for a scope that will receive a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
@@ -302,7 +303,7 @@ class Quotas:
         try:
             return self._hosts.get(host).capabilities
         except NotFound:
-            return frozenset()  # a host that is no longer configured
+            return frozenset()  # the host is no longer configured
 
 
 def location_of(row: VfolderRow) -> Location:
@@ -312,7 +313,7 @@ def location_of(row: VfolderRow) -> Location:
 def _target(row: QuotaScopeRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # QuotaScopeRow has both or neither
+        assert row.owner_role is not None  # a row has both owner_id and owner_role, or neither
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
 

@@ -85,7 +85,7 @@ class VFolderTasks:
         await asyncio.gather(*self._running.values())
 
     def view(self, vfolder_id: str) -> TaskView | None:
-        """Return the progress of a folder's task; None if none is copying files."""
+        """Return the progress of a folder's task; None if no task is copying its files."""
         known = self._copying.get(vfolder_id)
         if known is None:
             return None

@@ -75,8 +75,8 @@ class Uploads:
         Raises
         ------
         TooLarge, QuotaExceeded, StorageFull
-            If there is not enough space for it and the unfinished uploads, or the caller has too
-            many unfinished uploads.
+            If there is not enough space for this upload and the unfinished ones, or the caller has
+            too many unfinished uploads.
         Changed
             If the existing file does not match ``etag`` or ``is_new``.
         Conflict

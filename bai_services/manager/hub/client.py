@@ -185,7 +185,7 @@ class Hub:
         return found
 
     async def servers_of(self, user: str) -> Mapping[str, Mapping[str, Any]]:
-        """Return the servers of a user by name; empty if the Hub does not know the user."""
+        """Return the servers of a user by name; empty if the Hub has no such user."""
         try:
             model = await self.call("GET", _user(user), params={"include_stopped_servers": "1"})
         except NotFound:
@@ -249,7 +249,7 @@ class Hub:
             selected = [token for token in found["api_tokens"] if is_selected(token)]
             if not selected:
                 return
-            # Sign-ins first: the Hub deletes the OAuth tokens and codes of a sign-in with it.
+            # End sign-ins first: with a sign-in the Hub also deletes its OAuth tokens and codes.
             selected.sort(key=lambda token: token.get("session_id") is None)
             for token in selected:
                 await self._delete_token(user, token["id"])

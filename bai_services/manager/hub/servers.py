@@ -26,8 +26,8 @@ MAX_CONCURRENT_STARTS = 40
 # Create a server in advance only for sessions that are pending longer; a start creates its own
 # server.
 CREATE_AFTER_SECONDS = 3.0
-# A creation waits for starts in progress, at most for this time: both cost the Hub the same, and
-# starts are more urgent.
+# Maximum time for which the creation of a server waits for starts in progress: both put the same
+# load on the Hub, and starts are more urgent.
 MAX_CREATE_DELAY_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 10.0
@@ -89,7 +89,7 @@ class HubServers:
                 self._no_starts.set()
 
     async def _with_user(self, user: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the Hub; if it does not know the user, create the user and call again."""
+        """Call the Hub; if the Hub has no such user, create the user and call again."""
         try:
             return await call()
         except NotFound:

@@ -13,7 +13,7 @@ from ..context import ManagerContext
 from ..sessions.sessions import Sessions, target_of
 from .client import Hub
 
-# A deactivated keypair thus loses access to sessions after this time at the latest.
+# Lifetime of a token. It limits how long a deactivated keypair still has access to sessions.
 LIFETIME_SECONDS = 15 * 60
 
 

@@ -22,7 +22,8 @@ from .servers import HubServers
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 2.0
-# The manager takes over a start by the Hub whose spawner has not fetched the launch plan by then.
+# The manager takes over a start by the Hub if the spawner has not fetched the launch plan within
+# this time.
 TAKE_OVER_AFTER = timedelta(seconds=60)
 MAX_FAILURES = 3
 MIN_POLL_SECONDS = 0.03

@@ -57,7 +57,7 @@ class Lease:
 
     @property
     def other(self) -> str:
-        """Return the name of another manager that holds the lease; empty if none is known."""
+        """Return the name of another manager that holds the lease, "" if none is known."""
         return "" if self.is_held or self._seen is None else _name(self._seen.holder)
 
     def start(self) -> None:

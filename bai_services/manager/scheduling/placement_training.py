@@ -19,7 +19,7 @@ MAX_RECENT_REQUESTS = 2_000
 
 
 class PlacementTraining:
-    """Computes the tables of one group after the other in a thread.
+    """Computes placement tables in a thread, one resource group at a time.
 
     The scheduler uses new tables after its next full read. Until then, and for groups without
     requests, it uses default tables for the agents.

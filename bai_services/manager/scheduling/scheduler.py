@@ -43,7 +43,7 @@ NOTIFY_BATCH_SIZE = 50
 
 T = TypeVar("T")
 
-# Changes to these statuses matter to a pass; those in between do not change allocations.
+# Only changes to these statuses affect a pass; other status changes do not change allocations.
 _RELEVANT_STATUSES = ENDED | {Status.PENDING, Status.RUNNING}
 
 
@@ -212,11 +212,11 @@ class Scheduler:
     async def _refreshed_queue(self) -> Queue:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
-        # Another manager does not notify this one of its changes. It created these sessions, so
-        # it may have changed agents, too.
+        # Sessions that this manager has not created come from another manager. It may also have
+        # changed agents, and it does not notify this one.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
-        # Later changes belong to the next pass.
+        # Changes from now on belong to the next pass.
         touched, self._touched = self._touched | created.keys(), set()
         if (
             self._queue is None
@@ -238,7 +238,7 @@ class Scheduler:
         return self._queue
 
     async def _new_sessions(self) -> dict[str, int]:
-        """Return the sessions created since the last call, with their sequences."""
+        """Return the sessions created since the last call, with their sequence numbers."""
         if self._queue is None:
             # A full read follows.
             self._last_sequence = await self._store.last_sequence()

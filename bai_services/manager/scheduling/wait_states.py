@@ -29,7 +29,7 @@ ChangedStates = list[tuple[PendingSession, WaitState]]
 
 
 class _Comparison(NamedTuple):
-    """Current states, those that differ from the written ones, ended ones and moved sessions.
+    """Current wait states and their differences from the written ones.
 
     ``gone`` are sessions that are no longer pending; ``moved`` are position changes to publish.
     """
@@ -55,7 +55,7 @@ class WaitStates:
         self._published_at = -PUBLISH_INTERVAL_SECONDS
 
     def of(self, session_id: str) -> WaitState | None:
-        """Return the current state of a session; None if only the stored one is known."""
+        """Return the current state of a session; None if only the database has its state."""
         return self._current.get(session_id)
 
     def clear(self) -> None:
@@ -125,7 +125,11 @@ class WaitStates:
                     self._lifecycle.publish(_change_of(session, REASONS))
 
     def _select_due(self, changed: ChangedStates) -> ChangedStates:
-        """Return the states to write now: all, except many mere position changes."""
+        """Return the states to write now.
+
+        If more than one batch of states differs only in position, those states are written at most
+        once per ``WRITE_INTERVAL_SECONDS``.
+        """
         now = time.monotonic()
         with_new_reasons = [
             (w, state) for w, state in changed if self._has_new_reasons(w.id, state)

@@ -26,7 +26,7 @@ TICK_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """A time limit: the query for expired sessions, their status, and how they are ended.
+    """A time limit: the query for expired sessions, the status they must have, and how they end.
 
     ``text`` may contain the placeholders ``{maximum}`` (a duration) and ``{source}`` (the name of
     the resource group or policy that sets it).

@@ -33,9 +33,11 @@ from .lifecycle import Lifecycle
 
 # A work item without a report from its agent is sent again after this time.
 RESEND_AFTER = timedelta(seconds=5)
-# A kernel that has just started may be missing from a heartbeat that was sent before.
+# A kernel that started less than this time ago may be missing from a heartbeat sent before its
+# start.
 MIN_AGE = timedelta(seconds=15)
-# Time for the Hub to remove a kernel of an ended session; after it, the agent removes the kernel.
+# The agent removes a kernel of an ending or ended session if the Hub has not removed it within this
+# time.
 REMOVAL_GRACE = timedelta(seconds=20)
 MAX_MISSED_HEARTBEATS = 2
 MAX_REASON_CHARACTERS = 500
@@ -278,12 +280,12 @@ class Kernels:
         kernel: Mapping[str, Any] | None,
         now: datetime,
     ) -> None:
-        """Change the status of a session whose kernel has ended, disappeared or asks for a stop."""
+        """Change the status of a session whose kernel has ended, disappeared or must be stopped."""
         if kernel is not None and kernel.get("is_running", True):
             agent.missed.pop(state.kernel_id, None)
             self._gone.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
-                # The Hub stops the session regularly, with all its kernels.
+                # The Hub then shuts down all kernels of the session.
                 await self._lifecycle.try_move(
                     state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
@@ -384,7 +386,7 @@ class Kernels:
 
 
 def stop_reason(state: KernelState, kernel: Mapping[str, Any]) -> str:
-    """Return why the agent of a kernel asks to stop the session; empty if it does not."""
+    """Return why the agent of a kernel requests a stop of the session; empty if it does not."""
     text = str((kernel.get("usage") or {}).get("stop_reason") or "")[:MAX_REASON_CHARACTERS]
     return f"{state.hostname}: {text}" if text and state.cluster_size > 1 else text
 

@@ -225,7 +225,7 @@ class Launch:
         return await self._sessions.find(session_id)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Hand the start of a session that was created through the Hub over to the manager.
+        """Let the manager start a session that was created through the Hub.
 
         The manager starts it when it is scheduled.
         """

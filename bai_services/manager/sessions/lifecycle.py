@@ -76,7 +76,7 @@ class Lifecycle:
     async def try_move(
         self, session_id: str, event: Event, reason: str = "", **facts: Any
     ) -> SessionRow | None:
-        """Do as ``move``, but return None if the status does not allow the event (any more)."""
+        """Apply an event like ``move``, but return None if the current status does not allow it."""
         try:
             return await self.move(session_id, event, reason, **facts)
         except InvalidTransition:

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 
 class SessionPreviews:
-    """Does everything that the creation of a session does, but creates none."""
+    """Performs every step of creating a session except storing it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class SessionPreviews:
 
 
 def _problems(error: BaiError) -> list[Row]:
-    """Return the problems that an error reports, at least one; an unknown field is empty."""
+    """Return the problems that an error reports, at least one; the field is empty if unknown."""
     problems = error.details.get("problems")
     if isinstance(problems, list):
         return problems
@@ -102,7 +102,7 @@ def _number(slot: str, text: str) -> int:
 
 
 def _percent(amount: int, limit: int) -> int:
-    """Return a percentage of a limit, rounded down; 100 of a limit of 0."""
+    """Return a percentage of a limit, rounded down; 100 if the limit is 0."""
     return 100 * amount // limit if limit else 100
 
 

@@ -62,7 +62,7 @@ def find_group(
 
 
 def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionType) -> GroupFacts:
-    """Do as ``find_group``, but raise if the group does not accept sessions of ``kind``."""
+    """Return the group of ``find_group``; raise if it does not accept sessions of ``kind``."""
     found = find_group(groups, name, kind)
     if kind not in found.allowed_session_types:
         raise InvalidRequest(

@@ -15,9 +15,9 @@ Row = dict[str, Any]
 
 
 def scope_quotas(facts: AdmissionFacts) -> list[Row]:
-    """Return limit, usage and rest of each slot that a scope limits or counts.
+    """Return limit, usage and remainder of each slot that a scope limits or counts.
 
-    ``is_limiting``: no other scope has less left of the slot.
+    ``is_limiting``: no other scope has a smaller remainder of the slot.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     return [
@@ -93,5 +93,5 @@ def _add(totals: dict[str, list[int]], slot: str, total: int, used: int) -> None
 
 
 def _percent(used: int, total: int) -> int:
-    """Return the share in percent, at most 100; a total of 0 counts as used up."""
+    """Return the share in percent, at most 100; 100 if the total is 0."""
     return 100 if total <= 0 else min(100, round(100 * used / total))

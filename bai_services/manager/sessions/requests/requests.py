@@ -1,4 +1,4 @@
-"""Resolve a request into a session that can be created; raise with all reasons otherwise."""
+"""Resolve a request into a session to create, or raise an error that lists its problems."""
 
 from __future__ import annotations
 

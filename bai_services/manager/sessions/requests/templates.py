@@ -20,7 +20,7 @@ from ...accounts import authorizer
 from ...accounts.projects import Projects
 from ...context import ManagerContext
 
-# A list returns whole requests.
+# Limits the size of lists of templates, which contain whole requests.
 MAX_REQUEST_BYTES = 32 * 1024
 
 
