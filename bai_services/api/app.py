@@ -24,7 +24,8 @@ API = "/api/v1"
 
 class OpenAPIHandler(APIHandler):
     async def get(self) -> None:
-        # Built on demand and in a thread, because it takes long and is rarely requested.
+        # The document is built in a thread at the first request, because this takes long and is
+        # rarely needed.
         self.write_json(await asyncio.to_thread(_document, self.settings["prefix"]))
 
 
@@ -44,7 +45,7 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
     has_pages = settings.get("hub_oauth") is not None
     pages = [*PAGES, *cli_login.PAGES, *panel_login.PAGES, *app_shares.PAGES] if has_pages else []
     web_ui = WebUI.load() if has_pages else None
-    # Last: they include every address that belongs to nothing else.
+    # These routes must be last, because their patterns also match the paths of other routes.
     web_ui_pages = web_pages.PAGES if web_ui is not None else []
     return Application(
         [

@@ -26,7 +26,8 @@ from .csv_export import columns_of, write_csv
 MAX_BODY_BYTES = 2**20
 # Chunk size with which the HTTP server reads bodies.
 BODY_CHUNK_BYTES = 2**18
-# Of a rejected body: the number of problems described, and the length of a field's path.
+# For a rejected body: maximum number of problems in the response, and maximum length of the path of
+# a field.
 MAX_PROBLEMS = 100
 MAX_FIELD_LENGTH = 200
 READ_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -92,8 +93,9 @@ def operation(
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Declare a handler's method as an operation of the API.
 
-    The method receives the groups of the path as keyword arguments, with ``body`` the validated
-    body, and with ``is_list`` a ``ListQuery`` as ``query``. Its return value is written as JSON.
+    The method receives keyword arguments: the named groups of the path, ``body`` (the validated
+    body) if the operation has one, and ``query`` (a ``ListQuery``) if it is a list. Its return
+    value is written as JSON.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ def operation(
     is_for_sessions
         The operation accepts session tokens; all others reject them.
     is_costly
-        A caller's costly operations run two at a time. Lists are always costly.
+        At most two costly operations of a caller run at a time. Lists are always costly.
     """
     declared = Operation(
         summary,
@@ -179,7 +181,7 @@ async def _result(
     declared: Operation,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the method, after the caller's earlier costly calls if it is costly."""
+    """Call the method; a costly call first waits for a slot of the caller."""
     caller: Caller | None = getattr(handler, "caller", None)
     if not declared.is_costly or caller is None or caller.user_id is None:
         return await method(handler, **arguments)

@@ -1,4 +1,4 @@
-"""Limit of the costly calls of one caller that run at the same time."""
+"""Limit of concurrent costly calls per caller."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-# A page of 500 sessions takes 0.3 s of the event loop. Requests that run at the same time take
-# turns there, so a caller with 40 of them would delay the requests of all others.
+# A page of 500 sessions occupies the event loop for 0.3 s. Without a limit, a caller with 40
+# concurrent requests would delay the requests of all other callers.
 MAX_COSTLY_CALLS = 2
 
 
 @dataclass(slots=True)
 class _Slots:
     semaphore: asyncio.Semaphore
-    # Calls that run or wait.
+    # Number of running and waiting calls.
     calls: int = 0
 
 
 class CallerLimit:
-    """Makes the calls of a caller beyond ``limit`` wait for the end of its earlier ones."""
+    """Runs at most ``limit`` calls of each caller at a time; further calls wait."""
 
     def __init__(self, limit: int = MAX_COSTLY_CALLS) -> None:
         self._limit = limit
@@ -28,7 +28,7 @@ class CallerLimit:
 
     @asynccontextmanager
     async def slot(self, caller: str) -> AsyncIterator[None]:
-        """Wait for a slot of the caller, and hold it during the context."""
+        """Wait for a slot of the caller, and release it at the end of the context."""
         slots = self._callers.setdefault(caller, _Slots(asyncio.Semaphore(self._limit)))
         slots.calls += 1
         try:

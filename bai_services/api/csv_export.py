@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # Spreadsheets run cells that begin with these characters as formulas.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-# Without it, spreadsheets read the text in the encoding of the system instead of UTF-8.
+# Without this mark, spreadsheets decode the text in the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -29,10 +29,10 @@ async def write_csv(
     page_of: Callable[[ListQuery], Awaitable[Any]],
     encode: Callable[[Any], Any],
 ) -> None:
-    """Send the rows of a list from ``query.offset`` on, in its order.
+    """Send all rows of a list from ``query.offset`` on, in the order of the list.
 
-    ``encode`` converts the values that ``json`` does not know. An error of the first page is
-    raised before anything is sent.
+    ``encode`` converts values that ``json`` cannot serialize. An error on the first page is raised
+    before anything is sent.
     """
     query = replace(query, limit=MAX_LIMIT)
     text = BYTE_ORDER_MARK + _lines([columns])
@@ -43,7 +43,7 @@ async def write_csv(
         name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
         handler.set_header("Content-Disposition", f'attachment; filename="{name}.csv"')
         handler.write(text + _lines(rows))
-        # A slow client holds back the next page.
+        # Back-pressure: read the next page only when this one has been written to the socket.
         await handler.flush()
         if len(rows) < MAX_LIMIT:
             await handler.finish()
@@ -60,7 +60,7 @@ def columns_of(model: Any) -> list[str]:
 
 
 def cell(value: Any) -> str:
-    """Return a JSON value as the text of a cell, which no spreadsheet runs as a formula."""
+    """Return a JSON value as the text of a cell that no spreadsheet runs as a formula."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -14,9 +14,9 @@ from bai_services.webui.assets import WebUI
 from .base import manager_of
 from .sessions.page import PageHandler
 
-# The name of a file changes with its content.
+# Assets never change: the name of a file changes with its content.
 IMMUTABLE = "public, max-age=31536000, immutable"
-# First parts of the addresses of the UI's pages, as in frontend/src/app/router.tsx.
+# First path segments of the UI's pages, as in frontend/src/app/router.tsx.
 NAMES = frozenset(
     {
         "",
@@ -38,7 +38,8 @@ NAMES = frozenset(
         "settings",
     }
 )
-# Ant Design creates style elements; everything else comes from the manager itself.
+# 'unsafe-inline' is needed because Ant Design creates style elements; the manager serves everything
+# else.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; "
@@ -47,7 +48,7 @@ POLICY = (
 
 
 class AssetHandler(RequestHandler):
-    """A file of the web UI; it needs no sign-in because it is the same for everybody."""
+    """A file of the web UI; it needs no sign-in because it is the same for all users."""
 
     def set_default_headers(self) -> None:
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -67,7 +68,7 @@ class AssetHandler(RequestHandler):
 
 
 class WebPageHandler(PageHandler):
-    """The page of the web UI: it finds out from its own address what to show."""
+    """The page of the web UI, the same for every address; its script selects the view."""
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
@@ -95,14 +96,14 @@ class WebPageHandler(PageHandler):
             f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
         )
         if (path or "").partition("/")[0] not in NAMES:
-            # The same page shows its own message.
+            # The web UI shows its own message for an unknown address.
             self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page)
 
 
 class BareAddressHandler(RequestHandler):
-    """The address of the UI without a slash at the end."""
+    """Redirects the UI's address without a trailing slash."""
 
     def get(self) -> None:
         self.redirect(manager_of(self).settings.base_url.rstrip("/") + "/")
@@ -113,7 +114,7 @@ def _built(handler: RequestHandler) -> WebUI:
     return web_ui
 
 
-# Below the manager's base URL; only if the application has the setting ``web_ui``.
+# Routes below the manager's base URL, used only if the application has the setting ``web_ui``.
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/(assets/[^/]+)", AssetHandler),
     ("", BareAddressHandler),

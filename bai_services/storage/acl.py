@@ -30,8 +30,8 @@ def share_file(file: int, is_executable: bool) -> bool:
 def _set(descriptor: int, name: str, bits: int) -> bool:
     entries = (
         (_USER_OBJ, bits, _NOBODY),
-        # This process's user: the manager, and sessions of the process engine without root's
-        # capabilities.
+        # The user of this process. Sessions of the process engine can have the same user, without
+        # root's capabilities.
         (_USER, bits, os.geteuid()),
         (_GROUP_OBJ, bits, _NOBODY),
         (_MASK, bits, _NOBODY),

@@ -53,7 +53,7 @@ class Scope:
 
     @property
     def parts(self) -> tuple[str, str]:
-        """Return its path below a host's root: ids only, never names given by users."""
+        """Return the scope's path below a host's root: ids only, never names given by users."""
         if self.kind not in ("user", "project"):
             raise ValueError(f"{self.kind!r} is not a kind of quota scope")
         return self.kind, str(uuid.UUID(self.id))

@@ -24,7 +24,8 @@ from .base import CopyProgress, Entries, Entry, FileType
 from .safe_paths import Opener, open_regular
 from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdirectory
 
-# With a shared group: sessions that mount the folder may write, other users have no access.
+# Mode of directories with a shared group: sessions that mount the folder may write, other users
+# have no access.
 SHARED_MODE = 0o2770
 PRIVATE_MODE = 0o700
 _RENAME_NOREPLACE = 1
@@ -412,7 +413,7 @@ def sync_file_system(directory: int) -> None:
 
 
 class _Names:
-    """LRU cache of directory listings, so that the next page needs no new listing."""
+    """LRU cache of directory listings, which saves a listing for each further page."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, list[str]]] = {}

@@ -59,7 +59,7 @@ LONG_THREADS = 4
 UNPACKERS = 4
 PROBE_SECONDS = 5.0
 SLOW_SECONDS = 1.0
-# A host with less free space counts as full: the file system's own metadata needs some.
+# A host with less free space counts as full, because the file system needs space for its metadata.
 MIN_FREE_BYTES = 16 * 2**20
 MAX_ARCHIVE_PATHS = 1000
 
@@ -145,12 +145,12 @@ class StorageHost:
         await self._workers.run(self._check_unmanaged, path)
 
     async def delete(self, location: Location) -> None:
-        """Delete a folder and its content; idempotent. An unmanaged folder is left alone."""
+        """Delete a folder and its content; idempotent. Does nothing for an unmanaged folder."""
         if location.unmanaged_path is None:
             await self._long.run(self._delete, location, seconds=None)
 
     async def usage(self, location: Location) -> Usage:
-        """Measure the usage of a folder by walking its tree."""
+        """Compute the usage of a folder by walking its tree."""
         return await self._long.run(self._measure, location, seconds=None)
 
     async def scope_bytes(self, scope: Scope) -> int | None:
@@ -364,7 +364,7 @@ class StorageHost:
         return self._scope_path(location.scope) / str(uuid.UUID(location.vfolder_id))
 
     def _staging_path(self, location: Location) -> Path:
-        # Not in the folder itself, where sessions could replace the directory by a link.
+        # Not inside the folder, because sessions could replace the directory there by a link.
         return self._scope_path(location.scope) / DIRECTORY
 
     def _prepare(self) -> None:
@@ -387,7 +387,7 @@ class StorageHost:
     def _create(self, location: Location) -> None:
         self.backend.create(self._scope_path(location.scope))
         if location.unmanaged_path is not None:
-            return  # the staging area is only for files in transfer
+            return  # the scope only contains the staging area
         path = self._path(location)
         path.mkdir(mode=folder.PRIVATE_MODE)
         if self._shared_gid is None:
@@ -457,7 +457,7 @@ class StorageHost:
         old, new = self._path(source), self._path(target)
         if not old.exists():
             if new.exists():
-                return  # an interrupted earlier call has already moved it
+                return  # an earlier call was interrupted after moving the folder
             raise FileNotFoundError(old)
         self.backend.create(self._scope_path(target.scope))
         try:

@@ -228,7 +228,7 @@ def _is_zero(block: memoryview) -> bool:
 
 
 def start_writeback(file: int, offset: int, size: int) -> None:
-    """Ask the kernel to start writing a range of a file to the disk, without any guarantee."""
+    """Let the kernel start writing a range of a file to the disk, without any guarantee."""
     # Errors are ignored: fsync reports them, and not every file system supports the call.
     _libc.sync_file_range(file, offset, size, _SYNC_FILE_RANGE_WRITE)
 

@@ -131,7 +131,7 @@ class Workers:
 
 
 def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
-    """Run one job after another, until None arrives."""
+    """Run jobs from the queue, one at a time, until None is received."""
     while job := jobs.get():
         future, work = job
         if future.set_running_or_notify_cancel():
@@ -144,7 +144,7 @@ def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
 
 
 def _consume_error(future: asyncio.Future[Any]) -> None:
-    """Retrieve the error of a job whose caller no longer waits, so that it is not logged."""
+    """Retrieve the error of a job whose caller no longer waits; otherwise asyncio would log it."""
     if not future.cancelled():
         future.exception()
 

@@ -29,7 +29,8 @@ class CodePageHandler(PageHandler):
     async def get(self) -> None:
         caller: Caller | None = None
         try:
-            # First the caller: an error page, too, is only for navigations of signed-in users.
+            # Authenticate before checking the parameters: error pages, too, are only for signed-in
+            # users.
             caller = await self.caller()
             if caller is None:
                 return

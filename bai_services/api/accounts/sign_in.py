@@ -58,7 +58,7 @@ class SignIn:
         Forbidden
             If a request with a cookie lacks the XSRF token.
         Unavailable
-            If the Hub must be queried and is unavailable.
+            If the Hub has to be queried but is unavailable.
         """
         header = handler.request.headers.get("Authorization", "")
         if not header:
@@ -83,7 +83,7 @@ class SignIn:
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] == signature.SCHEME:
-            # The signature is still valid; only the keypair and the account can have changed.
+            # Do not verify the signature again: only the keypair and the account can have changed.
             await self._manager.accounts.callers.recheck_keypair(caller)
             return
         # HubOAuth caches the Hub's response here for the rest of the request.
@@ -103,7 +103,7 @@ class SignIn:
     def require_signature(self, handler: RequestHandler) -> None:
         """Raise ``Forbidden`` unless the request is signed with a keypair.
 
-        Other credentials expire and could otherwise create a new one that outlives them.
+        Other credentials expire, and must not be used to create a credential that outlives them.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] != signature.SCHEME:
@@ -141,7 +141,7 @@ class SignIn:
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
     async def is_valid_token(self, token: str) -> bool:
-        """Return whether a Hub token of a user is valid; a revoked one is for up to 3 s."""
+        """Return whether a user's Hub token is valid; a revoked token remains so for up to 3 s."""
         return bool(token) and await self._owner_of_token(token) is not None
 
     def browser_token(self, handler: RequestHandler) -> str:

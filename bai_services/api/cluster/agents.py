@@ -99,7 +99,7 @@ class Heartbeat(_FromAgent):
     # null: the agent's engine is unavailable, so the state of its kernels is unknown.
     kernels: Annotated[list[KernelReport], Field(max_length=10_000)] | None
     images: Annotated[list[ShortText], Field(max_length=10_000)] = []
-    # The agent is shutting down regularly.
+    # The agent is shutting down normally.
     is_leaving: bool = False
 
     def to_heartbeat(self) -> AgentHeartbeat:

@@ -147,7 +147,7 @@ class ReceivingHandler(APIHandler):
             await self._receive(size)
 
     async def _receive(self, size: int) -> None:
-        """Read the body directly from the stream, which saves three copies of every byte."""
+        """Read the body directly from the stream, to avoid three copies of every byte."""
         headers = self.request.headers
         stream = self.request.connection.stream  # type: ignore[union-attr]
         if headers.get("Expect") == "100-continue":
@@ -168,7 +168,7 @@ class ReceivingHandler(APIHandler):
         except BaiError as error:
             self._error = error
             self._discard_upload()
-        # Tornado reads the rest: nothing, or the remainder of a rejected body.
+        # Tornado reads the remaining bytes; there are some only if the body was rejected.
         headers["Content-Length"] = str(bytes_left)
 
     async def data_received(self, chunk: bytes) -> None:

@@ -19,7 +19,7 @@ from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of
 
-# Uses the templates of the installed Hub, so that our pages have the same design.
+# The templates of the installed Hub give the manager's pages the same design.
 _templates = Environment(
     loader=ChoiceLoader(
         [
@@ -64,8 +64,9 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.clear_header("Server")
 
     def prepare(self) -> None:
-        """Refuse scripts: a page contains the XSRF token, which the script of an app on the Hub's
-        origin must not read.
+        """Reject requests by scripts.
+
+        A page contains the XSRF token, which an app with the same origin as the Hub must not read.
         """
         if self.request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate":
             raise HTTPError(403, "pages can be opened, but not read by scripts")
@@ -76,7 +77,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         Raises
         ------
         NotSignedIn
-            If the Hub knows the user, but the account may not sign in.
+            If the user is signed in to the Hub, but the account may not sign in.
         Unavailable
             If the Hub is unavailable.
         """
@@ -132,7 +133,7 @@ class SessionPageHandler(PageHandler):
             self.render_page("session.html", caller, session=session, api=api)
 
 
-# Below the service's base URL.
+# Routes below the service's base URL.
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/sessions/(?P<session_id>[^/]+)", SessionPageHandler),
     (r"/oauth_callback", HubOAuthCallbackHandler),

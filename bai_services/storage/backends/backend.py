@@ -17,8 +17,8 @@ class Backend:
     """Operations on the directory of a quota scope.
 
     No path contains names given by users. Each method runs in a thread and may raise OSError from
-    the file system. These implementations work on every mounted file system; a subclass overrides
-    those for which its file system has something better.
+    the file system. The methods of this class work on every mounted file system; a subclass
+    overrides those for which its file system has a better operation.
     """
 
     def __init__(self, root: Path) -> None:
@@ -48,7 +48,7 @@ class Backend:
         return None
 
     def quota(self, scope: Path) -> int | None:
-        """Return the limit in bytes that the file system enforces on a scope, None without one."""
+        """Return the limit in bytes that the file system enforces on a scope, None if unlimited."""
         return None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:

@@ -25,7 +25,7 @@ class BtrfsBackend(Backend):
         try:
             run_tool("btrfs", "qgroup", "show", str(self.root))
         except Unavailable:
-            return frozenset(found)  # quotas are off: btrfs quota enable PATH
+            return frozenset(found)  # quotas are disabled; `btrfs quota enable PATH` enables them
         return frozenset(found | {Capability.QUOTA, Capability.FAST_USAGE})
 
     def create(self, scope: Path) -> None:

@@ -32,15 +32,15 @@ _QIF_BLIMITS = 1
 _SYS_QUOTACTL_FD = 443  # since Linux 5.14, the same on every architecture
 
 _NUMBERS = ".projects"
-_FIRST_NUMBER = 2**20  # lower numbers are left to administrators
+_FIRST_NUMBER = 2**20  # lower project ids are reserved for administrators
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class ProjectQuotaBackend(Backend):
     """Common code of XFS and ext4, which share the kernel's quota interface; needs root.
 
-    The project id of a scope is set on its directory and inherited by new entries. Each id in use
-    is a file of ``ROOT/.projects`` that contains the scope's path.
+    The project id of a scope is set on its directory and inherited by new entries. For each id in
+    use, a file in ``ROOT/.projects`` contains the path of the scope.
     """
 
     filesystem = ""
@@ -53,7 +53,7 @@ class ProjectQuotaBackend(Backend):
             self._read(self.root, 0)
         except OSError as error:
             if error.errno in (errno.ESRCH, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-                return frozenset(found)  # not mounted with project quotas: see remedy
+                return frozenset(found)  # not mounted with project quotas; see ``remedy``
             raise
         return frozenset(found | {Capability.QUOTA, Capability.FAST_USAGE})
 
@@ -94,7 +94,7 @@ class ProjectQuotaBackend(Backend):
                     os.write(file, name.encode())
                 return number
             except FileExistsError:
-                # The id belongs to this scope already or, after a hash collision, to another one.
+                # The id already belongs to this scope or, after a hash collision, to another scope.
                 if mark.read_text() in (name, ""):
                     mark.write_text(name)
                     return number

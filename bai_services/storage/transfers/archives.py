@@ -186,7 +186,7 @@ def _tar(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
 def _data_of(member: Member) -> list[tuple[int, int]]:
     """Return start and end of a file's data segments.
 
-    From the segment MAX_SEGMENTS on, the rest of the file is one segment.
+    After the first MAX_SEGMENTS segments, the rest of the file is one segment.
     """
     size = member.facts.st_size
     found: list[tuple[int, int]] = []
@@ -199,7 +199,7 @@ def _data_of(member: Member) -> list[tuple[int, int]]:
 
 
 def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> bytes:
-    """Change a header to a sparse file's (GNU format 1.0); return the map that follows it."""
+    """Make a header that of a sparse file (GNU format 1.0); return the map that follows it."""
     rows = [(begin, end - begin) for begin, end in segments]
     rows.append((info.size, 0))
     text = "".join(f"{number}\n" for number in (len(rows), *chain.from_iterable(rows))).encode()
@@ -217,9 +217,9 @@ def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> 
 
 
 def _content(member: Member, segments: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield the bytes of some segments; raise ``Conflict`` if the file has become shorter.
+    """Yield the bytes of these segments; raise ``Conflict`` if the file has become shorter.
 
-    The archive's header already states the size.
+    The file's header, which is already in the archive, states the original size.
     """
     with descriptor(_open(member)) as file:
         for place, end in segments:

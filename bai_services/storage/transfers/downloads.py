@@ -51,7 +51,7 @@ class Descriptor:
             return step(self._number, *given)
 
     async def close(self) -> None:
-        """Close it now or, if a step is using it, in a worker thread after that step."""
+        """Close the descriptor now, or in a worker thread after the step that is using it."""
         if self._step.acquire(blocking=False):
             # Close before the release of the lock: otherwise a queued step could acquire it first,
             # and the event loop would block until that step ends.

@@ -27,8 +27,8 @@ from ..trees import copy_file, descriptor, start_writeback, write_sparsely
 DIRECTORY = ".staging"
 _FACTS = ".json"
 _DATA = ".data"
-# Contains the offset at which a chunk with a checksum starts: the bytes after it do not count until
-# the checksum is verified.
+# A file with this suffix contains the offset at which a chunk with a checksum starts. The bytes
+# after the offset do not count until the checksum is verified.
 _UNCHECKED = ".unchecked"
 # One-shot uploads, which cannot be resumed; removed by the sweep after ONE_SHOT_TTL_SECONDS.
 _ONE_SHOT = ".once"
@@ -102,7 +102,7 @@ class Staging:
         return self.read(upload_id)
 
     def finish(self, facts: UploadFacts) -> None:
-        """Mark an upload as complete. Its state stays for clients that missed the response."""
+        """Mark an upload as complete. Its state is kept for clients that missed the response."""
         self._write(replace(facts, is_done=True))
         self.data_path(facts.id).unlink(missing_ok=True)
 
@@ -220,7 +220,7 @@ class Writer:
 
     @property
     def is_unchecked(self) -> bool:
-        """Whether the written bytes still have to be verified by their checksum."""
+        """Return whether the checksum of the written bytes has not been verified yet."""
         return self._expected is not None
 
     def write(self, chunk: bytes | memoryview) -> None:

@@ -69,7 +69,7 @@ class _Archive(tarfile.TarFile):
 
 
 class _Head(tarfile.TarInfo):
-    """A member header; an unreadable header raises instead of ending the archive."""
+    """A member header; a malformed header raises an error instead of ending the archive."""
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:
@@ -155,7 +155,7 @@ class _Stream(io.RawIOBase):
 
 
 def _check_records(content: bytes) -> None:
-    """Raise ReadError for malformed pax records, some of which take tarfile quadratic time."""
+    """Raise ReadError for malformed pax records; tarfile would parse some in quadratic time."""
     place, end = 0, len(content)
     while place < end:
         space = content.find(b" ", place, place + MAX_LENGTH_DIGITS + 1)
@@ -187,7 +187,7 @@ def _open_stream(file: IO[bytes], size: int) -> IO[bytes]:
 class Unpacking:
     """Unpacks a tar archive into a staging directory and then moves its files into a folder.
 
-    One invalid member rejects the whole archive before any file is moved.
+    An archive with an invalid member is rejected before any file is moved.
     """
 
     def __init__(

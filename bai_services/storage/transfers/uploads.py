@@ -37,7 +37,7 @@ class ResumableUploads:
         await self._long.run(self._staging.join, facts, parts, seconds=None)
 
     async def finish(self, facts: UploadFacts) -> None:
-        """Mark an upload as complete. Its state stays for clients that missed the response."""
+        """Mark an upload as complete. Its state is kept for clients that missed the response."""
         await self._workers.run(self._staging.finish, facts)
 
     async def remove(self, upload_id: str) -> None:
