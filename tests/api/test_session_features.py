@@ -123,7 +123,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         errors.InvalidRequest,
         "needs a command",
     ),
-    "blank command": ({"startup_command": "  "}, errors.InvalidRequest, "startup_command"),
+    "blank command": ({"startup_command": "  "}, errors.InvalidRequest, "needs a command"),
     "command over 16384 bytes": (
         {"startup_command": "x" * 20000},
         errors.InvalidRequest,

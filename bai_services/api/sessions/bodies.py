@@ -9,8 +9,6 @@ from pydantic import Field
 from bai_services.core.cluster.image_labels import MAX_PREOPEN_PORTS
 from bai_services.core.folders.mounts import MAX_SUBPATH, MountRequest
 from bai_services.core.folders.vfolders import Permission
-from bai_services.core.sessions.batch import MAX_COMMAND_BYTES
-from bai_services.core.sessions.callbacks import MAX_URL
 from bai_services.core.sessions.dependencies import MAX_DEPENDENCIES
 from bai_services.core.sessions.kernel_group import MAX_KERNELS
 from bai_services.core.sessions.spec import DEFAULTS, FIELDS, SessionSpec
@@ -47,10 +45,10 @@ class SessionRequest(Body):
     environ: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
     secret_environ: list[ShortText] = Field(default=[], max_length=MAX_VARIABLES)
     priority: int | None = None
-    startup_command: str | None = Field(default=None, max_length=MAX_COMMAND_BYTES)
+    startup_command: str | None = None
     starts_at: ShortText | None = None
     batch_timeout: ShortText | Count | None = None
-    callback_url: str | None = Field(default=None, max_length=MAX_URL)
+    callback_url: str | None = None
     dependencies: list[ShortText] = Field(default=[], max_length=MAX_DEPENDENCIES)
     preopen_ports: list[int] = Field(default=[], max_length=MAX_PREOPEN_PORTS)
     reuse: bool = False
