@@ -218,7 +218,7 @@ def manager_of(handler: RequestHandler) -> Manager:
 
 
 class APIHandler(RequestHandler):
-    """Base of the API's handlers: authentication, input, JSON output and error responses.
+    """Base class of the API's handlers: authentication, input, JSON output and error responses.
 
     Every error is sent as ``{"error": code, "message": text, "details": {…}}``.
     """
@@ -294,7 +294,7 @@ class APIHandler(RequestHandler):
         self.finish(json.dumps(content, default=to_json, ensure_ascii=False))
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        # These errors are regular responses and need no traceback.
+        # These errors are expected responses and need no traceback.
         if not isinstance(value, errors.BaiError):
             super().log_exception(typ, value, tb)
 
@@ -309,8 +309,8 @@ class NotFoundHandler(APIHandler):
 def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
     """Convert a validation error; the message is ``prefix`` and the problem of each field.
 
-    At most ``MAX_PROBLEMS`` are described. A body of 1 MiB can have 100,000 of them, whose
-    descriptions would block the event loop for a second.
+    At most ``MAX_PROBLEMS`` problems are described. A body of 1 MiB can have 100,000 problems;
+    describing them all would block the event loop for a second.
     """
     count = error.error_count()
     if count > MAX_PROBLEMS:

@@ -14,7 +14,7 @@ from pydantic import (
     StringConstraints,
 )
 
-# Without NUL, which PostgreSQL cannot store.
+# NUL is rejected, because PostgreSQL cannot store it.
 _PLAIN = r"^[^\x00]*$"
 
 NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]

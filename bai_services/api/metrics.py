@@ -42,7 +42,8 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         self._metrics.requests.labels(method, route, str(status)).inc()
-        # The duration of long polls and event streams says nothing about performance.
+        # Long polls and event streams are excluded, because their duration does not measure
+        # performance.
         is_long_poll = "wait" in request.query_arguments or route == "/events"
         if not is_long_poll:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())

@@ -113,7 +113,7 @@ class Events:
     def publish_moved(self, moved: Mapping[str, Change]) -> None:
         """Publish the changed positions of many sessions at once.
 
-        The cost per listener grows with the number of owners, not of sessions.
+        The cost per listener grows with the number of owners, not with the number of sessions.
         """
         by_scope: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
         for session_id, change in moved.items():

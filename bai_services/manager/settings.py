@@ -43,7 +43,8 @@ class Settings:
     # Cost of argon2id; a change applies to each user at the next sign-in.
     password_memory_kib: int = 65_536
     password_rounds: int = 3
-    # The first storage host is the default; without any, ``local`` at ``storage_root`` is used.
+    # The first storage host is the default. If empty, the only host is ``local`` at
+    # ``storage_root``.
     storage_hosts: tuple[HostPlace, ...] = ()
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30

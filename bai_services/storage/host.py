@@ -113,7 +113,7 @@ class StorageHost:
         await self.probe()
 
     async def stop(self) -> None:
-        """Wait a few seconds for running operations, and abandon the others.
+        """Wait a few seconds for running operations, and abandon the unfinished ones.
 
         The folder tasks of abandoned operations are resumed at the next start.
         """

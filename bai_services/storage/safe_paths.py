@@ -1,4 +1,4 @@
-"""Open paths below a directory so that none leads out of it.
+"""Open paths below a directory; a path that leads out of the directory is rejected.
 
 If the kernel has ``openat2`` with ``RESOLVE_BENEATH``, links inside the directory work and links
 out of it fail. Otherwise the path is opened part by part, and every link fails.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.openat2 import open_beneath
 
-MAX_PATH_BYTES = 4000  # below PATH_MAX, so that our limit applies before the kernel's
+MAX_PATH_BYTES = 4000  # below PATH_MAX, so that this limit applies before the kernel's
 MAX_PART_BYTES = 255
 
 Opener = Callable[[int, Sequence[str], int], int]

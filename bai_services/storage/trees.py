@@ -165,7 +165,7 @@ def copy_file(source: int, target: int, progress: CopyProgress | None = None) ->
                 progress.check()
             moved = _copy_chunk(source, begin, target, start + begin, end - begin)
             if not moved:
-                return  # truncated meanwhile
+                return  # the file was truncated during the copy
             begin += moved
             if progress is not None:
                 progress.bytes += begin - done

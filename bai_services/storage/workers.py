@@ -92,7 +92,7 @@ class Workers:
         Raises
         ------
         Unavailable
-            If it does not finish in time; it may still finish later.
+            If the operation does not finish in time; it may still finish later.
         BaiError
             If the operation raises an OSError that ``_MEANINGS`` translates.
         """

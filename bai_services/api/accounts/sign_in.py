@@ -22,8 +22,8 @@ from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
 from bai_services.single_flight import SingleFlight
 
-# A token that was revoked in the Hub is accepted at most this much longer. The account is not
-# cached: a deactivation takes effect at once.
+# A token that was revoked in the Hub remains accepted for at most this time. The account is not
+# cached: a deactivation takes effect immediately.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -274,7 +274,7 @@ class SignIn:
         return model
 
     def check_xsrf(self, handler: RequestHandler) -> None:
-        """Raise ``Forbidden`` unless the request has the XSRF token of our pages."""
+        """Raise ``Forbidden`` unless the request has the XSRF token of the manager's pages."""
         assert self._hub_oauth is not None
         try:
             self._hub_oauth.check_xsrf_cookie(handler)

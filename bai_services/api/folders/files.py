@@ -112,7 +112,7 @@ class CopyHandler(APIHandler):
 
 
 class ReceivingHandler(APIHandler):
-    """Base of handlers that stream a request body of any size to storage.
+    """Base class of handlers that stream a request body of any size to storage.
 
     ``begin`` starts an upload of the manager, which receives the body.
     """
@@ -139,7 +139,8 @@ class ReceivingHandler(APIHandler):
             await self.sign_in()
             self._upload = await self.begin(size)
         except BaiError as error:
-            # With Expect: 100-continue the client has not sent the body yet, so respond at once.
+            # With Expect: 100-continue the client has not sent the body yet, so respond
+            # immediately.
             if "Expect" in self.request.headers or (size or 0) > MAX_DISCARDED_BYTES:
                 raise
             self._error = error
@@ -285,7 +286,8 @@ class ContentHandler(ReceivingHandler):
         if sent == length:
             self.finish()
         else:
-            # The file has shrunk meanwhile. Close the connection, so that the client notices.
+            # The file has shrunk since its size was read. Close the connection, so that the client
+            # notices.
             self.request.connection.stream.close()  # type: ignore[union-attr]
 
     async def _sendfile(self, file: Any, start: int, length: int) -> None:

@@ -45,7 +45,7 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
 
 
 def visibility(caller: Caller, action: str) -> Visibility:
-    """Return which rows the caller may read; ``action`` is the ``….read`` action of their kind.
+    """Return which rows the caller may read; ``action`` is a read action such as ``account.read``.
 
     Raises
     ------

@@ -29,8 +29,8 @@ class PasswordHashes:
     async def verify(self, password_hash: str | None, password: str) -> bool:
         """Return whether the password matches the hash.
 
-        Without a hash, a dummy hash is verified, so that the response time does not reveal whether
-        an account exists.
+        If the hash is None, a dummy hash is verified, so that the response time does not reveal
+        whether an account exists.
         """
         if self._dummy is None:
             self._dummy = await self.hash("dummy")

@@ -88,7 +88,7 @@ class SignIns:
             If the name or password is wrong (same text for both), or, with a correct password, the
             reason why the account is not accepted.
         SignInBlocked
-            After too many failures with that name (existing or not) or from that address.
+            If there were too many failures with that name (existing or not) or from that address.
         """
         authorizer.require(caller, "account.verify")
         account = await self._check(name, password, client_ip, "sign-in.hub")

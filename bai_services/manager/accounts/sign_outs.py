@@ -40,7 +40,7 @@ class TokenRevocations:
         self._listeners.append(listener)
 
     async def revoke(self, row: Row, keep_session: str = "") -> None:
-        """End the sign-ins or revoke all tokens, as ``tokens_to_end`` of the user's row says.
+        """End the sign-ins or revoke all tokens, depending on ``tokens_to_end`` of the user's row.
 
         Raises
         ------

@@ -32,12 +32,12 @@ class SshKeys:
         self._audit = context.audit
 
     async def list(self, caller: Caller) -> dict[str, Any]:
-        """Return the caller's keys; a session reads those of its owner."""
+        """Return the caller's keys; for a session, the keys of its owner."""
         owner_id = _own(caller, "ssh-key.read")
         return {"items": await self._store.of(owner_id)}
 
     async def add(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Store a public key; without one in ``spec``, generate a pair.
+        """Store the public key in ``spec``; if there is none, generate a key pair.
 
         Only this response contains a generated private key.
         """

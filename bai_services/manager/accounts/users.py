@@ -69,7 +69,7 @@ class Users:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
         """Create an account with its main keypair; only this response contains the secret key.
 
-        Without a password the user cannot sign in until one is set.
+        If no password is given, the user cannot sign in until a password is set.
         """
         domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "user.write")

@@ -99,12 +99,13 @@ class Files:
         self, caller: Caller, key: str, path: str, size_bytes: int | None,
         expected: Precondition = NO_PRECONDITION,
     ) -> FileUpload:  # fmt: skip
-        """Start to receive a file; ``size_bytes`` is None if unknown. See ``FileUpload``.
+        """Start receiving a file; ``size_bytes`` is None if unknown. See ``FileUpload``.
 
         Raises
         ------
         TooLarge, QuotaExceeded
-            If it exceeds the maximum size of a file, or the remaining quota of the folder's owner.
+            If the upload exceeds the maximum size of a file, or the remaining quota of the folder's
+            owner.
         Forbidden
             If the caller has read-only permission.
         Changed
@@ -118,7 +119,7 @@ class Files:
     async def upload_archive(
         self, caller: Caller, key: str, path: str, size_bytes: int | None
     ) -> ArchiveUpload:
-        """Start to receive a tar archive; ``commit`` unpacks it into the directory ``path``."""
+        """Start receiving a tar archive; ``commit`` unpacks it into the directory ``path``."""
         row = await self.find_writable(caller, key, size_bytes or 0)
         writer = await self.host(row).writer(location_of(row))
         return ArchiveUpload(self, caller, row, path, writer, NO_PRECONDITION)

@@ -160,7 +160,7 @@ class Mounts:
     async def _auto_mounts(
         self, owner_id: str, project_id: str, requested: Sequence[ResolvedMount]
     ) -> list[ResolvedMount]:
-        """Return the owner's auto-mounted folders; those that cannot be mounted are left out."""
+        """Return the owner's auto-mounted folders; folders that cannot be mounted are left out."""
         found: list[ResolvedMount] = []
         requested_ids = {mount.vfolder_id for mount in requested}
         for row in await self._store.mountable(owner_id, project_id):

@@ -25,8 +25,8 @@ class _OpenUpload:
 class OpenUploads:
     """Counts unfinished uploads in memory.
 
-    Each manager counts the uploads that it started and those that it found when it first used the
-    storage host.
+    Each manager counts the uploads that it started, and the unfinished uploads that it found when
+    it first used the storage host.
     """
 
     def __init__(

@@ -176,7 +176,8 @@ class Quotas:
     async def usage(self, row: VfolderRow, is_fresh: bool) -> FolderUsage:
         """Return the usage of a folder.
 
-        Folders with a fast scan are scanned now, others only with ``is_fresh`` or if outdated.
+        A folder whose last scan was fast is scanned now; another folder only with ``is_fresh``, or
+        if its usage is outdated.
         """
         known = row.counted_at is not None and row.used_bytes is not None
         if known and not is_fresh and row.id in self._slow:

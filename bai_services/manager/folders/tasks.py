@@ -23,7 +23,8 @@ from .storage_hosts import StorageHosts
 log = logging.getLogger(__name__)
 
 TRASH_TICK_SECONDS = 600.0
-# On shutdown the manager waits this time for running tasks; the next start resumes the others.
+# On shutdown the manager waits at most this time for running tasks; the next start resumes
+# unfinished ones.
 STOP_TIMEOUT_SECONDS = 5.0
 
 TaskKind = Literal["clone", "hand-over"]
@@ -31,7 +32,7 @@ TaskKind = Literal["clone", "hand-over"]
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """Progress of a clone or a change of owner; totals are 0 until the source was counted."""
+    """Progress of a clone or a change of owner; totals are 0 until the source has been counted."""
 
     kind: TaskKind
     files: int
@@ -101,7 +102,7 @@ class VFolderTasks:
             try:
                 await self._store.move(row.id, VfolderEvent.PURGED, now, entry)
             except BaiError:
-                continue  # the folder was restored or purged meanwhile
+                continue  # the folder has been restored or purged since the query
             await self.begin(row.id)
 
     def _run(self, row: VfolderRow) -> None:

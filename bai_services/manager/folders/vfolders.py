@@ -117,7 +117,7 @@ class VFolders:
         await self._tasks.start()
 
     async def stop(self) -> None:
-        """Wait a few seconds for running tasks; the next start resumes the others."""
+        """Wait a few seconds for running tasks; the next start resumes unfinished ones."""
         await self._tasks.stop()
         await self._hosts.stop()
 

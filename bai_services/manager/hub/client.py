@@ -97,7 +97,7 @@ class Hub:
         await self.call("GET", "/", timeout_seconds=timeout_seconds)
 
     async def ensure_user(self, name: str) -> None:
-        """Create a user in the Hub if none with that name exists."""
+        """Create a user in the Hub if no user with that name exists."""
         # Check first: the Hub logs a warning about a request to create an existing user.
         if (await self._send("GET", _user(name))).status == HTTPStatus.OK:
             return
@@ -240,7 +240,8 @@ class Hub:
     async def _delete_tokens(
         self, user: str, is_selected: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        # A token can create another token before it is deleted, so list again until none is left.
+        # A token can create another token before it is deleted, so list again until no token is
+        # left.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
                 found = await self.call("GET", f"{_user(user)}/tokens")
@@ -249,7 +250,8 @@ class Hub:
             selected = [token for token in found["api_tokens"] if is_selected(token)]
             if not selected:
                 return
-            # End sign-ins first: with a sign-in the Hub also deletes its OAuth tokens and codes.
+            # Delete tokens of sign-ins first: the Hub then also deletes the sign-in's OAuth tokens
+            # and codes.
             selected.sort(key=lambda token: token.get("session_id") is None)
             for token in selected:
                 await self._delete_token(user, token["id"])
@@ -326,7 +328,7 @@ def _is_of_server(
 ) -> bool:
     """Return whether a token belongs to a running server and is restricted to that server.
 
-    The note alone proves nothing: users choose the notes of their own tokens.
+    The token's note alone is no proof, because users choose the notes of their own tokens.
     """
     return any(
         not server.get("stopped")

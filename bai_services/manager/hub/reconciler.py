@@ -131,8 +131,8 @@ class Reconciler:
             )
 
     async def _move(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
-        # If this manager was suspended meanwhile, its rows are outdated and another manager may
-        # hold the lease.
+        # If this manager was suspended since reading the rows, they are outdated and another
+        # manager may hold the lease.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_move(session_id, event, reason, **facts)
 

@@ -32,7 +32,7 @@ MAX_CREATE_DELAY_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 10.0
 BEFORE_START = (Status.PENDING, Status.SCHEDULED, Status.PREPARING)
-# Give up after this many attempts; the reconciler repairs the rest.
+# Maximum number of attempts; after that, the reconciler repairs the server's state.
 MAX_ATTEMPTS = 12
 
 

@@ -83,7 +83,7 @@ class Starter:
         self._is_drained = True
 
     async def step(self) -> None:
-        """Begin a start task for every session that needs one."""
+        """Begin a start task for every session that needs it."""
         if self._is_drained or await self._lease.hold() is None:
             return
         for row in await self._sessions.in_status(Status.PREPARED):
@@ -94,7 +94,7 @@ class Starter:
                 self.begin(view.row)
 
     def begin(self, row: SessionRow) -> None:
-        """Begin the start task of a session, unless one is running."""
+        """Begin the start task of a session, unless it is already running."""
         if self._is_drained or row.id in self._tasks:
             return
         task = asyncio.create_task(self._start_server(row), name=f"start-{row.id}")
@@ -127,7 +127,7 @@ class Starter:
             wakeup.set()
 
     async def _start_server(self, row: SessionRow) -> None:
-        """Call the Hub until the server is ready or not needed; give up at ``MAX_FAILURES``."""
+        """Call the Hub until the server is ready, not needed, or has failed too often."""
         if await self._lease.hold() is None:
             return
         if not self._servers.hub.is_known:

@@ -23,7 +23,7 @@ _MAX_LOGGED = 20
 
 @dataclass(frozen=True, slots=True)
 class CounterAuditResult:
-    """Differences found by an audit; normally none."""
+    """Differences found by an audit; normally empty."""
 
     audited_at: datetime
     differences: list[str]

@@ -41,7 +41,7 @@ class _IdleSelector(selectors.DefaultSelector):
         if timeout is not None and timeout <= 0:
             return super().select(timeout)
         if self.waiters:
-            # The loop is idle, unless an event has arrived meanwhile: let a waiting task run.
+            # If no event is ready, the loop is idle: let a waiting task run.
             events = super().select(0)
             if not events:
                 _wake(self.waiters.popleft())
@@ -57,7 +57,7 @@ _SELECTORS: WeakKeyDictionary[asyncio.AbstractEventLoop, _IdleSelector] = WeakKe
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that detects when it is idle; without it, long work never pauses."""
+    """Return an event loop that detects when it is idle; in other loops, long work never pauses."""
     selector = _IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     _SELECTORS[loop] = selector

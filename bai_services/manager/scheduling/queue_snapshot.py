@@ -28,7 +28,7 @@ class QueueSnapshot:
     async def of(
         cls, queue: Queue, query_tasks: set[asyncio.Task[object]], give_way: GiveWay
     ) -> QueueSnapshot:
-        """Fork a queue, which must not change meanwhile; queries on the fork call ``give_way``."""
+        """Fork a queue, which must not change while forking; queries call ``give_way``."""
         fork = await asyncio.to_thread(queue.fork)
         fork.give_way = give_way
         return cls(queue, fork, query_tasks)

@@ -1,4 +1,4 @@
-"""The scheduling loop: place pending sessions and store why the others remain pending."""
+"""The scheduling loop: place pending sessions, and store why the remaining ones stay pending."""
 
 from __future__ import annotations
 

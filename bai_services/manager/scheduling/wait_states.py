@@ -18,8 +18,8 @@ from ..sessions.lifecycle import Lifecycle
 from .idle_scheduling import wait_until_idle
 from .queue_snapshot import QueueSnapshot
 
-# Minimum interval between writes of positions if more than one batch of them has changed. The API
-# reads current positions from memory.
+# Minimum interval between writes of positions if more than one batch of positions has changed. The
+# API reads current positions from memory.
 WRITE_INTERVAL_SECONDS = 10.0
 
 # Interval at which event streams receive changed positions.
@@ -74,7 +74,7 @@ class WaitStates:
         self._reasons.update(reasons)
 
     def forget(self, session_ids: Iterable[str]) -> None:
-        """Forget sessions whose status has changed; if pending again, their state is rewritten."""
+        """Remove sessions whose status has changed; if pending again, their state is rewritten."""
         for session_id in session_ids:
             self._written.pop(session_id, None)
             self._current.pop(session_id, None)
@@ -87,7 +87,7 @@ class WaitStates:
         current = dict(self._current) if self._lifecycle.is_followed else {}
         compared = await snapshot.query(partial(_compare, reasons, written, current))
         for session_id in compared.gone:
-            # Keep the entries of a session that has become pending again meanwhile.
+            # Keep the entries of a session that has become pending again during the query.
             if self._reasons.get(session_id) is reasons.get(session_id):
                 self._reasons.pop(session_id, None)
             if self._written.get(session_id) is written.get(session_id):

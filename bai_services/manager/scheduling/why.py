@@ -73,7 +73,7 @@ def _to_json(row: SessionRow, why: Explanation | None) -> Row:
 
 
 def explanation_json(why: Explanation | None) -> Row:
-    """Return an explanation as a JSON object; without one, the same object with empty values."""
+    """Return an explanation as a JSON object; for None, the same object with empty values."""
     if why is None:
         return {
             "is_complete": False,

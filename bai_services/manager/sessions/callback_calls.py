@@ -98,13 +98,15 @@ class CallbackCalls:
             await self._session.close()
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Send ``body``; any response with status 200 to 299 is a success. Its body is not read.
+        """Send ``body``; a response with status 200 to 299 is a success.
+
+        The body of the response is not read.
 
         Raises
         ------
         CallFailed
             If the URL is not allowed, cannot be reached or responds with another status. The
-            message contains nothing else of the response.
+            message contains no other data of the response.
         """
         address = URL(url, encoded=True)
         host = address.host or ""

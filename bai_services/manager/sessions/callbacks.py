@@ -30,8 +30,9 @@ MAX_CALLS_PER_OWNER = 2
 class Callbacks:
     """A loop that starts due deliveries as tasks.
 
-    It reads the changes from the status history and stores the last delivered one per session, so a
-    restarted manager continues there. Each change is delivered at least once, in order.
+    It reads the changes from the status history and stores the last delivered change of each
+    session, so a restarted manager continues after that change. Each change is delivered at least
+    once, in order.
     """
 
     def __init__(

@@ -1,5 +1,7 @@
-"""Enforce time limits: cancel sessions that can never start or are pending too long, and stop those
-that run or are idle too long.
+"""Enforce time limits of sessions.
+
+Sessions that can never start or are pending too long are cancelled; sessions that run or are idle
+too long are stopped.
 """
 
 from __future__ import annotations

@@ -250,7 +250,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if row.type == SessionType.BATCH:
         return _map_batch_end(row, end)
     if row.status is Status.TERMINATING:
-        # The result was set when the stop was requested; a stop by a user has none.
+        # The result was set when the stop was requested; a stop by a user has no result.
         return Event.EXITED, end.text, None
     if row.status is not Status.RUNNING:
         return Event.FAILED, end.text, Result.FAILURE

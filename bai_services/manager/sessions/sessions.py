@@ -93,7 +93,7 @@ class Sessions:
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]
     ) -> list[tuple[Row, bool]]:
-        """Create several sessions, all or none; return each and whether it is new.
+        """Create several sessions atomically; return each session and whether it is new.
 
         The sessions may depend on each other by name.
 
@@ -204,8 +204,8 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Row:
         """Stop a session, or cancel one that has not started; idempotent.
 
-        With ``force`` the agents remove the containers immediately, without a regular shutdown. The
-        resources are released when no container runs any more.
+        With ``force`` the agents remove the containers immediately, without a graceful shutdown.
+        The resources are released when no container runs any more.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -317,7 +317,7 @@ class SessionRecords:
         self._store = store
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        """Return current allocations; with the filter ``all=true``, released ones, too."""
+        """Return current allocations; with the filter ``all=true`` also released ones."""
         filters = dict(query.filters)
         is_all = filters.pop("all", "false").lower() == "true"
         query = ListQuery(query.limit, query.offset, query.sort, filters)
@@ -336,7 +336,7 @@ class SessionRecords:
         return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
 
     async def check_consistency(self) -> list[str]:
-        """Return every difference between allocations, counters and statuses; normally none."""
+        """Return every difference between allocations, counters and statuses; normally empty."""
         return await self._store.audit()
 
 

@@ -45,7 +45,7 @@ def run_tool(*words: str) -> str:
     Raises
     ------
     Unavailable
-        If it is not installed, fails, or times out.
+        If the tool is not installed, fails, or times out.
     """
     try:
         done = subprocess.run(

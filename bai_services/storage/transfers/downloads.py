@@ -25,7 +25,7 @@ TURN_BYTES = 16 * CHUNK_BYTES
 
 
 class Descriptor:
-    """A file descriptor that is used by worker threads, and closed only while none uses it.
+    """A file descriptor that is used by worker threads, and closed only while no thread uses it.
 
     A step still runs, or is still queued, after its caller has given up (timeout, disconnect). If
     the descriptor were closed then, the kernel could reuse its number: the step would read from

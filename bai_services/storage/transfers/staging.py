@@ -75,7 +75,7 @@ class Staging:
         Raises
         ------
         NotFound
-            If it does not exist or has expired.
+            If the upload does not exist or has expired.
         """
         try:
             known = json.loads(self._path(upload_id, _FACTS).read_text())
@@ -150,7 +150,7 @@ class Staging:
         found = []
         for name in _list_names(self._directory):
             if name.endswith(_FACTS):
-                # It may have been removed meanwhile, or truncated by a crash.
+                # The file may have been removed since the listing, or truncated by a crash.
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     facts = UploadFacts(**json.loads((self._directory / name).read_text()))
                     if not facts.is_done:

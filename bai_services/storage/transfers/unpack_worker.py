@@ -41,8 +41,8 @@ class Job:
     """An archive to unpack; all paths are absolute.
 
     ``above`` are the parts of the directory in the folder into which the archive is unpacked.
-    ``owner`` is the uid and gid of new files, None for those of this process. ``has_kernel_opener``
-    is true if openat2 is available. ``cpu_seconds`` is the limit of CPU time.
+    ``owner`` is the uid and gid of new files; None: the uid and gid of this process.
+    ``has_kernel_opener`` is true if openat2 is available. ``cpu_seconds`` is the limit of CPU time.
     """
 
     folder: str

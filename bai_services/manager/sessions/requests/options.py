@@ -77,8 +77,10 @@ class Options:
         return {**options, **await self._of_project(caller, owner, project, group)}
 
     async def quotas(self, caller: Caller, project_key: str | None, group: str | None) -> Row:
-        """Return the caller's quotas for sessions of a project in a resource group, and the total
-        and used resources of that group. Without keys, the defaults of a new session.
+        """Return quotas of the caller, and total and used resources of a resource group.
+
+        The quotas are those for sessions of the project in that group. For a project or group that
+        is not given, the default of a new session is used.
         """
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, None)

@@ -177,7 +177,7 @@ async def _check_amounts(
         return
     if image is None:
         return
-    # The malformed amounts have been reported; check the others.
+    # The malformed amounts have been reported; check the other amounts.
     resources = {
         slot: text
         for slot, text in request.resources.items()

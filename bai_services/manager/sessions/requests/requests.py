@@ -58,7 +58,7 @@ from .secret_environ import SecretEnviron
 
 # Requests cannot set this variable directly: names that start with BAI_ are reserved.
 PREOPEN_PORTS = "BAI_PREOPEN_PORTS"
-# Requests of a bulk creation that are checked before other tasks of the event loop get a turn.
+# A bulk creation yields to other tasks of the event loop after checking this many requests.
 YIELD_EVERY = 20
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class Requests:
         sessions: list[NewSession] = []
         for number, request in enumerate(requests, 1):
             if number % YIELD_EVERY == 0:
-                # Everything may be cached, so that nothing else suspends this loop.
+                # If all results are cached, no other await suspends this loop.
                 await asyncio.sleep(0)
             try:
                 sessions.append(await self._resolve(caller, request, cache))

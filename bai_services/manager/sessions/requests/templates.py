@@ -33,7 +33,7 @@ class Audience(StrEnum):
 
 
 class Templates:
-    """Manages templates. Only administrators create those of a project or a domain."""
+    """Manages templates. Only administrators create templates of a project or a domain."""
 
     def __init__(self, context: ManagerContext, projects: Projects) -> None:
         self._store = TemplateStore(context.database)
@@ -50,7 +50,8 @@ class Templates:
     async def get(self, caller: Caller, key: str) -> Row:
         """Return the template with that id or name.
 
-        Own templates take precedence over those of projects, and these over those of the domain.
+        The caller's own templates take precedence over templates of projects, which take precedence
+        over templates of the domain.
 
         Raises
         ------
