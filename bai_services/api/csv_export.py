@@ -7,14 +7,12 @@ import io
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
+from tornado.web import RequestHandler
 
 from bai_services.core.listing import MAX_LIMIT, ListQuery
-
-if TYPE_CHECKING:
-    from .base import APIHandler
 
 # Spreadsheets run cells that begin with these characters as formulas.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -23,7 +21,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 async def write_csv(
-    handler: APIHandler,
+    handler: RequestHandler,
     columns: Sequence[str],
     query: ListQuery,
     page_of: Callable[[ListQuery], Awaitable[Any]],

@@ -131,4 +131,4 @@ def test_document_contains_every_operation() -> None:
     assert body == {"$ref": "#/components/schemas/Wish"}
     assert document["components"]["schemas"]["Wish"]["required"] == ["name"]
     parameters = document["paths"]["/echo"]["get"]["parameters"]
-    assert [p["name"] for p in parameters] == ["limit", "offset", "sort"]
+    assert [p["name"] for p in parameters] == ["limit", "offset", "sort", "format"]
