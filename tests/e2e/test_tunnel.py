@@ -193,6 +193,7 @@ def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -
 
     for end in (lambda token: expire(hub, token), withdraw):
         leaving = hub.rest("user")
+        leaving.headers["Authorization"] = f"Bearer {hub.create_token('user')}"
         with socket.create_server(("127.0.0.1", 0)) as listening:
             words = ["app", session["name"], "--tcp", str(listening.getsockname()[1]), "--json"]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

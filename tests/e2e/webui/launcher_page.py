@@ -36,7 +36,7 @@ class Launcher(Shell):
         await chosen.first.click()
 
     async def requested(self, amount: str) -> None:
-        """Wait until the preview shows an amount, such as ``mem 512m``."""
+        """Wait until the preview shows an amount, such as ``mem 512 MiB``."""
         await self.preview.locator(".ant-tag").get_by_text(amount).wait_for()
 
     @property
