@@ -40,17 +40,17 @@ _offset_option = click.option(
     help="Number of entries to skip.",
 )
 _sort_option = click.option(
-    "--sort", metavar="FIELD[,…]", help="Sort by these fields; - before a field: descending."
+    "--sort", metavar="FIELD[,…]", help="Sort by these fields; the prefix - means descending order."
 )
 
 
 def page_options(command: _Command) -> _Command:
-    """Give a list command ``--sort``, ``--limit`` and ``--offset``."""
+    """Add ``--sort``, ``--limit`` and ``--offset`` to a list command."""
     return _sort_option(_limit_option(_offset_option(command)))
 
 
 def page_query(sort: str | None, limit: int, offset: int) -> dict[str, Any]:
-    """Return the query of the REST API for the values of ``page_options``."""
+    """Return the REST API's query parameters for the values of ``page_options``."""
     query: dict[str, Any] = {"limit": limit, "offset": offset}
     return query | ({"sort": sort} if sort else {})
 
@@ -79,7 +79,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The hub that a command works with, and a signed-in client."""
+    """Profile of the hub, and a client that is signed in to it."""
 
     profile: profile.Profile
     client: Client
@@ -120,7 +120,7 @@ def segment(name: str) -> str:
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 
-def pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
+def parse_pairs(texts: tuple[str, ...], option: str, example: str) -> dict[str, str]:
     """Parse ``KEY=VALUE`` texts; ``option`` and ``example`` appear in the error message.
 
     Raises

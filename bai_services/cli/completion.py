@@ -20,5 +20,5 @@ def completion(*, shell: str) -> None:
     """Print the completion script for SHELL."""
     root = click.get_current_context().find_root().command
     found = get_completion_class(shell)
-    assert found is not None  # click knows these three
+    assert found is not None  # click supports these shells
     click.echo(found(root, {}, "bai", "_BAI_COMPLETE").source())

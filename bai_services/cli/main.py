@@ -19,35 +19,47 @@ from . import failures
 
 
 @dataclass(frozen=True, slots=True)
-class Deferred:
-    """Location of a command; its module is imported when the command is used."""
+class DeferredCommand:
+    """Location of a command whose module is imported when the command is used."""
 
     module: str
     name: str
     summary: str
 
 
-# The modules import httpx and rich, which is slow: `bai --help` and completion do without them.
-COMMANDS: Mapping[str, Deferred] = {
-    "login": Deferred("accounts.signing", "login", "Sign in to a hub."),
-    "logout": Deferred("accounts.signing", "logout", "Sign out: revoke and delete the token."),
-    "whoami": Deferred("accounts.whoami", "whoami", "Show your account, limits and usage."),
-    "password": Deferred("accounts.signing", "password", "Change your password."),
-    "session": Deferred("sessions.sessions", "session", "Create, watch and stop sessions."),
-    "app": Deferred("apps.apps", "app", "Forward a local port to an app or port of a session."),
-    "ssh": Deferred("apps.ssh", "ssh", "Open a shell in a session, or run a command there."),
-    "scp": Deferred("apps.ssh", "scp", "Copy files from and to sessions."),
-    "ssh-config": Deferred("apps.ssh", "ssh_config", "Print an ssh_config section for sessions."),
-    "ssh-key": Deferred("accounts.ssh_keys", "ssh_key", "Manage your public SSH keys."),
-    "ssh-proxy": Deferred("apps.ssh", "ssh_proxy", "Act as ProxyCommand of ssh."),
-    "completion": Deferred("completion", "completion", "Print a shell completion script."),
-    "template": Deferred("sessions.templates", "template", "Store session specs under a name."),
-    "vfolder": Deferred("folders.vfolders", "vfolder", "Store, share and transfer files."),
-    "image": Deferred("cluster.images", "image", "List the images that sessions can run."),
-    "preset": Deferred("cluster.images", "preset", "List the resource presets for sessions."),
-    "agent": Deferred("cluster.agents", "agent", "Show the accelerators of agents."),
-    "admin": Deferred("admin.commands", "admin", "Manage domains, users, policies and agents."),
-    "apply": Deferred("admin.apply", "apply", "Apply a YAML file to the hub."),
+# These modules import httpx and rich, which is slow; `bai --help` and completion do not need them.
+COMMANDS: Mapping[str, DeferredCommand] = {
+    "login": DeferredCommand("accounts.signing", "login", "Sign in to a hub."),
+    "logout": DeferredCommand(
+        "accounts.signing", "logout", "Sign out: revoke and delete the token."
+    ),
+    "whoami": DeferredCommand("accounts.whoami", "whoami", "Show your account, limits and usage."),
+    "password": DeferredCommand("accounts.signing", "password", "Change your password."),
+    "session": DeferredCommand("sessions.sessions", "session", "Create, watch and stop sessions."),
+    "app": DeferredCommand(
+        "apps.apps", "app", "Forward a local port to an app or port of a session."
+    ),
+    "ssh": DeferredCommand("apps.ssh", "ssh", "Open a shell in a session, or run a command there."),
+    "scp": DeferredCommand("apps.ssh", "scp", "Copy files from and to sessions."),
+    "ssh-config": DeferredCommand(
+        "apps.ssh", "ssh_config", "Print an ssh_config section for sessions."
+    ),
+    "ssh-key": DeferredCommand("accounts.ssh_keys", "ssh_key", "Manage your public SSH keys."),
+    "ssh-proxy": DeferredCommand("apps.ssh", "ssh_proxy", "Serve as the ProxyCommand of ssh."),
+    "completion": DeferredCommand("completion", "completion", "Print a shell completion script."),
+    "template": DeferredCommand(
+        "sessions.templates", "template", "Store session specs under a name."
+    ),
+    "vfolder": DeferredCommand("folders.vfolders", "vfolder", "Store, share and transfer files."),
+    "image": DeferredCommand("cluster.images", "image", "List the images that sessions can run."),
+    "preset": DeferredCommand(
+        "cluster.images", "preset", "List the resource presets for sessions."
+    ),
+    "agent": DeferredCommand("cluster.agents", "agent", "Show the accelerators of agents."),
+    "admin": DeferredCommand(
+        "admin.commands", "admin", "Manage domains, users, policies and agents."
+    ),
+    "apply": DeferredCommand("admin.apply", "apply", "Apply a YAML file to the hub."),
 }
 
 
@@ -69,7 +81,7 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        # click suggests only from commands that are loaded, and none is loaded here.
+        # click suggests only commands that are loaded; here, none is loaded yet.
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0].lower(), COMMANDS)
             hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""

@@ -15,7 +15,7 @@ from bai_services.core.listing import most_counted
 from . import table, units
 from .text import printable
 
-# Columns of a file or a pipe: wide enough that no line is truncated.
+# Console width for a file or a pipe: large enough that no line is truncated.
 _PIPE_WIDTH = 1000
 
 
@@ -68,7 +68,10 @@ def print_page(
 def print_table(
     rows: Iterable[Mapping[str, Any]], columns: Sequence[str], *, empty: str = ""
 ) -> None:
-    """Print rows as a table, the most important column first; without rows print ``empty``."""
+    """Print rows as a table; if there are none, print ``empty``.
+
+    ``columns`` are in order of importance: the last ones are omitted on a narrow terminal.
+    """
     target = console()
     texts = [
         {column: cell(row.get(column), is_relative=target.is_terminal) for column in columns}
@@ -77,9 +80,9 @@ def print_table(
     if not texts:
         note(empty or "nothing to list")
         return
-    left_out = table.print_rows(target, columns, texts)
-    if left_out:
-        names = ", ".join(table.title(column).lower() for column in left_out)
+    omitted = table.print_rows(target, columns, texts)
+    if omitted:
+        names = ", ".join(table.title(column).lower() for column in omitted)
         note(f"not shown: {names}; use a wider terminal or --json")
 
 
@@ -106,7 +109,7 @@ def print_done(text: str, value: Any, *, as_json: bool) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark to standard error, apart from the result."""
+    """Print a note to standard error; standard output contains only the result."""
     print(printable(text), file=sys.stderr)
 
 

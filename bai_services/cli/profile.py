@@ -1,4 +1,4 @@
-"""Address and credential of the hub: a file, overridden by environment variables."""
+"""Profile of the hub, from a file and from environment variables that override it."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def load_saved(environ: Mapping[str, str] = os.environ) -> Profile | None:
 
 
 def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
-    """Save the profile for later commands in a file of mode 0600; return the file.
+    """Save the profile for later commands in a file of mode 0600; return its path.
 
-    The file is replaced atomically, so that other commands never read half of it.
+    The file is replaced atomically, so that concurrent commands never read a partial file.
     """
     content = {"url": profile.url, "username": profile.username}
     if isinstance(profile.credential, Token):
@@ -127,7 +127,7 @@ def save(profile: Profile, environ: Mapping[str, str] = os.environ) -> Path:
     return target
 
 
-def forget(environ: Mapping[str, str] = os.environ) -> bool:
+def delete_saved(environ: Mapping[str, str] = os.environ) -> bool:
     """Delete the saved profile; return whether there was one."""
     try:
         (folder(environ) / "config.json").unlink()

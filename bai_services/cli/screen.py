@@ -14,8 +14,8 @@ from .text import printable
 WIDTH = 80
 _INDENT = 2
 _GAP = 2
-# Column of the second value of a line.
-_SECOND = 40
+# Column at which the second label of a line begins.
+_SECOND_COLUMN = 40
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Screen:
             self.lines.append(shown)
 
     def print(self, console: Console) -> None:
-        """Print the screen, at most 80 columns wide; longer words are never broken."""
+        """Print the screen, at most 80 columns wide unless a single word is longer."""
         width = min(console.width, WIDTH)
         labels = _label_width(self.lines, width)
         begin = _INDENT + labels + _GAP
@@ -47,7 +47,7 @@ class Screen:
             if len(line) == 2 and _fits(line, begin, width):
                 (label, value), (label2, value2) = line
                 text = _labelled(label, labels)
-                text.append(value.ljust(max(0, _SECOND - begin - _GAP)) + " " * _GAP)
+                text.append(value.ljust(max(0, _SECOND_COLUMN - begin - _GAP)) + " " * _GAP)
                 text.append(f"{label2}  ", style="dim").append(value2)
                 _print_line(console, text)
                 continue
@@ -74,7 +74,7 @@ def _fits(line: Sequence[tuple[str, str]], begin: int, width: int) -> bool:
     (_, value), (label2, value2) = line
     if "\n" in value + value2:
         return False
-    second = max(_SECOND, begin + cell_len(value) + _GAP)
+    second = max(_SECOND_COLUMN, begin + cell_len(value) + _GAP)
     return second + cell_len(label2) + _GAP + cell_len(value2) <= width
 
 

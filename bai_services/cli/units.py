@@ -53,7 +53,7 @@ def amount(name: str, number: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """Format a duration in its largest unit; below 10 of it, add the next unit: ``1 h 5 min``."""
+    """Format a duration in its largest unit, and below 10 also the next one: ``1 h 5 min``."""
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_SPANS):
         if whole >= unit_seconds:

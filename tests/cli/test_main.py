@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bai_services.cli import failures
-from bai_services.cli.command import pairs, segment
+from bai_services.cli.command import parse_pairs, segment
 from bai_services.cli.main import COMMANDS, main
 from bai_services.cli.sessions.sessions import read_mount
 from bai_services.cli.text import printable
@@ -155,7 +155,7 @@ def test_empty_name_is_rejected() -> None:
 
 
 def test_value_of_a_pair_may_contain_equals_signs() -> None:
-    assert pairs(("A=b=c", "D="), "-e", "") == {"A": "b=c", "D": ""}
+    assert parse_pairs(("A=b=c", "D="), "-e", "") == {"A": "b=c", "D": ""}
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,9 @@ def test_file_is_readable_by_its_owner_only(environ: dict[str, str]) -> None:
     assert [path.name for path in file.parent.iterdir()] == ["config.json"]
 
 
-def test_forget_deletes_the_profile(environ: dict[str, str]) -> None:
+def test_delete_saved_deletes_the_profile(environ: dict[str, str]) -> None:
     profile.save(SIGNED_IN, environ)
-    assert (profile.forget(environ), profile.forget(environ)) == (True, False)
+    assert (profile.delete_saved(environ), profile.delete_saved(environ)) == (True, False)
     with pytest.raises(NotSignedIn):
         profile.load(environ)
 

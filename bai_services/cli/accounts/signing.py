@@ -60,15 +60,15 @@ def login(
         raise click.UsageError("--secret-key-stdin needs --access-key KEY")
     address = profile.hub_url(url)
     if not as_json:
-        _warn_of_plain_http(address)
+        _warn_about_plain_http(address)
     if user:
         password = _secret("password", is_piped=password_stdin, option="--password-stdin")
-        found = asyncio.run(_by_password(address, user, password))
+        found = asyncio.run(_sign_in_with_password(address, user, password))
     elif access_key:
         secret = _secret("secret key", is_piped=secret_key_stdin, option="--secret-key-stdin")
-        found = asyncio.run(_verified(address, Keypair(access_key, secret)))
+        found = asyncio.run(_verified_profile(address, Keypair(access_key, secret)))
     else:
-        found = asyncio.run(_by_browser(address, opens_browser=not no_browser))
+        found = asyncio.run(_sign_in_with_browser(address, opens_browser=not no_browser))
     current, me = found
     profile.save(current)
     if me.get("need_password_change"):
@@ -93,7 +93,7 @@ def logout(*, as_json: bool) -> None:
         if current is not None and has_token:
             problem = asyncio.run(_revoke(current))
     finally:
-        was_signed_in = profile.forget()
+        was_signed_in = profile.delete_saved()
     if current is not None and problem and not as_json:
         output.note(f"the token could not be revoked: {problem}")
         output.note(f"it stays valid until it expires; revoke it at {current.url}/hub/token")
@@ -166,18 +166,18 @@ async def _revoke(current: profile.Profile) -> str:
     return ""
 
 
-async def _by_password(url: str, name: str, password: str) -> tuple[profile.Profile, Any]:
+async def _sign_in_with_password(url: str, name: str, password: str) -> tuple[profile.Profile, Any]:
     response = await _post(url, "/auth/token", {"name": name, "password": password})
-    return await _verified(url, Token(response["token"]))
+    return await _verified_profile(url, Token(response["token"]))
 
 
-async def _by_browser(url: str, *, opens_browser: bool) -> tuple[profile.Profile, Any]:
+async def _sign_in_with_browser(url: str, *, opens_browser: bool) -> tuple[profile.Profile, Any]:
     code, verifier = await browser.request_code(url + profile.SERVICE, opens_browser=opens_browser)
     response = await _post(url, "/auth/code/redeem", {"code": code, "verifier": verifier})
-    return await _verified(url, Token(response["token"]))
+    return await _verified_profile(url, Token(response["token"]))
 
 
-async def _verified(url: str, credential: Token | Keypair) -> tuple[profile.Profile, Any]:
+async def _verified_profile(url: str, credential: Token | Keypair) -> tuple[profile.Profile, Any]:
     """Check a credential at the hub; return its profile and the response of ``/me``."""
     async with Client(url + profile.SERVICE, credential) as client:
         me = await client.get("/me")
@@ -203,7 +203,7 @@ def _secret(what: str, *, is_piped: bool, option: str) -> str:
     return secret
 
 
-def _warn_of_plain_http(url: str) -> None:
+def _warn_about_plain_http(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
         output.note(f"warning: {url} is not encrypted; others can read your password in transit")

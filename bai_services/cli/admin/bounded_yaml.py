@@ -1,4 +1,4 @@
-"""YAML loader with limits on depth, size and numbers: no file can exhaust time or memory."""
+"""YAML loader that limits depth, size and numbers, so that no file exhausts time or memory."""
 
 from __future__ import annotations
 

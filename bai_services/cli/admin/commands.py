@@ -18,7 +18,7 @@ from ..command import (
     example,
     json_option,
     page_options,
-    pairs,
+    parse_pairs,
     segment,
 )
 from .entities import AGENT, ENTITIES, USER, Entity
@@ -69,7 +69,7 @@ class _Map(click.ParamType[Any]):
 
 
 def option_of(field: Field, *, is_required: bool = False) -> click.Option:
-    """Return the click option of a field. Without the option, the value is None or empty."""
+    """Return the click option of a field; its value is None or () unless the user gives it."""
     name, text = f"--{field.option}", field.help
     if field.is_nullable:
         text += f" '{NONE}' clears the value."
@@ -90,8 +90,8 @@ def option_of(field: Field, *, is_required: bool = False) -> click.Option:
     return click.Option([name, field.name], help=text, required=is_required, **settings)
 
 
-def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request body for the given options."""
+def body_from_options(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request body for the values of the options."""
     body: dict[str, Any] = {}
     for field in entity.fields:
         value = given.get(field.name)
@@ -100,7 +100,7 @@ def values_of(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
         if value in (NONE, (NONE,)):
             value = None if field.is_nullable else _EMPTY.get(field.kind, value)
         elif field.kind in (FieldKind.SLOTS, FieldKind.CAPS):
-            value = pairs(value, f"--{field.option}", f"--{field.option} cpu=4")
+            value = parse_pairs(value, f"--{field.option}", f"--{field.option} cpu=4")
         body[field.name] = validate_value(field, value)
     return body
 
@@ -141,8 +141,8 @@ def _password_option(entity: Entity) -> list[click.Parameter]:
     return [click.Option(["--password-stdin"], is_flag=True, help=text)]
 
 
-def _body(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
-    body = values_of(entity, given)
+def _body_with_password(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
+    body = body_from_options(entity, given)
     if given.get("password_stdin"):
         body["password"] = sys.stdin.readline().rstrip("\r\n")
     return body
@@ -150,7 +150,7 @@ def _body(entity: Entity, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _create(entity: Entity) -> click.Command:
     async def create(connection: Connection, *, as_json: bool, **given: Any) -> None:
-        body = _body(entity, given)
+        body = _body_with_password(entity, given)
         if not entity.has_generated_key:
             body[entity.key] = given["key"]
         created = await connection.client.post(entity.path, body)
@@ -178,7 +178,7 @@ def _list(entity: Entity) -> click.Command:
         connection: Connection, *, filters: tuple[str, ...], as_json: bool, **query: Any
     ) -> None:
         query = {key: value for key, value in query.items() if value is not None}
-        query |= pairs(filters, "--filter", "--filter name__contains=lab")
+        query |= parse_pairs(filters, "--filter", "--filter name__contains=lab")
         page = await connection.client.get(entity.path, **query)
         if entity is AGENT and not as_json:
             page["items"] = [with_formatted_capacity(agent) for agent in page["items"]]
@@ -206,6 +206,7 @@ def _creation_hint(entity: Entity) -> str:
 
 
 def _with_article(noun: str) -> str:
+    # Not u: "user" begins with a consonant sound.
     return f"an {noun}" if noun[0] in "aei" else f"a {noun}"
 
 
@@ -220,7 +221,7 @@ def _show(entity: Entity) -> click.Command:
 
 def _update(entity: Entity) -> click.Command:
     async def update(connection: Connection, key: str, *, as_json: bool, **given: Any) -> None:
-        body = _body(entity, given)
+        body = _body_with_password(entity, given)
         if not body:
             raise click.UsageError("no field to change; --help lists the options")
         changed = await connection.client.patch(f"{entity.path}/{segment(key)}", body)
@@ -248,7 +249,7 @@ def _delete(entity: Entity) -> click.Command:
     return _command(entity, "delete", delete, text, [_key_argument(entity)], entity.example_key)
 
 
-def _group_of(entity: Entity) -> click.Group:
+def _entity_group(entity: Entity) -> click.Group:
     group = click.Group(entity.command, help=entity.summary)
     factories = (_create, _list, _show, _update, _delete)
     for command_of in factories if entity.can_create else factories[1:]:
@@ -258,27 +259,27 @@ def _group_of(entity: Entity) -> click.Group:
 
 admin.add_command(replay)
 for _entity in ENTITIES:
-    _group = _group_of(_entity)
-    admin.add_command(_group)
+    _command_group = _entity_group(_entity)
+    admin.add_command(_command_group)
     if _entity.alias:
-        admin.add_command(_group, _entity.alias)
+        admin.add_command(_command_group, _entity.alias)
 
 
-_project, _groups, _users, _agents = (
+_project_command, _resource_group_command, _user_command, _agent_command = (
     admin.commands[name] for name in ("project", "group", "user", "agent")
 )
-assert isinstance(_project, click.Group)
-assert isinstance(_groups, click.Group)
-assert isinstance(_users, click.Group)
-assert isinstance(_agents, click.Group)
+assert isinstance(_project_command, click.Group)
+assert isinstance(_resource_group_command, click.Group)
+assert isinstance(_user_command, click.Group)
+assert isinstance(_agent_command, click.Group)
 
 
-@_project.group("members")
+@_project_command.group("members")
 def members() -> None:
     """List, add and remove the members of a project."""
 
 
-_USERS = click.argument("users", metavar="USER…", nargs=-1, required=True)
+_USERS_ARGUMENT = click.argument("users", metavar="USER…", nargs=-1, required=True)
 
 
 @members.command("list", epilog=example("bai admin project members list vision"))
@@ -294,7 +295,7 @@ async def list_members(connection: Connection, project: str, *, as_json: bool) -
 
 @members.command("add", epilog=example("bai admin project members add vision ann bob"))
 @click.argument("project")
-@_USERS
+@_USERS_ARGUMENT
 @json_option
 @connected
 async def add_members(
@@ -308,7 +309,7 @@ async def add_members(
 
 @members.command("rm", epilog=example("bai admin project members rm vision bob"))
 @click.argument("project")
-@_USERS
+@_USERS_ARGUMENT
 @json_option
 @connected
 async def remove_members(
@@ -329,10 +330,10 @@ async def _change_members(
         )
 
 
-_KIND = click.argument("kind", type=Choice(["domain", "project", "user", "keypair"]))
+_KIND_ARGUMENT = click.argument("kind", type=Choice(["domain", "project", "user", "keypair"]))
 
 
-@_groups.command("links", epilog=example("bai admin group links gpu"))
+@_resource_group_command.command("links", epilog=example("bai admin group links gpu"))
 @click.argument("group")
 @json_option
 @connected
@@ -343,9 +344,9 @@ async def links(connection: Connection, group: str, *, as_json: bool) -> None:
     output.print_page(page, ("kind", "target"), as_json=as_json, empty=empty)
 
 
-@_groups.command("link", epilog=example("bai admin group link gpu domain research"))
+@_resource_group_command.command("link", epilog=example("bai admin group link gpu domain research"))
 @click.argument("group")
-@_KIND
+@_KIND_ARGUMENT
 @click.argument("target")
 @json_option
 @connected
@@ -358,9 +359,11 @@ async def link(
     output.print_done(f"{kind} {target} may use {group}", done, as_json=as_json)
 
 
-@_groups.command("unlink", epilog=example("bai admin group unlink gpu domain research"))
+@_resource_group_command.command(
+    "unlink", epilog=example("bai admin group unlink gpu domain research")
+)
 @click.argument("group")
-@_KIND
+@_KIND_ARGUMENT
 @click.argument("target")
 @json_option
 @connected
@@ -386,7 +389,7 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
         sys.exit(1)
 
 
-@_users.command("sign-out", epilog=example("bai admin user sign-out ann"))
+@_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))
 @click.argument("user")
 @json_option
 @connected
@@ -396,7 +399,7 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
     output.print_done(f"{user} is signed out everywhere", {"username": user}, as_json=as_json)
 
 
-@_users.command("unlock", epilog=example("bai admin user unlock ann"))
+@_user_command.command("unlock", epilog=example("bai admin user unlock ann"))
 @click.argument("user")
 @json_option
 @connected
@@ -410,7 +413,7 @@ def _link_path(group: str, kind: str, target: str) -> str:
     return f"/resource-groups/{segment(group)}/links/{kind}/{segment(target)}"
 
 
-@_agents.command("drain", epilog=example("bai admin agent drain gpu-node-1"))
+@_agent_command.command("drain", epilog=example("bai admin agent drain gpu-node-1"))
 @click.argument("agent")
 @json_option
 @connected
@@ -421,7 +424,7 @@ async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
     output.print_done(text, found, as_json=as_json)
 
 
-@_agents.command("undrain", epilog=example("bai admin agent undrain gpu-node-1"))
+@_agent_command.command("undrain", epilog=example("bai admin agent undrain gpu-node-1"))
 @click.argument("agent")
 @json_option
 @connected

@@ -1,4 +1,4 @@
-"""Parse and validate the YAML file of `bai apply`; errors carry file and line."""
+"""Parse and validate the YAML file of `bai apply`; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ LINK_KINDS = ("domain", "project", "user", "keypair")
 FILE_ONLY_FIELDS: Mapping[str, tuple[Field, ...]] = {
     PROJECT.section: (Field("members", "User names.", FieldKind.LIST),),
     IMAGE.section: (Field("aliases", "Short names.", FieldKind.LIST),),
-    RESOURCE_GROUP.section: (Field("links", "Who may use it, by kind.", FieldKind.MAP),),
+    RESOURCE_GROUP.section: (
+        Field("links", "Domains, projects and so on that may use the group.", FieldKind.MAP),
+    ),
     USER.section: (
         Field("password_file", "File with the initial password."),
         Field("password_env", "Environment variable with the initial password."),

@@ -1,6 +1,6 @@
 """Table of the entities that administrators manage, with their fields.
 
-`bai admin` generates its commands from this table, `bai apply` its sections.
+`bai admin` generates its commands from this table; `bai apply` accepts one section per entity.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .fields import Field, FieldKind
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A kind of object: path in the REST API, ``key`` field, fields, and texts for the help."""
+    """A kind of object: its path in the REST API, its fields, and texts for the help."""
 
     command: str
     noun: str
@@ -68,7 +68,7 @@ def _caps(scope: str) -> tuple[Field, ...]:
 
 
 _DESCRIPTION = Field("description", "Description.")
-_IS_ACTIVE = Field("is_active", "Enable or disable it.", FieldKind.FLAG)
+_IS_ACTIVE = Field("is_active", "Enable or disable the object.", FieldKind.FLAG)
 _HOSTS = Field(
     "allowed_vfolder_hosts", "Storage hosts with the permissions there.", FieldKind.HOSTS
 )
@@ -169,7 +169,7 @@ KEYPAIR = Entity(
         Field("rate_limit", "Maximum number of requests per 15 minutes.", FieldKind.NUMBER),
         Field(
             "is_main",
-            "Make it the main keypair: sessions started in the browser count towards its limits.",
+            "Make this the main keypair: sessions started in the browser count towards its limits.",
             FieldKind.FLAG,
         ),
         Field(
@@ -261,7 +261,7 @@ USER_POLICY = Entity(
         *_FOLDER_CAPS,
         Field(
             "max_concurrent_logins",
-            "Maximum number of signed-in browsers; one more signs out the oldest.",
+            "Maximum number of signed-in browsers; another sign-in signs out the oldest.",
             FieldKind.NUMBER,
             is_nullable=True,
         ),
@@ -300,14 +300,14 @@ RESOURCE_GROUP = Entity(
     fields=(
         _DESCRIPTION,
         _IS_ACTIVE,
-        Field("is_default", "Use it for sessions that request no group.", FieldKind.FLAG),
-        Field("is_public", "List it for users.", FieldKind.FLAG),
+        Field("is_default", "Use the group for sessions that request no group.", FieldKind.FLAG),
+        Field("is_public", "List the group for users.", FieldKind.FLAG),
         Field("engine", "Engine that runs sessions: process or docker."),
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
         Field(
             "scheduler_opts", "Options of the scheduler; see the admin guide.", FieldKind.OPTIONS
         ),
-        Field("allowed_session_types", "Session type that may run here.", FieldKind.LIST),
+        Field("allowed_session_types", "Session type that may run in the group.", FieldKind.LIST),
         *_caps("the group"),
     ),
     columns=("name", "engine", "scheduler", "is_active", "is_default", "is_public"),
@@ -358,7 +358,7 @@ PRESET = Entity(
     fields=(
         Field(
             "resource_group",
-            "Offer the preset only in this resource group. Default: in all.",
+            "Offer the preset only in this resource group. Default: in all groups.",
             is_immutable=True,
         ),
         Field("resource_slots", "Resources of the preset.", FieldKind.SLOTS, is_required=True),

@@ -15,12 +15,12 @@ from .group_options import normalize
 
 
 class FieldKind(Enum):
-    """Notation of a value on the command line and in YAML, and equality of two values."""
+    """How a value is written on the command line and in YAML, and when two values are equal."""
 
     TEXT = auto()
     NUMBER = auto()
     FLAG = auto()
-    SLOTS = auto()  # mapping of slot to amount; 0 equals absent
+    SLOTS = auto()  # mapping of slot to amount; an amount of 0 equals a missing slot
     CAPS = auto()  # mapping of slot to limit; 0 forbids the slot, "unlimited" or -1: no limit
     MEMORY = auto()  # amount of memory as a string: 64m
     LIST = auto()  # list of strings

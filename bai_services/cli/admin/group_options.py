@@ -20,7 +20,7 @@ def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
     """
     normalized = dict(options)
     if normalized.get("backfill") is False:
-        normalized["backfill"] = "off"  # YAML reads the bare word off as false
+        normalized["backfill"] = "off"  # YAML parses an unquoted off as false
     if "pending_timeout" in normalized:
         timeout = normalized["pending_timeout"]
         normalized["pending_timeout"] = 0 if timeout is None else parse_duration(timeout, FIELD)
@@ -39,7 +39,8 @@ def rename_weight_keys(
 ) -> dict[str, Any]:
     """Return options with the key of each weight replaced by ``rename(kind, key)``.
 
-    If two keys would become equal, the keys of that kind are not renamed: the hub rejects them.
+    If two keys of a kind would become equal, the keys of that kind are not renamed, and the hub
+    rejects them.
     """
     weights = dict(weights_of(options))
     for kind, of_kind in weights.items():

@@ -31,8 +31,8 @@ def read_policy(path: Path) -> ReplayPolicy:
     try:
         document = load_yaml(_text(path))
     except yaml.YAMLError as error:
-        where = " ".join(str(error).split())
-        raise InvalidRequest(f"policy {path.name} is neither YAML nor JSON: {where}") from None
+        problem = " ".join(str(error).split())
+        raise InvalidRequest(f"policy {path.name} is neither YAML nor JSON: {problem}") from None
     return ReplayPolicy.of(document, path.stem)
 
 

@@ -17,7 +17,7 @@ from ..sessions.remote import Remote, listen, read_address, running
 
 _POLL_INTERVAL_SECONDS = 0.5
 _START_TIMEOUT_SECONDS = 300.0
-# Jupyter itself serves builtin apps: they need no start.
+# Jupyter itself serves apps in the state ``builtin``, so they need not be started.
 _READY = ("builtin", "running")
 
 
@@ -46,7 +46,7 @@ async def app(
     """Forward a local port to an app or TCP port of a session, until Ctrl-C.
 
     Anyone who can connect to the local port can use the app with your permissions:
-    choose another HOST than 127.0.0.1 with care.
+    be careful with a HOST other than 127.0.0.1.
     """
     if (name is None) == (port is None):
         raise click.UsageError("pass either APP or --tcp PORT")

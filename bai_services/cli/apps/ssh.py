@@ -73,7 +73,7 @@ async def scp(connection: Connection, words: tuple[str, ...]) -> None:
 async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_json: bool) -> None:
     """Print a section for ~/.ssh/config: ssh, sftp, rsync and VS Code then connect to SESSION.bai.
 
-    Without SESSION, the section applies to all sessions, with the user name work.
+    Without SESSION, the section applies to all sessions, and the user name is 'work'.
     """
     files = SshFiles()
     hosts = []
@@ -100,12 +100,12 @@ async def ssh_proxy(connection: Connection, host: str) -> None:
     """Connect standard input and output to the SSH server of a session, as ssh's ProxyCommand."""
     remote = await running(connection, session_of(host))
     server = await remote.request("GET", "bai/api/ssh")
-    # Pin the host key before the connection: OpenSSH reads known_hosts during the handshake.
+    # Pin the host key before connecting: OpenSSH reads known_hosts during the handshake.
     SshFiles().pin(host_of(remote.session["name"]), server["host_key"])
     tunnel_end, our_end = socket.socketpair()
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
-    # ssh signals its end this way.
+    # ssh ends its ProxyCommand with a signal.
     for number in (signal.SIGHUP, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
 
@@ -137,8 +137,8 @@ def index_of_host(words: tuple[str, ...]) -> int:
     """
     index = 0
     while index < len(words) and words[index].startswith("-"):
-        # Of several letters in one word, the first that takes a value takes the rest of the word,
-        # or the next word if it is the last letter.
+        # In a word with several option letters, the first letter that takes a value uses the rest
+        # of the word as the value, or the next word if it is the last letter.
         letters = words[index][1:]
         with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]
         index += 2 if with_value and with_value[0] == len(letters) - 1 else 1

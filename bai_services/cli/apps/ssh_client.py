@@ -21,7 +21,7 @@ from .. import output, profile
 from ..command import Connection
 from ..sessions.remote import Remote
 
-# Suffix of the host names of sessions in ssh_config: it keeps them apart from real hosts.
+# Suffix that distinguishes the host names of sessions in ssh_config from real hosts.
 SUFFIX = ".bai"
 
 
@@ -62,7 +62,7 @@ class SshFiles:
         output.note(f"registered the SSH key {name} of this machine with the hub")
 
     def pin(self, host: str, host_key: str) -> None:
-        """Accept only ``host_key`` for ``host``; the session sends its key through the hub."""
+        """Accept only ``host_key`` for ``host``; the key came from the session through the hub."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         host = host.lower()  # OpenSSH looks up names in lower case
         line = f"{host} {host_key}\n"
@@ -92,7 +92,7 @@ class SshFiles:
 
 
 async def prepare(connection: Connection, remote: Remote) -> SshServer:
-    """Register our public key, pin the session's host key, and return its SSH server."""
+    """Register the public key of `bai`, pin the session's host key, and return its SSH server."""
     files = SshFiles()
     await files.ensure_key(connection)
     server = await remote.request("GET", "bai/api/ssh")
@@ -123,7 +123,7 @@ def option_words(options: dict[str, str]) -> list[str]:
 
 
 def run(program: str, words: Sequence[str]) -> None:
-    """Replace this process by ``program``, which then gets signals and terminal directly.
+    """Replace this process with ``program``, which then has the terminal and receives signals.
 
     Raises
     ------

@@ -32,7 +32,7 @@ def agent() -> None:
 @json_option
 @connected
 async def devices(connection: Connection, name: str | None, *, as_json: bool) -> None:
-    """List the detected accelerators with the shares they support, and why others are missing."""
+    """List the detected accelerators with the shares they support, and why others are not found."""
     client = connection.client
     if name is None:
         found = [one async for one in client.items("/agents")]
@@ -76,7 +76,7 @@ def with_formatted_capacity(agent: Mapping[str, Any]) -> dict[str, Any]:
 
 def _format_slots(slots: Iterable[str], amounts: Mapping[str, int]) -> str:
     texts = [f"{slot}={units.amount(slot, amounts.get(slot, 0))}" for slot in slots]
-    # On a terminal one slot per line: three columns of resources fit into 80 characters.
+    # One slot per line on a terminal, so that three columns of resources fit into 80 characters.
     separator = "\n" if output.console().is_terminal else ", "
     return separator.join(texts) or "nothing"
 

@@ -40,8 +40,8 @@ def files_below(
 ) -> list[tuple[Path, PurePosixPath]]:
     """Return the selected files and all files below the selected directories.
 
-    Each comes with its target path inside the folder: its path relative to the parent of
-    the selected file or directory. Symbolic links inside a directory are skipped: they may
+    Each file is returned with its target path in the folder: its path relative to the parent
+    of the selected file or directory. Symbolic links inside a directory are skipped: they may
     point outside of it.
 
     Raises
@@ -85,7 +85,7 @@ class PartialFile:
     """A download in progress: a ``.part`` file in the target directory that can be resumed."""
 
     def __init__(self, file: Path, etag: str | None, *, replaces: bool) -> None:
-        """``etag`` identifies the content: a partial file of another content is not resumed."""
+        """``etag`` identifies the content: a partial file with other content is not resumed."""
         self._file = file
         self._replaces = replaces
         digest = hashlib.sha256(f"{file.name} {etag}".encode()).hexdigest()[:16]

@@ -37,7 +37,7 @@ def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 @click.command(epilog=example("bai vfolder mkdir data raw/2024 --parents"))
 @click.argument("name")
 @click.argument("paths", metavar="PATH…", nargs=-1, required=True)
-@click.option("-p", "--parents", is_flag=True, help="Do not fail for existing directories.")
+@click.option("-p", "--parents", is_flag=True, help="Do not fail if a directory exists.")
 @json_option
 @connected
 async def mkdir(

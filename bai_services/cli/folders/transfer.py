@@ -36,9 +36,9 @@ T = TypeVar("T")
 
 # Buffer of reads and writes.
 BUFFER_BYTES = 2**20
-# Size of one request of a resumable upload: an interruption costs at most this much.
+# Size of one request of a resumable upload; after an interruption, at most one is repeated.
 CHUNK_BYTES = 32 * 2**20
-# Uploads of at least this size are resumable; smaller files are sent again.
+# Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
 # Minimum size of a part. Files of at least two parts are uploaded in parallel parts.
 PART_BYTES = 64 * 2**20
@@ -78,9 +78,9 @@ class MultipartUpload:
     def starts(self) -> range:
         """The offset of each part.
 
-        It depends only on the file size, so that an upload can be resumed with another
-        ``--parallel``. Parts are whole MiB: btrfs and XFS join block-aligned parts without
-        copying them.
+        They depend only on the file size, so that an upload can be resumed with another value
+        of ``--parallel``. They are multiples of 1 MiB, because btrfs and XFS join block-aligned
+        parts without copying them.
         """
         step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))
         return range(0, self.item.size, -(-step // PART_ALIGNMENT) * PART_ALIGNMENT)
@@ -152,8 +152,8 @@ class Uploader:
     def __init__(
         self, client: Client, folder_path: str, bars: Progress, *, has_checksum: bool
     ) -> None:
-        """``folder_path`` must contain the folder's id: a name may later belong to another folder,
-        and uploads are resumed by path.
+        """``folder_path`` must contain the folder's id: uploads are resumed by path, and a name
+        may later belong to another folder.
         """
         self._client = client
         self._folder = folder_path
@@ -201,7 +201,7 @@ class Uploader:
         key = f"{item.target} {status.st_size} {status.st_mtime_ns} {item.file}"
         span = Span(source, 0, item.size, task)
         await self._send_span(span, key, {"Upload-Metadata": _path_metadata(item)})
-        self._records.forget(key)
+        self._records.delete(key)
 
     def _start_multipart(self, item: Upload) -> MultipartUpload:
         status = os.stat(item.file)
@@ -236,14 +236,14 @@ class Uploader:
                 timeout_seconds=STALL_SECONDS,
             )
         except (NotFound, Conflict):
-            self._forget(parts)  # these parts can never be joined
+            self._delete_records(parts)  # these parts can never be joined
             raise
-        self._forget(parts)
+        self._delete_records(parts)
         self._bars.remove_task(parts.task)
 
-    def _forget(self, parts: MultipartUpload) -> None:
+    def _delete_records(self, parts: MultipartUpload) -> None:
         for key in parts.keys:
-            self._records.forget(key)
+            self._records.delete(key)
 
     async def _send_span(self, span: Span, key: str, headers: Mapping[str, str]) -> str:
         """Send a span as one upload, and return the path of the upload in the REST API.

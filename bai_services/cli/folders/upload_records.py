@@ -29,7 +29,7 @@ class UploadRecords:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._path(key).write_text(value)
 
-    def forget(self, key: str) -> None:
+    def delete(self, key: str) -> None:
         with contextlib.suppress(OSError):
             self._path(key).unlink(missing_ok=True)
 

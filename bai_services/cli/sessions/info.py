@@ -15,7 +15,7 @@ from .. import output, units
 from ..command import Connection, connected, example, json_option, segment, verbose_option
 from ..screen import Screen
 from ..text import printable
-from .wait_reasons import starts_text, wait_parts
+from .wait_reasons import position_and_reasons, starts_text
 
 STATUS_STYLES: Mapping[str, str] = {
     Status.RUNNING: "green",
@@ -95,7 +95,7 @@ def _title(session: Mapping[str, Any]) -> Text:
 
 
 def _add_queue(screen: Screen, session: Mapping[str, Any]) -> None:
-    position, *reasons = wait_parts(session)
+    position, *reasons = position_and_reasons(session)
     screen.add("Queue", f"{position}, priority {session['priority']}")
     screen.add("Reason", "\n".join(reasons))
     screen.add("Starts", starts_text(session["estimated_start"]))
@@ -105,7 +105,7 @@ def _add_queue(screen: Screen, session: Mapping[str, Any]) -> None:
 def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
     requested, usage = session["requested"], session["usage"]
     is_cluster = session["cluster_size"] > 1
-    each = " each" if is_cluster else ""
+    suffix = " each" if is_cluster else ""
     cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
     # Only for a running session with one kernel: ``usage`` covers only the main kernel.
     if session["status"] == Status.RUNNING and not is_cluster:
@@ -113,7 +113,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
             cpu = f"{usage['cpu_cores']:.2f} of {cpu}"
         if mem and usage.get("mem_bytes") is not None:
             mem = f"{units.size(usage['mem_bytes'])} of {mem}"
-    screen.pair(("CPU", cpu + each if cpu else ""), ("Memory", mem + each if mem else ""))
+    screen.pair(("CPU", cpu + suffix if cpu else ""), ("Memory", mem + suffix if mem else ""))
     if session["devices"]:
         for label, text in map(_device, session["devices"]):
             screen.add(label, text)
@@ -122,7 +122,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
             if slot not in (CPU, MEM):
                 family, _, kind = slot.partition(".")
                 label = "GPU" if family in _GPU_FAMILIES else family.upper()
-                screen.add(label, f"{amount} ({slot})" + each)
+                screen.add(label, f"{amount} ({slot})" + suffix)
 
 
 def _device(device: Mapping[str, Any]) -> tuple[str, str]:
@@ -151,7 +151,7 @@ def _mount(mount: Mapping[str, Any]) -> str:
 
 def _idle(session: Mapping[str, Any]) -> str:
     when = units.relative_text(session["idle_ends_at"])
-    return f"{when} unless it is used" if when else ""
+    return f"{when} unless the session is used" if when else ""
 
 
 def next_commands(session: Mapping[str, Any]) -> Iterable[str]:

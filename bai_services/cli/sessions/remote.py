@@ -31,8 +31,8 @@ class Remote:
     session: dict[str, Any]
     url: str
     token: str
-    # With a keypair, the token is short-lived: its lifetime, and a function that gets a new token
-    # and its lifetime.
+    # The token of a caller with a keypair is short-lived: its lifetime, and a function that returns
+    # a new token and its lifetime.
     lifetime_seconds: float = 0.0
     renew: Callable[[], Awaitable[tuple[str, float]]] | None = None
 
@@ -79,7 +79,9 @@ class Remote:
                 pause = _RETRY_SECONDS
                 continue
             except BaiError as error:
-                on_change(f"the token cannot be renewed; this connection ends with it: {error}")
+                on_change(
+                    f"the token cannot be renewed; this connection ends when it expires: {error}"
+                )
                 return
             tunnel.renew(token)
             pause = seconds * _RENEWAL_FRACTION
@@ -108,7 +110,7 @@ async def running(connection: Connection, name: str) -> Remote:
         response = await connection.client.post(f"/sessions/{found['id']}/token", {})
         return response["token"], response["expires_in_seconds"]
 
-    # A session accepts only tokens: with a keypair, request a token for this session only.
+    # A session accepts only tokens, so a keypair is exchanged for a token of this session.
     token, seconds = await renew()
     return Remote(found, address, token, seconds, renew)
 

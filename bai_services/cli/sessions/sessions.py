@@ -27,13 +27,10 @@ from ..command import (
     json_option,
     page_options,
     page_query,
-    pairs,
+    parse_pairs,
     segment,
 )
-from .commands import cp, exec_
-from .devices import devices
-from .info import info
-from .kinds import (
+from .control import (
     awaited_status,
     bulk,
     callback_secret,
@@ -44,6 +41,9 @@ from .kinds import (
     set_priority,
     wait,
 )
+from .devices import devices
+from .exec import cp, exec_
+from .info import info
 from .preview import print_preview
 from .terminal import attach
 from .waiting import print_created, print_result, wait_for_status
@@ -60,7 +60,7 @@ def read_amounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     """Parse and validate ``-r`` locally, before any request to the manager."""
-    amounts = pairs(texts, "-r", "-r cpu=1")
+    amounts = parse_pairs(texts, "-r", "-r cpu=1")
     for slot, text in amounts.items():
         parse_amount(slot, text)
     return amounts
@@ -75,7 +75,7 @@ def read_memory(context: click.Context, parameter: click.Parameter, text: str | 
 def read_environ(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    return pairs(texts, "-e", "-e SEED=1")
+    return parse_pairs(texts, "-e", "-e SEED=1")
 
 
 def read_secrets(
@@ -183,7 +183,7 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--secret-env", "secrets", metavar="KEY", multiple=True, callback=read_secrets,
-    help="Set a secret environment variable: its value is read from bai's own environment and "
+    help="Set a secret environment variable: its value is read from the environment of bai and "
     "never shown again. May be repeated.",
 )  # fmt: skip
 @click.option(
@@ -209,16 +209,17 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--cluster-size", type=click.IntRange(min=1), metavar="N",
-    help="Number of kernels (main1, sub1 …), each with these resources; all start, or none. "
-    "Default: 1.",
+    help="Number of kernels (main1, sub1 …), each with the requested resources; they start "
+    "together or not at all. Default: 1.",
 )  # fmt: skip
 @click.option(
     "--cluster-mode", type=Choice([mode.value for mode in Mode]),
-    help="Place all kernels on one agent (single-node, the default) or allow several (multi-node).",
+    help="Place all kernels on one agent (single-node, the default) or allow several agents "
+    "(multi-node).",
 )  # fmt: skip
 @click.option(
     "--agent", "agent_list", metavar="AGENT", multiple=True,
-    help="Run on this agent (administrators). May be repeated.",
+    help="Run on this agent (administrators only). May be repeated.",
 )  # fmt: skip
 @click.option(
     "--agent-selection", type=Choice([one.value for one in Designation]),
@@ -237,11 +238,13 @@ for _command in (
     "--template", metavar="NAME", help="Start from a template; other options override its fields."
 )
 @click.option(
-    "--reuse", is_flag=True, help="Return the live session of that name, even if its spec differs."
+    "--reuse",
+    is_flag=True,
+    help="Return an existing live session of this name, even if its spec differs.",
 )
 @click.option(
     "--enqueue-only", is_flag=True,
-    help="Return as soon as the session is queued. This is the default; not with --wait.",
+    help="Return as soon as the session is queued (the default). Cannot be combined with --wait.",
 )  # fmt: skip
 @click.option(
     "--priority", type=int,
@@ -441,7 +444,7 @@ async def rm(
 async def open_(connection: Connection, name: str, *, no_browser: bool, as_json: bool) -> None:
     """Print the URL of a session and open it in the browser.
 
-    While the session is not running, this is a page that shows its progress.
+    While the session is not running, the URL leads to a page that shows its progress.
     """
     found = await connection.client.get(f"/sessions/{segment(name)}")
     if found["status"] in ENDED:
@@ -480,6 +483,6 @@ async def _stop(connection: Connection, name: str, *, force: bool) -> Any:
     if found["status"] in ENDED:
         raise NotFound(f"session {name} has already ended: {found['status']}")
     query = {"force": "true"} if force else {}
-    # By id: by now, the name may belong to a newer session.
+    # Use the id, because the name may belong to a newer session by now.
     response = await connection.client.delete(f"/sessions/{found['id']}", **query)
     return response or await connection.client.get(f"/sessions/{found['id']}")

@@ -38,15 +38,15 @@ def template() -> None:
 @click.option(
     "--project",
     metavar="NAME",
-    help="Make it available to all members of this project (administrators).",
+    help="Make the template available to all members of this project (administrators only).",
 )
 @click.option(
     "--domain",
     "for_domain",
     is_flag=True,
-    help="Make it available to all users of your domain (administrators).",
+    help="Make the template available to all users of your domain (administrators only).",
 )
-@click.option("--replace", is_flag=True, help="Replace the existing template of that name.")
+@click.option("--replace", is_flag=True, help="Replace an existing template of this name.")
 @json_option
 @connected
 async def create(

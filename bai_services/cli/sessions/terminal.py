@@ -56,7 +56,7 @@ async def attach(connection: Connection, session: str, *, terminal: str | None) 
 
 
 class _TerminalConnection:
-    """Connect this terminal to one of the session: forward input, output and window size."""
+    """Connection of this terminal to one of the session: forwards input, output and window size."""
 
     def __init__(self, remote: Remote, name: str) -> None:
         address = remote.url.replace("http", "ws", 1)
@@ -114,7 +114,7 @@ class _TerminalConnection:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _forward(self, websocket: WebSocketClientConnection) -> bool | None:
-        """Forward in both directions; return as ``run`` does, or None for a lost connection."""
+        """Forward in both directions; return the result of ``run``, None for a lost connection."""
         self._send_size()
         sending = asyncio.ensure_future(self._send(websocket))
         receiving = asyncio.ensure_future(self._receive(websocket))

@@ -12,7 +12,7 @@ from .. import units
 from ..text import printable
 
 
-def wait_parts(session: Mapping[str, Any]) -> list[str]:
+def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
     """Return the queue position or status of a session, then each reason why it is not running."""
     if session["status"] == Status.PENDING:
         group = f"in group {session['resource_group']}"

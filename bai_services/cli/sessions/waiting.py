@@ -21,7 +21,7 @@ from ..command import Connection
 from ..screen import Screen
 from ..text import printable
 from .info import next_commands
-from .wait_reasons import remedy_texts, wait_parts
+from .wait_reasons import position_and_reasons, remedy_texts
 
 # Timeouts of a long poll: short on a terminal, to redraw progress; longer otherwise.
 _TERMINAL_POLL_SECONDS = 1.0
@@ -48,14 +48,14 @@ async def wait_for_status(
 ) -> dict[str, Any]:
     """Return the session once its status is ``status`` or it has ended.
 
-    Progress goes to standard error: a live line on a terminal; elsewhere, and only with
-    ``show_progress``, one line per change of reason. Retries for up to 30 s while the
-    manager is unavailable.
+    Progress is written to standard error: on a terminal as a live line; elsewhere only with
+    ``show_progress``, as one line per change of the reason. While the manager is unavailable,
+    requests are retried for up to 30 s.
 
     Raises
     ------
     BaiError
-        If ``timeout_seconds`` pass first; the session itself is not affected.
+        If ``timeout_seconds`` elapse first; the session itself is not affected.
     Unavailable
         If the manager stays unavailable.
     """
@@ -194,7 +194,7 @@ class _PlainLines:
             return
         self.poll_seconds = _PLAIN_POLL_SECONDS
         is_pending = session["status"] == Status.PENDING
-        parts = wait_parts(session)
+        parts = position_and_reasons(session)
         text = f"session {printable(session['name'])} "
         text += f"is pending: {' · '.join(parts)}" if is_pending else f"is {' · '.join(parts)}"
         cause = (session["status"], [one.get("check") for one in session.get("reasons") or ()])
@@ -249,7 +249,7 @@ def live_text(session: Mapping[str, Any], seconds: float, remedies: list[str], w
     status = session["status"]
     verb = _VERBS.get(status, "Starting")
     text = Text(f"{verb} {units.clock(seconds)}", style="bold")
-    for part in wait_parts(session):
+    for part in position_and_reasons(session):
         if part not in (Status.RUNNING, Status.TERMINATING):
             text.append(f" · {part}", style="not bold")
     effect = "stays queued" if status == Status.PENDING else "is not affected"

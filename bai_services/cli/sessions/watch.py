@@ -21,7 +21,7 @@ from .. import output
 from ..command import Connection, connected, example, json_option, segment
 
 _POLL_INTERVAL_SECONDS = 2.0
-# The end of the log printed so far, in characters; it is searched in the next response.
+# Number of characters at the end of the printed log that are searched for in the next response.
 _TAIL_CHARACTERS = 2000
 COLUMNS = ("session", "kernel", "cpu", "memory", "read", "written", "received", "sent", "devices")
 _BYTES = {
@@ -70,7 +70,7 @@ async def events(
         query["session"] = found["id"]
     while True:
         async with connection.client.stream("/events", **query) as response:
-            # Check after the stream is open: it reports an end that comes later.
+            # Check only after the stream is open, because the stream reports only later ends.
             if until_end and (end := await _end_event(connection, query["session"])):
                 _print_event(end, as_json=as_json)
                 return
@@ -116,7 +116,7 @@ def new_text(before: str, now: str) -> str:
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
     async for line in lines:
-        # Invitations to folders belong to no session.
+        # Events without a session are invitations to folders.
         if line.startswith("data:") and (event := json.loads(line[5:]))["session_id"]:
             yield event
 

@@ -13,8 +13,8 @@ from .. import output
 from ..command import Connection, connected, example, json_option, segment
 
 _CERTAINTIES = {
-    "known": "exact unless a session that goes first arrives: "
-    "a higher priority, or with lifo any newer session",
+    "known": "exact unless a session arrives that is ordered before it: "
+    "one of higher priority or, with lifo, any newer one",
     "estimated": "assumes predicted run times, or that no later session overtakes it",
     "rough": "extrapolated from how fast the sessions ahead of it started",
 }

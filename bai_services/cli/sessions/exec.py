@@ -29,7 +29,7 @@ from .remote import Remote, running
 
 _CHUNK_BYTES = 256 * 1024
 _REMOTE_PATH = re.compile(r"([^/:]+):(.*)", re.DOTALL)
-# Writes the standard input of a command to the given file.
+# Function that writes the standard input of a command to a stream.
 Feed = Callable[[BinaryIO], None]
 
 
@@ -73,7 +73,7 @@ async def exec_(
 @json_option
 @connected
 async def cp(connection: Connection, source: str, target: str, *, as_json: bool) -> None:
-    """Copy a file or directory into or out of a session. Write SESSION:PATH for the session's side.
+    """Copy a file or directory into or out of a session. SESSION:PATH is a path in the session.
 
     If TARGET is a directory or ends with /, the copy is placed inside it.
     """
@@ -100,7 +100,7 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
     InvalidRequest
         If the command is too long.
     Unavailable
-        If the connection ends before the command does.
+        If the connection ends before the command.
     """
     target = "exec:" + json.dumps(words)
     if len(target.encode()) > MAX_TEXT_BYTES:
@@ -115,11 +115,9 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
             lost = asyncio.ensure_future(tunnel.wait_lost())
             await asyncio.wait((exit_code, lost), return_when="FIRST_COMPLETED")
             lost.cancel()
-            code = await exit_code  # completes, because a lost tunnel closes its end
+            code = await exit_code  # completes even if the tunnel is lost, which closes its socket
     if code is None:
-        raise Unavailable(
-            messages[-1] if messages else "the connection ended before the command did"
-        )
+        raise Unavailable(messages[-1] if messages else "the connection ended before the command")
     return code
 
 
@@ -160,7 +158,7 @@ async def _upload(remote: Remote, source: Path, target: str) -> None:
 
     if not await asyncio.to_thread(source.exists):
         raise InvalidRequest(f"{source} does not exist")
-    # If the target is a directory, the copy goes into it; otherwise it gets the target's name.
+    # If the target is a directory, place the copy in it; otherwise rename the copy to the target.
     script = (
         'if [ -d "$2" ]; then exec tar -C "$2" -xf -; fi; '
         'case "$2" in */) mkdir -p "$2" && exec tar -C "$2" -xf -;; esac; '
@@ -194,7 +192,7 @@ async def _download(remote: Remote, source: str, target: str) -> None:
             _run_checked(remote, words, lambda stdin: None, file), return_exceptions=True
         )
     local_errors = await asyncio.gather(extracting, return_exceptions=True)
-    # The most specific error first: a local error such as a full disk, then the error of the
+    # Raise the most specific error: a local error such as a full disk, then the error of the
     # remote tar, then the truncated archive that follows from it.
     os_errors = (error for error in local_errors if isinstance(error, OSError))
     for error in (*os_errors, *remote_errors, *local_errors):

@@ -128,7 +128,7 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
 @json_option
 @connected
 async def callback_secret(connection: Connection, *, access_key: str | None, as_json: bool) -> None:
-    """Print the secret that signs the callbacks of your sessions, for the receiver to verify."""
+    """Print the secret that signs your sessions' callbacks; a receiver verifies them with it."""
     if access_key is None:
         me = await connection.client.get("/me")
         mine = (await connection.client.get("/keypairs", user_id=me["id"], limit=500))["items"]
@@ -144,7 +144,7 @@ async def callback_secret(connection: Connection, *, access_key: str | None, as_
 @json_option
 @connected
 async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
-    """Show all sessions that a session depends on, directly or not, and all that depend on it."""
+    """Show all sessions that a session depends on, also indirectly, and all that depend on it."""
     found = await connection.client.get(f"/sessions/{segment(name)}/dependency-graph")
     if as_json:
         output.print_json(found)
@@ -160,7 +160,7 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
 
 
 def read_status(text: str, option: str) -> Status:
-    """Parse the status given with ``option``; upper or lower case.
+    """Parse the status given with ``option``, ignoring case.
 
     Raises
     ------
