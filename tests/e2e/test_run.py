@@ -41,6 +41,13 @@ def is_signed_in(client: httpx.Client) -> bool:
     return client.get("/hub/home").status_code == 200
 
 
+def test_help_lists_the_variables_and_starts_nothing() -> None:
+    command = [sys.executable, ROOT / "scripts/run", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0
+    assert "BAI_DEMO_PASSWORD" in done.stdout
+
+
 def test_ctrl_c_stops_all_processes_and_the_next_run_keeps_sign_ins(hub: RunningHub) -> None:
     text = hub.wait_for_output("Ctrl-C")
     assert hub.url in text

@@ -110,7 +110,7 @@ class BareHub:
         )
         with open(self.folder / "hub.log", "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "jupyterhub", "-f", str(config)],
+                [sys.executable, "-m", "bai_services.run_hub", "-f", str(config)],
                 env={**self._environ, "BAI_MANAGER_URL": self.manager_url},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

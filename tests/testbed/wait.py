@@ -10,7 +10,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-STEP_SECONDS = 0.02
+# The pauses grow: a condition that sends a request takes CPU time from what the test waits for.
+FIRST_PAUSE_SECONDS = 0.02
+MAX_PAUSE_SECONDS = 0.25
+PAUSE_GROWTH = 1.4
 
 
 def wait_until(condition: Callable[[], T], timeout_seconds: float, what: str) -> T:
@@ -22,10 +25,12 @@ def wait_until(condition: Callable[[], T], timeout_seconds: float, what: str) ->
         If the condition is not met in time; the message names ``what``.
     """
     deadline = time.monotonic() + timeout_seconds
+    pause = FIRST_PAUSE_SECONDS
     while not (value := condition()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout_seconds:g} s for {what}")
-        time.sleep(STEP_SECONDS)
+        time.sleep(pause)
+        pause = min(pause * PAUSE_GROWTH, MAX_PAUSE_SECONDS)
     return value
 
 
@@ -40,6 +45,7 @@ async def wait_until_async(
         If the condition is not met in time; the message names ``what``.
     """
     deadline = time.monotonic() + timeout_seconds
+    pause = FIRST_PAUSE_SECONDS
     while True:
         value = condition()
         if inspect.isawaitable(value):
@@ -48,4 +54,5 @@ async def wait_until_async(
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"waited {timeout_seconds:g} s for {what}")
-        await asyncio.sleep(STEP_SECONDS)
+        await asyncio.sleep(pause)
+        pause = min(pause * PAUSE_GROWTH, MAX_PAUSE_SECONDS)
