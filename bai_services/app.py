@@ -1,6 +1,6 @@
 """Entry point of the manager, `bai-manager`: listen first, then import and serve.
 
-The imports take more than a second. Clients that connect during the imports, above all the Hub,
+The imports take more than a second. Clients that connect during the imports, mainly the Hub,
 wait for the response; without a listener they would fail and retry seconds later.
 """
 

@@ -12,9 +12,9 @@ import os
 import stat
 from types import TracebackType
 
-# Maximum number of open descriptors, of the deepest directories; those above are reopened.
+# Maximum number of directories with an open descriptor; the ones above them are reopened.
 OPEN_DIRECTORIES = 16
-# Maximum restarts of a removal when new entries appear meanwhile.
+# Maximum restarts of a removal when new entries appear concurrently.
 MAX_REMOVAL_ROUNDS = 20
 DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Opening a directory with these flags requires no read permission on it.
@@ -225,7 +225,7 @@ class _Removal:
             self.error = error
 
 
-def open_up(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
+def grant_owner_access(name: str | os.PathLike[str], dir_fd: int | None = None) -> None:
     """Give the owner of a directory all permissions; do not follow a link.
 
     Another process could replace the directory by a link, so the mode is changed through a
@@ -243,7 +243,7 @@ def _open_accessible(name: str, dir_fd: int | None) -> int:
     try:
         return os.open(name, DIRECTORY_FLAGS, dir_fd=dir_fd)
     except PermissionError:
-        open_up(name, dir_fd)
+        grant_owner_access(name, dir_fd)
         return os.open(name, DIRECTORY_FLAGS, dir_fd=dir_fd)
 
 

@@ -15,12 +15,12 @@ from docker.tls import TLSConfig
 T = TypeVar("T")
 
 
-class EngineSilent(Exception):
+class EngineUnavailable(Exception):
     """The engine cannot be reached or has not responded in time."""
 
 
 class DockerClients:
-    """Call engines with the client of the calling thread: a client must not be shared.
+    """Call engines with the client of the calling thread: a client is not thread-safe.
 
     ``tls_folder`` contains ``ca.pem``, ``cert.pem`` and ``key.pem`` for engines on TCP.
     """
@@ -37,7 +37,7 @@ class DockerClients:
 
         Raises
         ------
-        EngineSilent
+        EngineUnavailable
             If the engine does not respond. Errors that it reports (``docker.errors.APIError``)
             are passed through.
         """
@@ -51,7 +51,7 @@ class DockerClients:
             urllib3.exceptions.HTTPError,
             OSError,
         ) as error:
-            raise EngineSilent(endpoint) from error
+            raise EngineUnavailable(endpoint) from error
 
     def close(self) -> None:
         """Close all connections."""

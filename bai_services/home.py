@@ -47,9 +47,9 @@ class Home:
     def ports(self, public: int) -> dict[str, int]:
         """Return the port of each component behind the public port ``public``.
 
-        Sessions know the Hub's address, so an assigned port is kept unless another process
-        uses it. Ports assigned to another installation of this user in the last 300 s count
-        as taken, because its servers may not listen yet.
+        Sessions store the Hub's address, so an assigned port is reused unless another process
+        listens on it. Ports assigned to another installation of this user in the last 300 s count
+        as in use, because its servers may not listen yet.
         """
         with _port_lock():
             return self._ports(public)
@@ -64,7 +64,7 @@ class Home:
             is_available = is_free(preferred) and preferred not in taken
             ports[component] = preferred if is_available else _any_port({*ports.values(), *taken})
         if self.has_proxy() and "proxy_api" in kept:
-            # The port is in use by the proxy of our previous run, which the Hub stops and replaces.
+            # The port is in use by the proxy of the previous run, which the Hub stops and replaces.
             ports["proxy_api"] = kept["proxy_api"]
         if ports != kept:
             written = path.with_suffix(f".{os.getpid()}")

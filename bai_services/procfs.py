@@ -1,4 +1,4 @@
-"""What Linux reports in ``/proc`` about this boot, its processes and its mounts (proc(5))."""
+"""Facts from ``/proc`` about this boot, its processes and its mounts (proc(5))."""
 
 from __future__ import annotations
 

@@ -2,8 +2,9 @@
 
     python -m bai_services.run_hub [ARGUMENT …]
 
-If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, and the module
-builds a grammar. No schema of the Hub uses that format; jsonschema then skips its validation.
+If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, which builds
+a grammar at import. No schema of the Hub uses that format; without the module, jsonschema skips its
+validation.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ async def wait_for_parent_exit(parent: int) -> None:
 
 
 def cookie_secret(settings: Settings) -> bytes:
-    """Return the signing key of our cookies, which is stable: open pages survive a restart."""
+    """Return the key that signs cookies; it is stable, so that open pages survive a restart."""
     return hashlib.sha256(b"bai cookies" + settings.key).digest()
 
 

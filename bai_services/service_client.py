@@ -103,7 +103,7 @@ class ServiceClient:
 def _close_without_loop(session: ClientSession) -> None:
     """Close an unclosed session at the end of the process: the Hub has no shutdown hook.
 
-    The event loop has stopped, so the coroutine is run by hand.
+    The event loop has stopped, so the coroutine is advanced manually.
     """
     with suppress(StopIteration):
         session.close().send(None)

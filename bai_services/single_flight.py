@@ -13,7 +13,7 @@ Call = Callable[[], Coroutine[Any, Any, T]]
 
 
 class SingleFlight(Generic[K, T]):
-    """Shares the call in progress: its result may be older than the request of a late caller."""
+    """Callers share the call in progress, which may have begun before their request."""
 
     def __init__(self) -> None:
         self.running: dict[K, asyncio.Task[T]] = {}
@@ -29,7 +29,7 @@ class SingleFlight(Generic[K, T]):
 
 
 class FreshSingleFlight(Generic[K, T]):
-    """Shares the next call: every result comes from a call that began after it was requested.
+    """Callers share the next call: every result comes from a call that began after the request.
 
     One call per key runs at a time. A burst of callers therefore causes two calls, and none of
     them gets an outdated result.

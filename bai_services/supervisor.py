@@ -29,8 +29,9 @@ _WATCHED = {*_STOP_SIGNALS, signal.SIGCHLD}
 def supervise(command: list[str]) -> int:
     """Run a command and restart it when it ends.
 
-    Return 0 after SIGTERM, SIGINT or the end of our parent process, and the exit code of the
-    command if it fails to start: an exit within 5 s, or the third kill within 5 s in a row.
+    Return 0 after SIGTERM, SIGINT or the end of the parent process. Return the exit code of
+    the command if it fails to start: it exits within 5 s, or it is killed within 5 s three
+    times in a row.
     """
     parent = os.getppid()
     quick_exits = 0

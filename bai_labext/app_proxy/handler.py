@@ -23,7 +23,7 @@ from bai_labext.app_proxy.upstream import (
     remove_headers,
     response_over,
 )
-from bai_services.tunnel.memory import keep_freed
+from bai_services.tunnel.memory import retain_freed_memory
 
 # A response of at most this size is buffered and sent together with its head.
 MAX_BUFFERED_RESPONSE_BYTES = 128 * 1024
@@ -198,7 +198,7 @@ class AppProxyHandler(ProxyHandler):
             async for chunk in response.chunks():
                 self.write(chunk)
             return
-        keep_freed()
+        retain_freed_memory()
         self.request.connection.stream.set_nodelay(True)
         # Not self.flush(), because the override of jupyter-server-proxy returns no awaitable.
         await RequestHandler.flush(self)

@@ -27,7 +27,7 @@ from bai_services.tunnel.frames import (
     encode_text,
 )
 from bai_services.tunnel.link import Goodbye
-from bai_services.tunnel.memory import keep_freed
+from bai_services.tunnel.memory import retain_freed_memory
 
 # A tunnel without a websocket ends after this time; proxy and Hub restart faster.
 DETACHED_TIMEOUT_SECONDS = 120.0
@@ -134,7 +134,7 @@ class TunnelHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         await super().get()
 
     def open(self) -> None:
-        keep_freed()
+        retain_freed_memory()
         stream: Any = self.ws_connection.stream  # type: ignore[union-attr]  # open, so not None
         stream.set_nodelay(True)
         stream.read_chunk_size = MAX_FRAME_BYTES

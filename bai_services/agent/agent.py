@@ -25,7 +25,7 @@ from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
 
-DEFAULT_HEARTBEAT_SECONDS = 5.0  # until the manager's first response names another interval
+DEFAULT_HEARTBEAT_SECONDS = 5.0  # until the manager's first response sets another interval
 OBSERVE_TIMEOUT_SECONDS = 10.0
 SLOW_FACTS_SECONDS = 60.0
 CLEANUP_INTERVAL_SECONDS = 300.0
@@ -75,7 +75,7 @@ class Agent:
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        # Time of reading, facts, names of images.
+        # Time of the last reading, machine facts, names of images.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -122,7 +122,7 @@ class Agent:
             interval = response.get("interval_seconds")
             self._interval_seconds = float(interval or DEFAULT_HEARTBEAT_SECONDS)
         if not self._is_registered.is_set():
-            log.info("agent %s is registered at the manager", self._identity.agent_id)
+            log.info("agent %s is registered with the manager", self._identity.agent_id)
             self._is_registered.set()
 
     async def _heartbeat_content(self) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Agent:
             backoff = min(2 * backoff, MAX_BACKOFF_SECONDS)
 
     def _start_item(self, item: Mapping[str, Any]) -> None:
-        """Start a work item unless it is running already: the manager sends slow items again."""
+        """Start a work item unless it is running: the manager sends unfinished items again."""
         try:
             task = Task.from_json(item)
         except InvalidRequest as error:
@@ -252,7 +252,7 @@ class Agent:
                 log.exception("the cleanup of the engine failed")
 
     async def _sign_off(self) -> None:
-        """Ask the manager to place no new sessions here; running sessions continue."""
+        """Sign off from the manager: it places no new sessions here; running ones continue."""
         if not self._is_registered.is_set():
             return
         try:

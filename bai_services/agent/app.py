@@ -97,8 +97,9 @@ class DockerSettings(Configurable):
 
     endpoint = Unicode(
         help="""
-        URL of the same engine for the Hub (unix, ssh or tcp with TLS). Empty means the value of
-        `host`, which fits a Hub on this machine. Environment: `BAI_AGENT_DOCKER_ENDPOINT`.
+        URL of the same engine for the Hub (unix, ssh or tcp with TLS). Empty: the value of
+        `host`, which is correct if the Hub runs on this machine. Environment:
+        `BAI_AGENT_DOCKER_ENDPOINT`.
         """
     ).tag(config=True)
 
@@ -182,7 +183,7 @@ class AgentApp(Application):
         help="Python file with settings (`c.AgentApp…`). Empty: no file is read."
     ).tag(config=True)
     manager_url = Unicode(
-        help="Direct URL of the manager, not through the proxy. Environment: `BAI_MANAGER_URL`."
+        help="URL of the manager itself, not of the proxy. Environment: `BAI_MANAGER_URL`."
     ).tag(config=True)
     token_file = Unicode(
         help="File with the secret shared by all agents. Environment: `BAI_AGENT_TOKEN_FILE`."
@@ -232,7 +233,7 @@ class AgentApp(Application):
     ).tag(config=True)
     cpu = Unicode(
         help="Total number of cores for sessions. Empty: all cores that this process may use. A "
-        "larger number than that overcommits the cores. Environment: `BAI_AGENT_CPU`."
+        "larger number overcommits the cores. Environment: `BAI_AGENT_CPU`."
     ).tag(config=True)
     mem = Unicode(
         help="Total memory for sessions, such as `16g`. Empty: all memory that this process may "
@@ -292,7 +293,7 @@ class AgentApp(Application):
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:
-        """Return the device kinds to search this machine for; blocking.
+        """Return the device kinds that the agent searches this machine for; blocking.
 
         Raises
         ------

@@ -51,7 +51,7 @@ class Engine(ABC):
         Raises
         ------
         BaiError
-            If it fails; the message is for the user.
+            If the preparation fails; the message is shown to the user.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Injection of a kernel: everything it needs for its devices, home and network."""
+"""Injection of a kernel: the settings for its devices, home and network."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def make_injection(
 ) -> Injection:
     """Return the injection of one kernel in the format of docs/protocols.md.
 
-    ``kinds`` maps a device family to its kind. Devices of a kind are hidden from a kernel to which
-    none is allocated.
+    ``kinds`` maps a device family to its kind. A kernel that has no device of a kind
+    cannot see any device of that kind.
     """
     environ: dict[str, str] = {}
     defaults: dict[str, str] = {}

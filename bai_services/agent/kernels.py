@@ -41,7 +41,7 @@ class DeviceShare:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster session that a kernel belongs to: its network and extent."""
+    """The cluster session that a kernel belongs to: its network, and whether it spans machines."""
 
     network: str
     is_spread: bool = False  # its kernels are on more than one machine

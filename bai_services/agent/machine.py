@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 BUBBLEWRAP_TIMEOUT_SECONDS = 10
-# Treat larger limits as none: cgroup v1 reports "no limit" as a number near 2**63.
+# Larger limits mean no limit: cgroup v1 reports "no limit" as a number near 2**63.
 NO_LIMIT_BYTES = 2**60
 
 
@@ -56,7 +56,7 @@ def bubblewrap_problem() -> str | None:
     if program is None:
         return "bubblewrap (bwrap) is not installed"
     reason = ""
-    # Root can also try without a user namespace: some containers forbid user namespaces only.
+    # For root, also try without a user namespace: some containers forbid only user namespaces.
     for user_options in (["--unshare-user"], []) if os.geteuid() == 0 else (["--unshare-user"],):
         args = [program, *user_options, "--unshare-pid", "--unshare-ipc", "--die-with-parent"]
         args += ["--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]

@@ -52,7 +52,7 @@ class Processes:
             if parent is None:
                 continue
             children[parent].append(pid)
-            marks = self._marks(pid)
+            marks = self._kernel_variables(pid)
             if marks.get(AGENT) == self._agent_id and marks.get(SESSION):
                 session_id = marks[SESSION].decode(errors="replace")
                 kernel_id = marks.get(KERNEL, b"").decode(errors="replace")
@@ -91,8 +91,8 @@ class Processes:
         self._cpu = {key: self._cpu[key] for key in set(kernel_ids) & self._cpu.keys()}
 
     def terminate(self, kernel_id: str, grace_seconds: float) -> bool:
-        """Terminate every process of a kernel with SIGTERM, then SIGKILL; return whether none is
-        left.
+        """Terminate every process of a kernel with SIGTERM, then SIGKILL; return whether all
+        have exited.
         """
         known: set[psutil.Process] = set()
         alive = self._alive(kernel_id, known)
@@ -137,7 +137,7 @@ class Processes:
         state, parent, *_ = text.rpartition(")")[2].split()
         return None if state in "ZX" else int(parent)
 
-    def _marks(self, pid: int) -> Mapping[bytes, bytes]:
+    def _kernel_variables(self, pid: int) -> Mapping[bytes, bytes]:
         try:
             environ = (self._proc / str(pid) / "environ").read_bytes()
         except OSError:
@@ -170,8 +170,8 @@ class ProcessEngine(Engine):
     async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
         if self._notices is None:
             await self.facts()
-        # No uid: sessions run as the user of the Hub and the agent; the sandbox only maps it to
-        # another uid.
+        # No uid is set: sessions run as the user of the Hub and the agent, which the sandbox only
+        # maps to another uid.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:

@@ -1,1 +1,1 @@
-"""Tunnel: many TCP streams over one websocket; streams survive a reconnect. Both endpoints."""
+"""Tunnel: many TCP streams over one websocket, which survive its reconnects; both sides."""

@@ -31,7 +31,7 @@ from .frames import (
     encode_text,
 )
 from .link import Goodbye
-from .memory import keep_freed
+from .memory import retain_freed_memory
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class TunnelClient:
         Unavailable
             If the session does not respond.
         """
-        keep_freed()
+        retain_freed_memory()
         first = await self._connect_with_retries(FIRST_CONNECT_TIMEOUT_SECONDS)
         self._task = asyncio.create_task(self._run(first))
         return self
@@ -143,7 +143,7 @@ class TunnelClient:
             self._endpoint.close()
 
     async def _connect_with_retries(self, timeout_seconds: float) -> _Connection:
-        """Connect; retry with backoff, because components on the way may be restarting."""
+        """Connect; retry with backoff, because the proxy or the session may be restarting."""
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + timeout_seconds, MIN_PAUSE_SECONDS
         while True:

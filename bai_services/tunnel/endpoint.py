@@ -38,7 +38,7 @@ class Stream(asyncio.Protocol):
         self.target = target
         # Set if the peer sends HTTP requests of a browser: they pass through this filter.
         self.requests: RequestRewriter | None = None
-        # Called with the number of bytes moved in either direction, to track activity.
+        # Called with the number of bytes transferred in either direction, to track activity.
         self.on_bytes: Callable[[int], None] | None = None
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
@@ -76,7 +76,9 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is None and self._has_finished and self._has_peer_finished:
-            self._endpoint.remove_stream(self)  # no reset: its last data may still be in transit
+            self._endpoint.remove_stream(
+                self
+            )  # without a reset: its last data may still be in transit
         else:
             self._endpoint.reset_stream(self, "" if error is None else str(error))
 
@@ -250,7 +252,7 @@ class TunnelEndpoint:
         try:
             await wire.send(message)
         finally:
-            # Also if the send failed: the link retransmits the frame on the next websocket.
+            # Even if the send failed: the link retransmits the frame on the next websocket.
             if event is not None:
                 self._handle(event)
         return True

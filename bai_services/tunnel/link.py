@@ -7,8 +7,8 @@ from collections import deque
 from .frames import Frame, FrameKind, Hello, ProtocolError, encode, encode_ack, encode_text
 from .streams import Event, Streams
 
-# Maximum bytes kept for retransmission.
-MAX_KEPT_BYTES = 8 * 1024 * 1024
+# Maximum size of the frames that are stored for retransmission.
+MAX_UNACKNOWLEDGED_BYTES = 8 * 1024 * 1024
 ACK_EVERY_BYTES = 512 * 1024
 ACK_EVERY_FRAMES = 64
 
@@ -24,13 +24,13 @@ class Link:
         self.key = key
         self.streams = streams
         self._received = 0
-        self._unacked_bytes = 0
-        self._unacked_frames = 0
+        self._bytes_since_ack = 0
+        self._frames_since_ack = 0
         # Unacknowledged frames, the number of the first of them, and their total size.
-        self._kept: deque[bytes] = deque()
-        self._first_kept = 0
-        self._kept_bytes = 0
-        # Those of them that are still to be sent again on this websocket.
+        self._unacknowledged: deque[bytes] = deque()
+        self._first_unacknowledged = 0
+        self._unacknowledged_bytes = 0
+        # The unacknowledged frames that are still to be retransmitted on this websocket.
         self._resend: deque[bytes] = deque()
         self._control: deque[bytes] = deque()
 
@@ -48,17 +48,17 @@ class Link:
         """
         self._control.clear()
         self._resend.clear()
-        self._unacked_bytes = self._unacked_frames = 0
+        self._bytes_since_ack = self._frames_since_ack = 0
         self._acknowledge(received)
-        self._resend = deque(self._kept)
+        self._resend = deque(self._unacknowledged)
 
     def restart(self) -> None:
-        """Reset the state, for a peer that has lost its own."""
-        self._received = self._first_kept = self._kept_bytes = 0
-        self._kept.clear()
+        """Reset the state, because the peer has lost its state."""
+        self._received = self._first_unacknowledged = self._unacknowledged_bytes = 0
+        self._unacknowledged.clear()
         self._resend.clear()
         self._control.clear()
-        self._unacked_bytes = self._unacked_frames = 0
+        self._bytes_since_ack = self._frames_since_ack = 0
 
     def ping(self) -> None:
         self._control.append(encode(FrameKind.PING))
@@ -98,28 +98,28 @@ class Link:
             return self._control.popleft(), None
         if self._resend:
             return self._resend.popleft(), None
-        if self._kept_bytes >= MAX_KEPT_BYTES:
+        if self._unacknowledged_bytes >= MAX_UNACKNOWLEDGED_BYTES:
             return None, None
         message, event = self.streams.next_frame()
         if message is not None:
-            self._kept.append(message)
-            self._kept_bytes += len(message)
+            self._unacknowledged.append(message)
+            self._unacknowledged_bytes += len(message)
         return message, event
 
     def _count(self, size: int) -> None:
         self._received += 1
-        self._unacked_frames += 1
-        self._unacked_bytes += size
-        if self._unacked_bytes >= ACK_EVERY_BYTES or self._unacked_frames >= ACK_EVERY_FRAMES:
-            self._unacked_bytes = self._unacked_frames = 0
+        self._frames_since_ack += 1
+        self._bytes_since_ack += size
+        if self._bytes_since_ack >= ACK_EVERY_BYTES or self._frames_since_ack >= ACK_EVERY_FRAMES:
+            self._bytes_since_ack = self._frames_since_ack = 0
             self._control.append(encode_ack(self._received))
 
     def _acknowledge(self, number: int) -> None:
         """Drop the kept frames up to the frame count ``number``."""
-        count = number - self._first_kept
+        count = number - self._first_unacknowledged
         # The peer cannot acknowledge a frame that is still to be sent again.
-        if not 0 <= count <= len(self._kept) - len(self._resend):
+        if not 0 <= count <= len(self._unacknowledged) - len(self._resend):
             raise ProtocolError(f"ACK of {number} frames, of which some were not sent")
         for _ in range(count):
-            self._kept_bytes -= len(self._kept.popleft())
-        self._first_kept = number
+            self._unacknowledged_bytes -= len(self._unacknowledged.popleft())
+        self._first_unacknowledged = number

@@ -8,12 +8,12 @@ from functools import cache
 # Parameter numbers from <malloc.h>.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 # Processing one frame allocates and frees several hundred kilobytes.
-KEPT_BYTES = 16 * 1024 * 1024
+RETAINED_BYTES = 16 * 1024 * 1024
 LARGE_BYTES = 4 * 1024 * 1024
 
 
 @cache
-def keep_freed() -> None:
+def retain_freed_memory() -> None:
     """Make glibc keep up to 16 MiB of freed memory; no effect with another C library.
 
     By default, glibc returns the memory of each buffer to the kernel, which must clear it
@@ -24,5 +24,5 @@ def keep_freed() -> None:
     except (AttributeError, OSError, TypeError):
         return
     # Set both: setting one disables the library's automatic adjustment of the other.
-    mallopt(_TRIM_THRESHOLD, KEPT_BYTES)
+    mallopt(_TRIM_THRESHOLD, RETAINED_BYTES)
     mallopt(_MMAP_THRESHOLD, LARGE_BYTES)

@@ -1,7 +1,7 @@
 """Rewrite a browser's requests to a Jupyter server: add the token and, if needed, a path prefix.
 
 A browser that opens a local port has no token. Any page in that browser can send requests to
-the port, so requests of cross-site pages are rejected. Bytes in, bytes out; no I/O.
+the port, so requests of cross-site pages are rejected. It transforms bytes and does no I/O.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CHUNK_LINE_BYTES = 1024
-MAX_LENGTH_DIGITS = 18
+MAX_CONTENT_LENGTH_DIGITS = 18
 # Headers that are replaced or removed: a browser's credentials are for another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
 _END = b"\r\n\r\n"
@@ -159,7 +159,9 @@ class RequestRewriter:
                 raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
             self._state = _State.CHUNK_LINE
         elif length is not None:
-            if not (length.isascii() and length.isdecimal() and len(length) <= MAX_LENGTH_DIGITS):
+            if not (
+                length.isascii() and length.isdecimal() and len(length) <= MAX_CONTENT_LENGTH_DIGITS
+            ):
                 raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
             if int(length):
                 self._left, self._state, self._then = int(length), _State.BODY, _State.HEAD

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import docker
 
-from bai_services.docker_clients import DockerClients, EngineSilent
+from bai_services.docker_clients import DockerClients, EngineUnavailable
 
 from .base import EngineUnreachable
 
@@ -79,7 +79,7 @@ class DockerCalls:
     def _call(self, endpoint: str, call: Callable[[docker.APIClient], T]) -> T:
         try:
             return self._clients.call(endpoint, call)
-        except EngineSilent as error:
+        except EngineUnavailable as error:
             raise EngineUnreachable(
                 f"the Docker engine at {endpoint} cannot be reached; try again shortly"
             ) from error

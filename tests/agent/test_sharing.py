@@ -82,12 +82,12 @@ def test_settings_report_why_mps_is_not_used(
 ) -> None:
     off = SharingSettings(mps_share="", run_folder=str(tmp_path))
     rules = off.rules("docker", "m1", tmp_path, Action.WARN)
-    assert (rules.mps, "mps_share is empty" in rules.no_mps) == (None, True)
-    assert "warn" in rules.no_watchdog
+    assert (rules.mps, "mps_share is empty" in rules.mps_disabled_reason) == (None, True)
+    assert "warn" in rules.watchdog_disabled_reason
     monkeypatch.setenv("PATH", str(tmp_path))
     rules = SharingSettings().rules("docker", "m1", tmp_path, Action.STOP)
-    assert "is not installed" in rules.no_mps
-    assert rules.no_watchdog == ""
+    assert "is not installed" in rules.mps_disabled_reason
+    assert rules.watchdog_disabled_reason == ""
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from bai_services.tunnel.frames import (
     encode_hello,
     encode_text,
 )
-from bai_services.tunnel.link import MAX_KEPT_BYTES, Goodbye, Link
+from bai_services.tunnel.link import MAX_UNACKNOWLEDGED_BYTES, Goodbye, Link
 from bai_services.tunnel.streams import Data, Finished, Opened, Reset, Streams
 
 KEY = b"k" * 16
@@ -216,7 +216,7 @@ def test_memory_for_retransmission_is_bounded() -> None:
         client.streams.send(stream, b"k" * FIRST)
     while client.push():
         pass
-    assert sum(map(len, client.wire)) <= MAX_KEPT_BYTES + FIRST + 5
+    assert sum(map(len, client.wire)) <= MAX_UNACKNOWLEDGED_BYTES + FIRST + 5
 
 
 def test_reset_ends_a_stream_and_allows_another() -> None:

@@ -25,8 +25,8 @@ class Device:
     is_healthy: bool = True
     # Number of processors, which is divided among shares; None: unknown.
     processors: int | None = None
-    # Slot to request a part of a divided device, such as a MIG instance; empty for a device that is
-    # allocated as a whole or in shares.
+    # Slot by which a part of a divided device, such as a MIG instance, is requested; empty for a
+    # device that is allocated as a whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Stored record of a device's amount for one kernel, in thousandths, until its removal."""
+    """Record of the amount of a device, in thousandths, that a kernel has until its removal."""
 
     kernel_id: str
     device_id: str
@@ -98,7 +98,7 @@ class DeviceInjection:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProcess:
-    """A process that uses memory of a device; None: unknown."""
+    """A process that uses memory of a device; None means unknown."""
 
     device_id: str
     pid: int
@@ -146,7 +146,7 @@ class DeviceKind(ABC):
 
     @abstractmethod
     def hidden(self) -> Mapping[str, str]:
-        """Return the environment that hides these devices from a kernel without any of them."""
+        """Return the environment that hides this family's devices from a kernel that has none."""
 
     @abstractmethod
     def inject(self, granted: Sequence[GrantedDevice], engine: str) -> DeviceInjection:

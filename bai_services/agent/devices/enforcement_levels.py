@@ -38,7 +38,7 @@ class AvailableLevel:
 def highest_level(problems: Mapping[Level, str]) -> AvailableLevel:
     """Return the highest available level of those in ``problems``, else ``Level.NONE``.
 
-    ``problems`` says why each level is not available; empty if it is available.
+    ``problems`` contains the reason why a level is not available; empty if it is available.
     """
     reasons: dict[str, str] = {}
     for level in sorted(problems, key=lambda level: level.rank, reverse=True):
@@ -51,7 +51,7 @@ def highest_level(problems: Mapping[Level, str]) -> AvailableLevel:
 def allowed_shares(level: Level, only_share: int) -> Sharing:
     """Return the shares allowed at an enforcement level, in thousandths.
 
-    ``only_share`` fixes the share of every session; with 0 the first session on the GPU decides.
+    ``only_share`` fixes the share of every session; 0: the first session on the GPU sets it.
     Under MPS (``Level.PROCESS``) all shares of a GPU are equal, because the MPS daemon applies one
     limit to all its clients. At ``Level.CGROUP`` a share is at most one GPU, because the driver's
     memory limit of a container applies to one GPU.

@@ -31,7 +31,7 @@ class Match:
 class HostFiles:
     """Reads files below ``root``, which is ``/`` except in tests.
 
-    All paths that methods take and return are without ``root``.
+    Paths in arguments and results do not include ``root``.
     """
 
     root: Path = Path("/")
@@ -83,7 +83,7 @@ class HostFiles:
         Raises
         ------
         ToolFailed
-            As ``run_tool``, and if the output is not valid JSON.
+            For the reasons of ``run_tool``, or if the output is not valid JSON.
         """
         text = self.run_tool(command)
         if text is None:

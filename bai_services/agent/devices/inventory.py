@@ -113,8 +113,8 @@ class Inventory:
             if device.id in found:
                 log.error("duplicate device id %s; only the first device is offered", device.id)
             elif device.id in self._masked:
-                # Report it, because running sessions may use it, but as unhealthy, so that no new
-                # session is placed on it.
+                # Report a masked device, because running sessions may use it, but as unhealthy, so
+                # that no new session is placed on it.
                 facts = {**device.facts, "masked": True}
                 found[device.id] = replace(device, is_healthy=False, facts=facts)
             else:
@@ -133,7 +133,7 @@ class Inventory:
             self._found[kind.family] = [replace(device, is_healthy=False) for device in known]
             return
         except Exception:
-            # A driver may raise anything; the machine's other devices must remain usable.
+            # A driver may raise any exception; the machine's other devices must remain usable.
             log.exception("%s devices cannot be read", kind.family)
         del self._pending_reads[kind.family]
 

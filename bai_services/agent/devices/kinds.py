@@ -55,7 +55,7 @@ class InvalidRow(DeviceKind):
     """
 
     def __init__(self, name: str, problem: str) -> None:
-        # With a prefix, so that the built-in row of the same family remains in use.
+        # The prefix lets the built-in row of the same family remain in use.
         self.family = f"table:{name}"
         self._finding = Finding(
             name or "table", "invalid row of the table", tried="no", found=0, reason=problem
@@ -76,7 +76,7 @@ class InvalidRow(DeviceKind):
 
 
 def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
-    """Return every device kind, one per family; it searches for GPUs, so it may block.
+    """Return every device kind, one per family; blocking, because it searches for GPUs.
 
     Without a real GPU the kind ``cuda`` has simulated ones. Each error in the table file becomes an
     ``InvalidRow``.

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_SECONDS = 1.0
 # Allowed percentage of the limit, to tolerate the driver's own memory per process.
 TOLERANCE_PERCENT = 102
-# A device without a user can report up to this much memory in use (Gaudi does).
+# Memory in use that a device may report while no process uses it (Gaudi does).
 IDLE_BYTES = 2**30
 # One check over the limit is ignored: the session may be between two allocations.
 CHECKS_BEFORE_ACTING = 2
@@ -150,7 +150,7 @@ class Watchdog:
         return list(self._sessions.items())
 
     def _with_activity(self, usage: DeviceUsage, active_at: str | None) -> DeviceUsage:
-        """Complete a session's usage with the device's metrics and the time of last activity."""
+        """Add the device's metrics and the time of last activity to a session's usage."""
         device = self._inventory.devices.get(usage.id)
         sample = self._inventory.sample(usage.id)
         if device is None:
@@ -207,7 +207,7 @@ def device_usages(
 ) -> list[DeviceUsage]:
     """Return a session's usage of each device that it uses or that is granted to it.
 
-    The limit of a device that is not granted to it is 0.
+    The limit of a device that is not granted to the session is 0.
     """
     usages = []
     for device_id in sorted({*limits, *by_device}):

@@ -83,9 +83,9 @@ class SharingSettings(Configurable):
             engine=engine,
             minimum=Level(self.minimum_enforcement),
             mps=None if problem else mps,
-            no_mps=problem,
+            mps_disabled_reason=problem,
             may_set_mode=self.set_compute_mode,
-            no_watchdog=(
+            watchdog_disabled_reason=(
                 "AgentApp.device_excess is warn: sessions over their share are not stopped"
                 if excess is Action.WARN
                 else ""

@@ -120,7 +120,7 @@ def built_in() -> dict[str, Row]:
 def load_table(path: str) -> tuple[dict[str, Row], dict[str, str]]:
     """Return the built-in table extended by an administrator's file, and the errors of the file.
 
-    Errors are by family; the key of an error of the whole file is an empty text. An invalid row is
+    Errors are keyed by family; an error of the whole file has an empty key. An invalid row is
     ignored, so that a built-in row of the family remains. Without ``path`` no file is read.
     """
     rows = built_in()

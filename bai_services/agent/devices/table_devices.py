@@ -46,7 +46,7 @@ class TableDevices(DeviceKind):
             found = self.find_devices()
             reason = "" if found else self._reason_for_none()
         except ToolFailed as error:
-            # Sessions may use the known devices: report these as unhealthy.
+            # Sessions may use the known devices, so report them as unhealthy.
             found, reason = [], str(error)
         self._seen = {}
         for found_device in found:
@@ -254,7 +254,7 @@ class TableDevices(DeviceKind):
 def level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
     """Return the enforcement level of parts of devices, or of whole devices.
 
-    Only a container can keep a session from opening other devices.
+    Only a container can prevent a session from opening other devices.
     """
     is_divided = all(g.device.slot for g in granted)
     return Level.HARDWARE if is_divided or engine == "docker" else Level.NONE

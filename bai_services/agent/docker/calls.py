@@ -10,11 +10,11 @@ from typing import TypeVar
 import docker
 
 from bai_services.core.errors import Unavailable
-from bai_services.docker_clients import DockerClients, EngineSilent
+from bai_services.docker_clients import DockerClients, EngineUnavailable
 
 T = TypeVar("T")
 
-# Threads by kind of call. Separate pools, so that many pulls do not block queries and changes.
+# Number of threads by kind of call; pools are separate, so that many pulls do not block queries.
 POOLS = {"query": 8, "change": 8, "pull": 4}
 
 
@@ -53,7 +53,7 @@ class DockerCalls:
     def _call(self, call: Callable[[docker.APIClient], T]) -> T:
         try:
             return self._clients.call(self.endpoint, call)
-        except EngineSilent as error:
+        except EngineUnavailable as error:
             raise Unavailable(
                 f"the Docker engine at {self.endpoint} does not respond; try again shortly"
             ) from error

@@ -124,11 +124,11 @@ class DockerEngine(Engine):
 
     async def _apply_rules(self) -> None:
         """Set the egress rules for the current networks."""
-        # The lock keeps an older list of networks from overwriting a newer one.
+        # The lock prevents an older list of networks from overwriting a newer one.
         async with self._rules_lock:
-            attached = await self._networks.attached(self._overlay_containers)
-            await self._egress.apply(attached.sources)
-            self._networks_with_rules = attached.names
+            networks = await self._networks.session_networks(self._overlay_containers)
+            await self._egress.apply(networks.sources)
+            self._networks_with_rules = networks.names
 
     async def _refresh_rules(self, containers: Sequence[Mapping[str, Any]]) -> None:
         """Set the rules again if the engine was unavailable, or if the containers on overlay
@@ -205,7 +205,7 @@ class DockerEngine(Engine):
         # Keep the rules while containers exist: the next agent process takes them over.
         with contextlib.suppress(Unavailable, docker.errors.APIError):
             if not await self._calls.run("query", self._list):
-                await self._egress.withdraw()
+                await self._egress.remove_rules()
         self._calls.close()
 
     def _filters(self, task: Task) -> dict[str, list[str]]:

@@ -67,14 +67,14 @@ class Firewall:
         return cls(version, usable, "FORWARD")
 
     def apply(self, chains: Chains, rules: str) -> None:
-        """Set our chains atomically and insert the jumps to them."""
+        """Set the agent's chains atomically and insert the jumps to them."""
         _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_TIMEOUT_SECONDS)], rules)
         for parent, chain in ((self.forward, chains.forwarded), ("INPUT", chains.local)):
             if not self._has(parent, chain):
                 self._do("-I", parent, "1", "-j", chain)
 
     def remove(self, chains: Chains) -> None:
-        """Remove our chains and the jumps to them; idempotent."""
+        """Remove the agent's chains and the jumps to them; idempotent."""
         for parent, chain in (
             (self.forward, chains.forwarded),
             ("FORWARD", chains.forwarded),
@@ -134,7 +134,7 @@ class Egress:
                 log.warning("the egress of sessions is not restricted: %s", problem)
             self._problem = problem
 
-    async def withdraw(self) -> None:
+    async def remove_rules(self) -> None:
         """Remove all rules."""
         await self.apply(())
 

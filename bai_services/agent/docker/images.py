@@ -1,4 +1,4 @@
-"""Images of this machine: list, pull with progress, errors of a pull."""
+"""Images of this machine: list, pull with progress, translate errors of a pull."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ class Images:
         Raises
         ------
         NotFound
-            If no registry has it, or the registry requires credentials.
+            If no registry has the image, or the registry requires credentials.
         Unavailable
             If the registry or the engine does not respond.
         StorageFull
-            If it does not fit on the disk.
+            If the image does not fit on the disk.
         """
         if await self._calls.run("query", lambda client: _is_present(client, name)):
             return
         pull = self._pulls.get(name)
         if pull is None:
             pull = self._pulls[name] = asyncio.create_task(self._pull(name), name=f"pull {name}")
-            pull.add_done_callback(lambda _: self._forget(name))
+            pull.add_done_callback(lambda _: self._remove_pull(name))
         self._listeners.setdefault(name, []).append(report_progress)
         report_progress(PULL, f"pulling image {name}", None)
         # Cancelling one caller must not cancel the pull of the others.
@@ -91,7 +91,7 @@ class Images:
             pull.cancel()
         await asyncio.gather(*pulls, return_exceptions=True)
 
-    def _forget(self, name: str) -> None:
+    def _remove_pull(self, name: str) -> None:
         pull = self._pulls.pop(name, None)
         self._listeners.pop(name, None)
         if pull is not None and not pull.cancelled():

@@ -48,8 +48,8 @@ class Layers:
     async def size_option(self, image: str) -> int:
         """Return the size option in bytes for containers of an image; 0 if Docker supports none.
 
-        The first call probes this by creating a container with a size and removing it without a
-        start: support depends on the driver, the file system and its mount options.
+        The first call probes this by creating a container with a size and removing it without
+        starting it: support depends on the driver, the file system and its mount options.
         """
         if not self._limit_bytes:
             return 0

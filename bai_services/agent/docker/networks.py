@@ -39,7 +39,7 @@ Network = ipaddress.IPv4Network
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class SessionNetworks:
     """Networks of this agent's sessions, and the packet sources that egress rules apply to."""
 
     names: frozenset[str]
@@ -49,7 +49,7 @@ class Attached:
 def network_name(user: str, agent_id: str) -> str:
     """Return the name of a user's network on one agent.
 
-    The hash of the agent's id keeps apart the agents of several installations on one engine.
+    The hash of the agent's id distinguishes agents of several installations on one engine.
     """
     return f"{PREFIX}{check_username(user)}-{hashlib.sha256(agent_id.encode()).hexdigest()[:6]}"
 
@@ -68,7 +68,7 @@ def read_pool(text: str, prefix_length: int) -> Network:
     Raises
     ------
     InvalidRequest
-        If it is not an IPv4 network, or smaller than one subnet.
+        If the setting is not an IPv4 network, or is smaller than one subnet.
     """
     try:
         pool = ipaddress.IPv4Network(text, strict=True)
@@ -138,7 +138,7 @@ class Networks:
             await self._calls.run("change", lambda client: make(client, name, user))
         return name
 
-    async def attached(self, containers: Iterable[str]) -> Attached:
+    async def session_networks(self, containers: Iterable[str]) -> SessionNetworks:
         """Return this agent's networks; ``containers`` are the ids of its containers on overlay
         networks.
 
@@ -148,10 +148,11 @@ class Networks:
             If the engine does not respond.
         """
         ids = frozenset(containers)
-        return await self._calls.run("query", lambda client: self._attached(client, ids))
+        return await self._calls.run("query", lambda client: self._session_networks(client, ids))
 
     async def tidy(self, unused_seconds: float) -> list[str]:
-        """Remove this agent's networks without a container for that long, and return their names.
+        """Remove this agent's networks that were unused for this time, and return their names.
+
 
         Networks of cluster sessions are removed after at most ``CLUSTER_UNUSED_SECONDS``.
         """
@@ -221,7 +222,9 @@ class Networks:
             if error.status_code != CONFLICT and not _find(client, name):
                 raise
 
-    def _attached(self, client: docker.APIClient, containers: frozenset[str]) -> Attached:
+    def _session_networks(
+        self, client: docker.APIClient, containers: frozenset[str]
+    ) -> SessionNetworks:
         found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
         bridges = [n for n in found if n["Driver"] == "bridge"]
         sources = {Source(_interface(network)) for network in bridges}
@@ -233,7 +236,7 @@ class Networks:
                 for container, endpoint in info["Containers"].items()
                 if container in containers and endpoint.get("IPv4Address")
             }
-        return Attached(frozenset(n["Name"] for n in bridges), frozenset(sources))
+        return SessionNetworks(frozenset(n["Name"] for n in bridges), frozenset(sources))
 
     def _list_own(self, client: docker.APIClient) -> dict[str, bool]:
         """Return the names of this agent's networks, and whether each has a container."""

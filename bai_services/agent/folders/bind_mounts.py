@@ -54,7 +54,7 @@ class BindMounts:
         return True
 
     def create(self, name: str, mounts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        """Bind-mount the ``mounts`` that have a subpath, and return these as engines mount them.
+        """Bind-mount the ``mounts`` that have a subpath, and return them for the engine.
 
         ``name`` is the kernel's folder name. Existing bind mounts of the kernel are replaced.
 
@@ -74,7 +74,7 @@ class BindMounts:
         ]
 
     def remove(self, name: str) -> bool:
-        """Unmount all of a kernel's directories; return whether none is left.
+        """Unmount all of a kernel's directories; return whether all are unmounted.
 
         Only empty mount points are deleted, so files below a remaining mount are never touched.
         """
@@ -86,7 +86,7 @@ class BindMounts:
         return not folder.exists()
 
     def tidy(self) -> None:
-        """Remove mount points without a mount, which a reboot leaves behind.
+        """Remove mount points without a mount, which remain after a reboot.
 
         A restart of such a session then fails because the directory is missing, instead of writing
         to an empty directory.

@@ -183,7 +183,7 @@ def measure(paths: Iterable[Path], budget_seconds: float) -> DiskUsage:
     """Return the disk usage of directory trees, without other file systems mounted inside them.
 
     It blocks for up to ``budget_seconds``. Trees of any depth need at most two open descriptors.
-    No link is followed, even if the session changes the tree meanwhile.
+    No link is followed, even if the session changes the tree concurrently.
     """
     deadline = time.monotonic() + budget_seconds
     linked: set[tuple[int, int]] = set()
@@ -229,7 +229,7 @@ def _measure_tree(path: Path, deadline: float, linked: set[tuple[int, int]]) -> 
                 os.close(here)
                 here = parent
                 if _identity(here) != stack[-1][0]:
-                    # The session moved the directory: give up, the next measurement starts anew.
+                    # The session moved the directory: stop here; the next measurement starts again.
                     return DiskUsage(total, is_complete=False)
         return DiskUsage(total)
     except OSError:

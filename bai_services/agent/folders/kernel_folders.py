@@ -1,8 +1,8 @@
 """The folder of each kernel on this machine: its scratch home, log and exit code.
 
-``$BAI_HOME/sessions/<session id>/`` (for sub1: ``<session id>.sub1``) contains ``kernel.json``,
-``home/``, and with the process engine ``session.log`` and ``exit.json``, which the spawner writes.
-All methods block.
+``$BAI_HOME/sessions/<session id>/`` (for the kernel sub1: ``<session id>.sub1``) contains
+``kernel.json``, ``home/``, and with the process engine ``session.log`` and ``exit.json``, which the
+spawner writes. All methods block.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ class Folders:
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):
             return False
-        # Delete kernel.json last: the next attempt finds the folder by it.
+        # Delete kernel.json last: if this attempt fails, the next one finds the folder by that
+        # file.
         for entry in self._entries_except_kernel_file(path):
             _delete(entry)
         if self._entries_except_kernel_file(path):
@@ -173,7 +174,7 @@ class Folders:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace the content of a file in one step, so that no reader sees a part of it."""
+    """Replace the content of a file in one step, so that no reader sees partial content."""
     temporary = path.with_name(f".{path.name}")
     temporary.write_text(text)
     temporary.replace(path)

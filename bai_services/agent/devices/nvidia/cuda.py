@@ -74,9 +74,9 @@ class GpuRules:
     minimum: Level = Level.NONE
     mps: MpsServers | None = None
     # Why MPS is not used; only relevant without ``mps``.
-    no_mps: str = MPS_DISABLED
+    mps_disabled_reason: str = MPS_DISABLED
     # Why the watchdog does not act on sessions over their share; empty if it does.
-    no_watchdog: str = ""
+    watchdog_disabled_reason: str = ""
     # Whether the agent may change the compute mode of GPUs.
     may_set_mode: bool = False
 
@@ -215,7 +215,7 @@ class CudaGpus(DeviceKind):
             has_limits = self._reader.has_memory_limits()
             self._available_level = self._highest_level(
                 cgroup_problem(self._rules.engine, self._host, has_limits),
-                "" if self._rules.mps is not None else self._rules.no_mps,
+                "" if self._rules.mps is not None else self._rules.mps_disabled_reason,
             )
         if self._rules.mps is not None and self._available_level is not None:
             gpus = [d for d in found if self._is_for_mps(d, self._available_level)]
@@ -227,7 +227,7 @@ class CudaGpus(DeviceKind):
             {
                 Level.CGROUP: cgroup_problem,
                 Level.PROCESS: process_problem,
-                Level.SOFT: self._rules.no_watchdog,
+                Level.SOFT: self._rules.watchdog_disabled_reason,
             }
         )
 
@@ -309,7 +309,9 @@ class CudaGpus(DeviceKind):
         """Set the share of a GPU's MPS daemon; return the environment and mounts of a client."""
         mps, device = self._rules.mps, granted.device
         if mps is None:
-            raise Unavailable(f"GPU {device.id} cannot be shared: {self._rules.no_mps}")
+            raise Unavailable(
+                f"GPU {device.id} cannot be shared: {self._rules.mps_disabled_reason}"
+            )
         limits = mps.set_share(device.id, granted.amount)
         self._restrict_to_mps(device.id)
         control = mps.control(device.id)

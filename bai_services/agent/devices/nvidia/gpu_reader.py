@@ -69,7 +69,7 @@ class GpuReader:
 
     def sample(self, device_id: str) -> dict[str, Any] | None:
         """Return the metrics of a GPU or instance, None for each unknown metric; None if the
-        driver does not know the device.
+        driver does not report the device.
         """
         handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         if handle is None:
@@ -91,7 +91,7 @@ class GpuReader:
         found: dict[int, DeviceProcess] = {}
         # MPS clients have a list of their own; some drivers list them in both.
         for name in PROCESS_LISTS if handle is not None else ():
-            for entry in self._nvml.call(name, handle, otherwise=()):
+            for entry in self._nvml.call(name, handle, default=()):
                 process = DeviceProcess(device_id, entry.pid, entry.usedGpuMemory)
                 found.setdefault(entry.pid, process)
         if not found:
@@ -131,7 +131,7 @@ class GpuReader:
 
     def _instances(self, index: int, handle: Any, parent: str) -> list[Device]:
         call, text = self._nvml.call, self._nvml.text
-        max_instances = call("nvmlDeviceGetMaxMigDeviceCount", handle, otherwise=0)
+        max_instances = call("nvmlDeviceGetMaxMigDeviceCount", handle, default=0)
         found = []
         for number in range(max_instances):
             instance = call("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
@@ -158,7 +158,7 @@ class GpuReader:
                         # An instance has no direct links to other devices.
                         "links": {},
                         "pci_peers": [],
-                        "minor": call("nvmlDeviceGetMinorNumber", handle, otherwise=index),
+                        "minor": call("nvmlDeviceGetMinorNumber", handle, default=index),
                         "parent": parent,
                         "gpu_instance": call("nvmlDeviceGetGpuInstanceId", instance),
                         "compute_instance": call("nvmlDeviceGetComputeInstanceId", instance),
@@ -194,7 +194,7 @@ class GpuReader:
     def _read(self, index: int, handle: Any, uuid: str) -> Device:
         call = self._nvml.call
         memory = call("nvmlDeviceGetMemoryInfo", handle)
-        minor = call("nvmlDeviceGetMinorNumber", handle, otherwise=index)
+        minor = call("nvmlDeviceGetMinorNumber", handle, default=index)
         return Device(
             id=uuid,
             family=FAMILY,

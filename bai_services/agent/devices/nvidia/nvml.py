@@ -43,19 +43,19 @@ class Nvml:
         self.is_open, self.unavailable_reason = True, ""
         return True
 
-    def call(self, name: str, *arguments: Any, otherwise: Any = None) -> Any:
-        """Call a function; return ``otherwise`` if the driver lacks the function or reports an
+    def call(self, name: str, *arguments: Any, default: Any = None) -> Any:
+        """Call a function; return ``default`` if the driver lacks the function or reports an
         error.
         """
         assert self._module is not None
         function: Callable[..., Any] | None = getattr(self._module, name, None)
         if function is None:
-            return otherwise
+            return default
         try:
             return function(*arguments)
         except (self._module.NVMLError, self._module.NVMLLibraryMismatchError):
             # NVMLLibraryMismatchError: an older driver lacks the function.
-            return otherwise
+            return default
 
     def busy_processes(self, handle: Any, since_microseconds: int) -> dict[int, float] | None:
         """Return the mean utilization by pid since a time, in percent; None: unknown.

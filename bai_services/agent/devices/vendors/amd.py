@@ -57,7 +57,7 @@ class AmdSmi:
             return None
 
     def sample(self, address: str) -> dict[str, Any]:
-        """Return the metrics of the GPU at a PCI address; {} if the library does not know it."""
+        """Return the metrics of the GPU at a PCI address; {} if the library does not list it."""
         handle = self._handles.get(address)
         if handle is None:
             return {}

@@ -44,7 +44,7 @@ class Atoms(TableDevices):
             return part
         indices = sorted(g.device.index for g in granted)
         number = indices[0] + 1
-        self._remove_strays()
+        self._remove_unused_groups()
         command = [TOOL, "group", "-c", str(number), "-a", ",".join(map(str, indices))]
         try:
             output = self.host.run_tool(command)
@@ -90,7 +90,7 @@ class Atoms(TableDevices):
             return None
         return min(self._known[device_id].index for device_id in group) + 1
 
-    def _remove_strays(self) -> None:
+    def _remove_unused_groups(self) -> None:
         """Remove groups without a session, which a killed agent process may have left."""
         in_use = {self._number_of(group) for group in self._groups}
         possible = {device.index + 1 for device in self._known.values()}
