@@ -10,7 +10,7 @@ from pathlib import Path
 from bai_services.client_address import TrustedProxies
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.home import Home
-from bai_services.manager.settings import HostPlace, Settings
+from bai_services.manager.settings import Settings, StorageHostSettings
 
 DEFAULT_HOME = ".bai"
 DEFAULT_IMAGE = "bai-session:latest"
@@ -93,7 +93,7 @@ def _trusted_proxies(text: str) -> tuple[str, ...]:
     return parts
 
 
-def _storage_hosts(text: str) -> tuple[HostPlace, ...]:
+def _storage_hosts(text: str) -> tuple[StorageHostSettings, ...]:
     """Parse ``NAME=BACKEND:/PATH``, separated by commas; the first is the default host."""
     found = []
     for part in text.split(","):
@@ -104,7 +104,7 @@ def _storage_hosts(text: str) -> tuple[HostPlace, ...]:
                 f"BAI_STORAGE_HOSTS: {part.strip()!r} is not NAME=BACKEND:/PATH; "
                 "for example local=local:/srv/folders,fast=btrfs:/mnt/fast"
             )
-        found.append(HostPlace(name, backend, Path(path)))
+        found.append(StorageHostSettings(name, backend, Path(path)))
     names = [host.name for host in found]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise SystemExit(f"BAI_STORAGE_HOSTS: duplicate host name {duplicates[0]!r}")

@@ -24,7 +24,7 @@ def _watch_parent(parent: int) -> None:
         time.sleep(CHECK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
-    # The module ignored SIGTERM. SIGKILL is safe: its files survive a crash anyway.
+    # The module ignored SIGTERM. SIGKILL is safe, because its files survive a crash.
     os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -82,7 +82,7 @@ class Agent:
         """Run until ``stop`` is set; then sign off at the manager and release all resources."""
         await asyncio.to_thread(self._grants.restore)
         await self._inventory.reconcile(self._grants.all())
-        await asyncio.to_thread(self._folders.tidy)
+        await asyncio.to_thread(self._folders.remove_stale_mount_points)
         loops = [
             asyncio.create_task(self._heartbeat_loop(), name="heartbeats"),
             asyncio.create_task(self._work_loop(), name="work"),
@@ -247,7 +247,7 @@ class Agent:
         while True:
             await asyncio.sleep(CLEANUP_INTERVAL_SECONDS)
             try:
-                await self._engine.tidy()
+                await self._engine.remove_unused()
             except Exception:
                 log.exception("the cleanup of the engine failed")
 

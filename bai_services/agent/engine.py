@@ -86,7 +86,7 @@ class Engine(ABC):
         """Return the names of the images on this machine."""
         return ()
 
-    async def tidy(self) -> None:
+    async def remove_unused(self) -> None:
         """Remove resources that have been unused for a long time; called periodically."""
         return None
 

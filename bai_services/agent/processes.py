@@ -102,7 +102,7 @@ class Processes:
             time.sleep(0.05)
             alive = self._alive(kernel_id, known)
         for _ in range(KILL_ROUNDS):
-            # The next round finds processes that were forked meanwhile.
+            # The next round finds processes that were forked in the meantime.
             if not alive:
                 return True
             _signal(alive, signal.SIGKILL)

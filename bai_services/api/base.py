@@ -56,13 +56,13 @@ HTTP_STATUS: dict[type[errors.BaiError], HTTPStatus] = {
 
 
 def status_of(error: type[errors.BaiError]) -> HTTPStatus:
-    """Return the status of an error class, or else of its nearest base class with a status."""
+    """Return the status of an error class or of its nearest base class that has one."""
     return next(HTTP_STATUS[cls] for cls in error.__mro__ if cls in HTTP_STATUS)
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The declaration of one method of one route, also the source of the OpenAPI document."""
+    """The declaration of one method of one route; the OpenAPI document is built from it."""
 
     summary: str
     tag: str
@@ -74,7 +74,7 @@ class Operation:
     parameters: Mapping[str, str]
     is_file: bool
     is_for_sessions: bool
-    is_costly: bool
+    is_expensive: bool
 
 
 def operation(
@@ -89,7 +89,7 @@ def operation(
     parameters: Mapping[str, str] | None = None,
     is_file: bool = False,
     is_for_sessions: bool = False,
-    is_costly: bool = False,
+    is_expensive: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
     """Declare a handler's method as an operation of the API.
 
@@ -109,8 +109,8 @@ def operation(
         The response to a GET, or the body of a PUT or PATCH, is the content of a file.
     is_for_sessions
         The operation accepts session tokens; all others reject them.
-    is_costly
-        At most two costly operations of a caller run at a time. Lists are always costly.
+    is_expensive
+        At most two expensive operations of a caller run at a time. Lists are always expensive.
     """
     declared = Operation(
         summary,
@@ -123,7 +123,7 @@ def operation(
         parameters or {},
         is_file,
         is_for_sessions,
-        is_costly or is_list,
+        is_expensive or is_list,
     )
 
     def decorate(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -181,9 +181,9 @@ async def _result(
     declared: Operation,
     arguments: Mapping[str, Any],
 ) -> Any:
-    """Call the method; a costly call first waits for a slot of the caller."""
+    """Call the method; an expensive call first waits for a slot of the caller."""
     caller: Caller | None = getattr(handler, "caller", None)
-    if not declared.is_costly or caller is None or caller.user_id is None:
+    if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
     limit: CallerLimit = handler.settings.setdefault("costly_calls", CallerLimit())
     async with limit.slot(caller.user_id):

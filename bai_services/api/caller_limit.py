@@ -1,4 +1,4 @@
-"""Limit of concurrent costly calls per caller."""
+"""Limit of concurrent expensive calls per caller."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 # A page of 500 sessions occupies the event loop for 0.3 s. Without a limit, a caller with 40
 # concurrent requests would delay the requests of all other callers.
-MAX_COSTLY_CALLS = 2
+MAX_EXPENSIVE_CALLS = 2
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Slots:
 class CallerLimit:
     """Runs at most ``limit`` calls of each caller at a time; further calls wait."""
 
-    def __init__(self, limit: int = MAX_COSTLY_CALLS) -> None:
+    def __init__(self, limit: int = MAX_EXPENSIVE_CALLS) -> None:
         self._limit = limit
         self._callers: dict[str, _Slots] = {}
 

@@ -26,13 +26,13 @@ class EventsHandler(APIHandler):
     async def get(self) -> None:
         session_id = self.get_query_argument("session", None)
         if session_id is not None:
-            # Raises NotFound, like all routes, also if the caller may not read the session.
+            # Like all routes, this raises NotFound even if the session exists but may not be read.
             session_id = (await self.manager.sessions.sessions.get(self.caller, session_id))["id"]
         changes = self.manager.feed.follow(self.caller, session_id, KEEPALIVE_SECONDS)
         self.set_header("Content-Type", "text/event-stream")
         self.set_header("X-Accel-Buffering", "no")
         try:
-            # The first comment tells the client that the stream is open.
+            # The client detects by the first comment that the stream is open.
             await self._send(": open\n\n")
             async with cancel_on_sign_out(self):
                 async for change in changes:

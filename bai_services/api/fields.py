@@ -15,11 +15,11 @@ from pydantic import (
 )
 
 # NUL is rejected, because PostgreSQL cannot store it.
-_PLAIN = r"^[^\x00]*$"
+_WITHOUT_NUL = r"^[^\x00]*$"
 
-NameText = Annotated[str, StringConstraints(max_length=64, pattern=_PLAIN)]
-ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_PLAIN)]
-LongText = Annotated[str, StringConstraints(max_length=500, pattern=_PLAIN)]
+NameText = Annotated[str, StringConstraints(max_length=64, pattern=_WITHOUT_NUL)]
+ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_WITHOUT_NUL)]
+LongText = Annotated[str, StringConstraints(max_length=500, pattern=_WITHOUT_NUL)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_SLOTS = 100
 # Strict, so that true is not accepted as 1.
@@ -44,4 +44,6 @@ class Body(BaseModel):
 
 
 class ResponseModel(BaseModel):
-    """A response body. Only used to generate the OpenAPI document; responses are not validated."""
+    """A response body. It only serves to generate the OpenAPI document; responses are not
+    validated.
+    """

@@ -40,7 +40,7 @@ _LIST_PARAMETERS = [
         "name": "sort",
         "in": "query",
         "schema": {"type": "string"},
-        "description": "sort fields, separated by commas; prefix - sorts in descending order",
+        "description": "sort fields, separated by commas; the prefix - means descending order",
     },
     {
         "name": "format",

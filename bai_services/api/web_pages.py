@@ -17,7 +17,7 @@ from .sessions.page import PageHandler
 # Assets never change: the name of a file changes with its content.
 IMMUTABLE = "public, max-age=31536000, immutable"
 # First path segments of the UI's pages, as in frontend/src/app/router.tsx.
-NAMES = frozenset(
+PAGE_NAMES = frozenset(
     {
         "",
         "start",
@@ -38,9 +38,9 @@ NAMES = frozenset(
         "settings",
     }
 )
-# 'unsafe-inline' is needed because Ant Design creates style elements; the manager serves everything
-# else.
-POLICY = (
+# 'unsafe-inline' is needed because Ant Design creates style elements; all other
+# content comes from the manager.
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
@@ -72,7 +72,7 @@ class WebPageHandler(PageHandler):
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
-        self.set_header("Content-Security-Policy", POLICY)
+        self.set_header("Content-Security-Policy", CONTENT_SECURITY_POLICY)
 
     async def get(self, path: str | None) -> None:
         try:
@@ -95,14 +95,14 @@ class WebPageHandler(PageHandler):
             f'<base href="{escape(base)}/" />\n'
             f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
         )
-        if (path or "").partition("/")[0] not in NAMES:
+        if (path or "").partition("/")[0] not in PAGE_NAMES:
             # The web UI shows its own message for an unknown address.
             self.set_status(404)
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.finish(page)
 
 
-class BareAddressHandler(RequestHandler):
+class TrailingSlashHandler(RequestHandler):
     """Redirects the UI's address without a trailing slash."""
 
     def get(self) -> None:
@@ -117,6 +117,6 @@ def _built(handler: RequestHandler) -> WebUI:
 # Routes below the manager's base URL, used only if the application has the setting ``web_ui``.
 PAGES: list[tuple[str, type[RequestHandler]]] = [
     (r"/(assets/[^/]+)", AssetHandler),
-    ("", BareAddressHandler),
+    ("", TrailingSlashHandler),
     (r"/([a-z][a-z-]*(?:/[^/]+)?)?", WebPageHandler),
 ]

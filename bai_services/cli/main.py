@@ -63,7 +63,7 @@ COMMANDS: Mapping[str, DeferredCommand] = {
 }
 
 
-class Program(click.Group):
+class RootGroup(click.Group):
     """Root command: import subcommands on first use and map every failure to an exit code."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -124,7 +124,7 @@ def _check_encoding(arguments: Sequence[str]) -> None:
 
 
 @click.command(
-    cls=Program,
+    cls=RootGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 success, 2 wrong usage, 3 denied by a policy, 4 not found, "
     "5 not signed in or not allowed, 6 a component is unavailable, 1 any other failure.",

@@ -127,6 +127,6 @@ def cell(value: Any, *, is_relative: bool = False) -> str:
     if isinstance(value, (list, tuple)):
         separator = "\n" if any(isinstance(item, Mapping) for item in value) else ", "
         return separator.join(cell(item) for item in value) or "-"
-    if isinstance(value, str) and (when := units.moment(value)) is not None:
+    if isinstance(value, str) and (when := units.parse_time(value)) is not None:
         return units.relative(when) if is_relative else units.local(when)
     return printable(value)

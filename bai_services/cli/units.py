@@ -10,7 +10,7 @@ from bai_services.core.resources import CPU, MEM, format_amount, parse_amount
 
 _SIZE_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 # Units of a duration: length in seconds and symbol.
-_SPANS = ((86400, "d"), (3600, "h"), (60, "min"))
+_DURATION_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
 _TIME_LENGTH = len("2030-01-31T09:00:00Z")
 
 
@@ -52,15 +52,15 @@ def amount(name: str, number: int) -> str:
     return size(number) if name == MEM else format_amount(name, number)
 
 
-def span(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Format a duration in its largest unit, and below 10 also the next one: ``1 h 5 min``."""
     whole = max(0, int(seconds))
-    for number, (unit_seconds, unit) in enumerate(_SPANS):
+    for number, (unit_seconds, unit) in enumerate(_DURATION_UNITS):
         if whole >= unit_seconds:
             count, rest = divmod(whole, unit_seconds)
             text = f"{count} {unit}"
-            if count < 10 and number + 1 < len(_SPANS):
-                smaller_seconds, smaller = _SPANS[number + 1]
+            if count < 10 and number + 1 < len(_DURATION_UNITS):
+                smaller_seconds, smaller = _DURATION_UNITS[number + 1]
                 if more := rest // smaller_seconds:
                     text += f" {more} {smaller}"
             return text
@@ -74,7 +74,7 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def moment(text: str | None) -> datetime | None:
+def parse_time(text: str | None) -> datetime | None:
     """Parse a time of the REST API; return None for any other text."""
     if text is None or len(text) < _TIME_LENGTH or text[10:11] != "T":
         return None
@@ -86,10 +86,10 @@ def moment(text: str | None) -> datetime | None:
 
 
 def since(text: str | None, until: str | None = None) -> str:
-    """Format the time from ``text`` to ``until`` (default: now); empty if ``text`` is no time."""
-    begin = moment(text)
-    end = moment(until) or datetime.now(UTC)
-    return "" if begin is None else span((end - begin).total_seconds())
+    """Format the time from ``text`` to ``until`` (default: now); empty without a time."""
+    begin = parse_time(text)
+    end = parse_time(until) or datetime.now(UTC)
+    return "" if begin is None else duration((end - begin).total_seconds())
 
 
 def relative(when: datetime) -> str:
@@ -101,13 +101,13 @@ def relative(when: datetime) -> str:
     if abs(seconds) > 30 * 86400:
         return when.astimezone().strftime("%Y-%m-%d")
     if seconds < -60:
-        return f"in {span(-seconds)}"
-    return "just now" if seconds < 60 else f"{span(seconds)} ago"
+        return f"in {duration(-seconds)}"
+    return "just now" if seconds < 60 else f"{duration(seconds)} ago"
 
 
 def relative_text(text: str | None) -> str:
     """Format a time of the REST API relative to now; empty if there is none."""
-    when = moment(text)
+    when = parse_time(text)
     return "" if when is None else relative(when)
 
 

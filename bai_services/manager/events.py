@@ -17,7 +17,8 @@ from bai_services.db.database import Database
 
 from .accounts import authorizer
 
-# A slower listener loses the oldest changes. Clients tolerate this: they fetch the session itself.
+# Maximum number of queued changes per listener. A full queue drops the oldest change; clients
+# tolerate this, because they fetch the session itself.
 QUEUE_LENGTH = 256
 # Cache lifetime of the set of owners whose sessions a listener may not read.
 HIDDEN_TTL_SECONDS = 5.0
@@ -58,7 +59,7 @@ class Subscription:
         self._may_read = may_read
         self._readable: dict[tuple[str, str, str], bool] = {}
         self._changes: deque[Change] = deque(maxlen=QUEUE_LENGTH)
-        self._moved: dict[str, Change] = {}
+        self._positions: dict[str, Change] = {}
         self._is_not_empty = asyncio.Event()
 
     def put(self, change: Change) -> None:
@@ -66,9 +67,9 @@ class Subscription:
             self._changes.append(change)
             self._is_not_empty.set()
 
-    def put_moved(self, changes: Mapping[str, Change]) -> None:
+    def put_positions(self, changes: Mapping[str, Change]) -> None:
         """Add changed positions of one owner's sessions, for which ``matches`` is true."""
-        self._moved.update(changes)
+        self._positions.update(changes)
         self._is_not_empty.set()
 
     def matches(self, change: Change) -> bool:
@@ -87,9 +88,11 @@ class Subscription:
         except TimeoutError:
             return None
         change = (
-            self._changes.popleft() if self._changes else self._moved.pop(next(iter(self._moved)))
+            self._changes.popleft()
+            if self._changes
+            else self._positions.pop(next(iter(self._positions)))
         )
-        if not self._changes and not self._moved:
+        if not self._changes and not self._positions:
             self._is_not_empty.clear()
         return change
 
@@ -110,7 +113,7 @@ class Events:
         for subscription in self._subscriptions:
             subscription.put(change)
 
-    def publish_moved(self, moved: Mapping[str, Change]) -> None:
+    def publish_positions(self, moved: Mapping[str, Change]) -> None:
         """Publish the changed positions of many sessions at once.
 
         The cost per listener grows with the number of owners, not with the number of sessions.
@@ -126,7 +129,7 @@ class Events:
                 groups = list(by_scope.values())
             for group in groups:
                 if subscription.matches(next(iter(group.values()))):
-                    subscription.put_moved(group)
+                    subscription.put_positions(group)
 
     def publish_invitation(self, invitee_id: str) -> None:
         """Notify the event streams of a user of an invitation; the change has no content."""

@@ -25,7 +25,7 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Run the next step now. Cheap; may be called at any time, even before ``start``."""
+        """Run the next step now; may be called often, and before ``start``."""
         self._woken.set()
 
     def start(self) -> None:

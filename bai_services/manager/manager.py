@@ -111,12 +111,12 @@ class Manager:
         await self.servers.servers.stop()
 
     def capacity_changed(self) -> None:
-        """Request a scheduling pass that reads everything again. Cheap.
+        """Request a scheduling pass that reads everything again.
 
         Call it after a change of limits, agents or resource groups.
         """
         self.scheduling.scheduler.capacity_changed()
 
     def sign_outs_due(self) -> None:
-        """Wake the loop that signs out deactivated users and users marked for sign-out. Cheap."""
+        """Wake the loop that signs out deactivated users and users marked for sign-out."""
         self.sign_outs.wake()

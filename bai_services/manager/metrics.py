@@ -16,13 +16,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """Counters and gauges of one manager, so that two managers in a test do not share them."""
+    """Counters and gauges of one manager; two managers in one test do not share them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "bai_requests_total",
-            "Requests answered.",
+            "Number of requests.",
             ["method", "route", "status"],
             registry=self.registry,
         )

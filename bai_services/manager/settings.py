@@ -9,7 +9,7 @@ from bai_services.core.sessions.callbacks import AllowedTargets
 
 
 @dataclass(frozen=True, slots=True)
-class HostPlace:
+class StorageHostSettings:
     """Name, backend and root path of a storage host."""
 
     name: str
@@ -34,7 +34,7 @@ class Settings:
     hub_api_token: str = field(default="", repr=False)
     base_url: str = "/services/bai"  # prefix of every route
     hub_base_url: str = "/"
-    # A Hub token or cookie must carry one of these scopes to be accepted by the manager.
+    # A Hub token or cookie must have one of these scopes to be accepted by the manager.
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}
     )
@@ -45,7 +45,7 @@ class Settings:
     password_rounds: int = 3
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
-    storage_hosts: tuple[HostPlace, ...] = ()
+    storage_hosts: tuple[StorageHostSettings, ...] = ()
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
     # An unfinished upload expires this many seconds after its last chunk.
@@ -63,6 +63,6 @@ class Settings:
     heartbeat_interval_seconds: int = 5
 
     @property
-    def hosts(self) -> tuple[HostPlace, ...]:
+    def hosts(self) -> tuple[StorageHostSettings, ...]:
         """Return the storage hosts, at least one."""
-        return self.storage_hosts or (HostPlace("local", "local", self.storage_root),)
+        return self.storage_hosts or (StorageHostSettings("local", "local", self.storage_root),)

@@ -42,7 +42,7 @@ class Stream(asyncio.Protocol):
         self.on_bytes: Callable[[int], None] | None = None
         self._endpoint = endpoint
         self._transport: asyncio.Transport | None = None
-        self._early: list[Data | Finished] = []
+        self._early_events: list[Data | Finished] = []
         self._is_write_paused = False
         self._unconsumed = 0
         self._has_finished = self._has_peer_finished = False
@@ -55,7 +55,7 @@ class Stream(asyncio.Protocol):
         if self.number not in self._endpoint.link.streams:
             transport.abort()  # too many streams, or already reset
             return
-        early, self._early = self._early, []
+        early, self._early_events = self._early_events, []
         for event in early:
             self.handle(event)
 
@@ -76,9 +76,8 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if error is None and self._has_finished and self._has_peer_finished:
-            self._endpoint.remove_stream(
-                self
-            )  # without a reset: its last data may still be in transit
+            # Do not reset the stream: its last data may still be in transit.
+            self._endpoint.remove_stream(self)
         else:
             self._endpoint.reset_stream(self, "" if error is None else str(error))
 
@@ -101,7 +100,7 @@ class Stream(asyncio.Protocol):
                 transport.resume_reading()
         elif transport is None:
             assert isinstance(event, Data | Finished)
-            self._early.append(event)  # at most the initial window
+            self._early_events.append(event)  # at most the initial window
         elif isinstance(event, Finished):
             self._has_peer_finished = True
             if self._has_finished:

@@ -56,8 +56,8 @@ class RequestRewriter:
         self._state = _State.HEAD
         self._buffer = bytearray()
         # Remaining bytes of a body or chunk, and the state after it.
-        self._left = 0
-        self._then = _State.HEAD
+        self._remaining_bytes = 0
+        self._next_state = _State.HEAD
 
     def feed(self, content: bytes | memoryview) -> Iterator[bytes | memoryview]:
         """Yield the bytes to forward for the received bytes.
@@ -73,10 +73,10 @@ class RequestRewriter:
                 yield view
                 return
             if self._state is _State.BODY:
-                body, view = view[: self._left], view[self._left :]
-                self._left -= len(body)
-                if not self._left:
-                    self._state = self._then
+                body, view = view[: self._remaining_bytes], view[self._remaining_bytes :]
+                self._remaining_bytes -= len(body)
+                if not self._remaining_bytes:
+                    self._state = self._next_state
                 yield body
                 continue
             rewritten, view = self._read_head_or_line(view)
@@ -123,7 +123,11 @@ class RequestRewriter:
             raise RequestRejected(HTTPStatus.BAD_REQUEST, "invalid chunk size")
         if size:
             # The content and the line end after it.
-            self._left, self._state, self._then = size + 2, _State.BODY, _State.CHUNK_LINE
+            self._remaining_bytes, self._state, self._next_state = (
+                size + 2,
+                _State.BODY,
+                _State.CHUNK_LINE,
+            )
         else:
             self._state = _State.TRAILERS
         return text
@@ -164,7 +168,11 @@ class RequestRewriter:
             ):
                 raise RequestRejected(HTTPStatus.BAD_REQUEST, "ambiguous length of the body")
             if int(length):
-                self._left, self._state, self._then = int(length), _State.BODY, _State.HEAD
+                self._remaining_bytes, self._state, self._next_state = (
+                    int(length),
+                    _State.BODY,
+                    _State.HEAD,
+                )
 
 
 def _check_same_site(fields: dict[str, str]) -> None:

@@ -166,7 +166,7 @@ class Streams:
             raise ProtocolError(f"{frame.kind.name} for unopened stream {frame.stream}")
         found = self._streams.get(frame.stream)
         if found is None:
-            return ()  # the peer sent this before it saw our RESET or FINISH
+            return ()  # the peer sent this before it received the RESET or FINISH of this endpoint
         match frame.kind:
             case FrameKind.DATA:
                 return self._data(frame, found)

@@ -141,7 +141,7 @@ def test_tidy_removes_mount_points_without_a_mount(binds: BindMounts, folder: Pa
     (kept,) = binds.create(NAME, wanted(folder))
     lost = Path(kept["source"]).parent / "7"
     lost.mkdir()
-    binds.tidy()
+    binds.remove_stale_mount_points()
     assert not lost.exists()
     assert os.listdir(kept["source"]) == ["own"]
 

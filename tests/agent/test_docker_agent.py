@@ -338,12 +338,12 @@ async def test_unused_cluster_network_is_removed_after_its_timeout(
         assert await networks.ensure_cluster(cluster, "user") == cluster.network
     of_user = await networks.ensure(f"p-{uuid.uuid4().hex[:6]}")
     clock.seconds = CLUSTER_UNUSED_SECONDS - 1
-    assert cluster.network not in await networks.tidy(3600)
+    assert cluster.network not in await networks.remove_unused(3600)
     clock.seconds = CLUSTER_UNUSED_SECONDS
-    removed = await networks.tidy(3600)
+    removed = await networks.remove_unused(3600)
     assert cluster.network in removed and of_user not in removed
     clock.seconds = 3600
-    assert of_user in await networks.tidy(3600)
+    assert of_user in await networks.remove_unused(3600)
 
 
 async def test_user_networks_until_the_pool_is_exhausted(
@@ -367,14 +367,14 @@ async def test_user_networks_until_the_pool_is_exhausted(
         labels={"bai.test": "yes"},
     )
     clock.seconds = 3599
-    assert set(await networks.tidy(3600)) & set(names) == set()
+    assert set(await networks.remove_unused(3600)) & set(names) == set()
     clock.seconds = 3600
-    assert set(await networks.tidy(3600)) & set(names) == set(names[1:])
+    assert set(await networks.remove_unused(3600)) & set(names) == set(names[1:])
     await asyncio.to_thread(busy.remove, force=True)
     # The timeout of one hour begins at the last use.
     clock.seconds = 7199
-    assert names[0] not in await networks.tidy(3600)
+    assert names[0] not in await networks.remove_unused(3600)
     clock.seconds = 7201
-    assert names[0] in await networks.tidy(3600)
+    assert names[0] in await networks.remove_unused(3600)
     late = network_name(f"late-{mark}", "docker-test")
     assert await networks.ensure(f"late-{mark}") == late

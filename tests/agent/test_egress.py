@@ -256,7 +256,7 @@ async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_networ
     assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
     await asyncio.to_thread(mine.remove, force=True)
     networks = Networks(place.calls, place.agent_id, read_pool("10.250.0.0/20", 26), 26)
-    assert len(await networks.tidy(0)) == 1
+    assert len(await networks.remove_unused(0)) == 1
     await agent.facts()
     assert place.rules() == ""
 

@@ -19,7 +19,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core.folders.storage_hosts import PERMISSIONS
 from bai_services.manager.folders import mounts, quotas
-from bai_services.manager.settings import HostPlace
+from bai_services.manager.settings import StorageHostSettings
 from bai_services.storage import host as storage_host
 from bai_services.storage.backends.registry import ENTRY_POINTS
 from bai_services.storage.host import MIN_FREE_BYTES
@@ -63,7 +63,10 @@ async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
     """A manager with the folder ``data`` of ``user`` on the storage host under test."""
     points = {ENTRY_POINTS: {"slow": "bai_slow:SlowBackend"}}
     install(tmp_path / "packages", "bai_slow", SLOW, points, monkeypatch)
-    hosts = (HostPlace("local", "slow", disk), HostPlace("near", "local", tmp_path / "near"))
+    hosts = (
+        StorageHostSettings("local", "slow", disk),
+        StorageHostSettings("near", "local", tmp_path / "near"),
+    )
     url = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite"
     clock = MovableClock()
     async with (

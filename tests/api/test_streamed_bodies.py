@@ -16,7 +16,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core.accounts import signature
 from bai_services.manager.folders.write_buffer import CHUNK_BYTES
-from bai_services.manager.settings import HostPlace
+from bai_services.manager.settings import StorageHostSettings
 from bai_services.storage.transfers.staging import DIRECTORY
 from tests.testbed.manager import Api, MovableClock, known_world, manager_on, serving
 from tests.testbed.skip import skip_or_fail
@@ -44,7 +44,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 async def api(tmp_path: Path, disk: Path, demo_database_url: str) -> AsyncIterator[Api]:
     clock = MovableClock()
-    hosts = (HostPlace("local", "local", disk),)
+    hosts = (StorageHostSettings("local", "local", disk),)
     async with (
         manager_on(demo_database_url, tmp_path, clock, storage_hosts=hosts) as manager,
         serving(await known_world(manager, clock)) as served,

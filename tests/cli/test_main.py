@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from bai_services.cli import failures
 from bai_services.cli.command import parse_pairs, segment
 from bai_services.cli.main import COMMANDS, main
-from bai_services.cli.sessions.sessions import read_mount
+from bai_services.cli.sessions.sessions import parse_mount
 from bai_services.cli.text import printable
 from bai_services.core import errors
 
@@ -174,13 +174,13 @@ def test_value_of_a_pair_may_contain_equals_signs() -> None:
     ],
 )
 def test_mount_is_parsed(text: str, expected: dict[str, str]) -> None:
-    assert read_mount(text) == expected
+    assert parse_mount(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":/a", "a:b:c:d", "data:/a:x", "/raw", "/raw:/in"])
 def test_invalid_mount_is_rejected(text: str) -> None:
     with pytest.raises(errors.InvalidRequest, match="is not FOLDER"):
-        read_mount(text)
+        parse_mount(text)
 
 
 def test_printable_replaces_control_characters() -> None:

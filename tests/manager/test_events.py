@@ -28,9 +28,9 @@ def every_change(change: Change) -> bool:
 async def test_status_changes_are_ordered_and_positions_are_deduplicated() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
-        events.publish_moved(moved(1, 2))
+        events.publish_positions(moved(1, 2))
         events.publish(change(3))
-        events.publish_moved(moved(2, 1))
+        events.publish_positions(moved(2, 1))
         events.publish(change(1, kind="reasons"))
         assert await received(subscription) == [
             ("s3", "status"), ("s1", "reasons"), ("s1", POSITION), ("s2", POSITION),
@@ -42,7 +42,7 @@ async def test_many_changed_positions_do_not_evict_status_changes() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
         events.publish(change(0))
-        events.publish_moved(moved(*range(10_000)))
+        events.publish_positions(moved(*range(10_000)))
         found = await received(subscription)
     assert found[0] == ("s0", "status")
     assert len(found) == 10_001
@@ -65,7 +65,7 @@ async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached
 
     with events.follow(None, is_mine) as subscription:
         for _ in range(2):
-            events.publish_moved(moved(1, 2) | moved(3, 4, owner="u2"))
+            events.publish_positions(moved(1, 2) | moved(3, 4, owner="u2"))
             events.publish(change(5, "u2"))
         assert await received(subscription) == [("s1", POSITION), ("s2", POSITION)]
     assert sorted(checked_owners) == ["u1", "u2"]
@@ -74,7 +74,7 @@ async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached
 async def test_subscription_to_a_single_session() -> None:
     events = Events()
     with events.follow("s2", every_change) as subscription:
-        events.publish_moved(moved(1, 2, 3))
+        events.publish_positions(moved(1, 2, 3))
         events.publish(change(1))
         assert await received(subscription) == [("s2", POSITION)]
 
@@ -83,7 +83,7 @@ async def test_internal_subscription_gets_no_positions() -> None:
     events = Events()
     with events.subscribe() as subscription:
         assert not events.is_followed
-        events.publish_moved(moved(1))
+        events.publish_positions(moved(1))
         events.publish(change(1))
         assert await received(subscription) == [("s1", "status")]
         with events.follow(None, every_change):

@@ -169,12 +169,12 @@ async def test_unused_overlay_network_is_removed(swarm_nodes: Nodes) -> None:
     plan = await swarm_nodes.prepared("ann", 0, 1)
     manager = swarm_nodes.networks[0]
     async with swarm_nodes.running(plan):
-        assert plan.injection.network not in await manager.tidy(0)
+        assert plan.injection.network not in await manager.remove_unused(0)
     # Only the agent that created the network may remove it.
-    assert await swarm_nodes.networks[1].tidy(0) == []
+    assert await swarm_nodes.networks[1].remove_unused(0) == []
 
     async def is_removed() -> bool:
-        return plan.injection.network in await manager.tidy(0)
+        return plan.injection.network in await manager.remove_unused(0)
 
     await wait_until_async(is_removed, 30, "the removal of the network")
 

@@ -16,7 +16,7 @@ from docker.types import Mount
 from bai_services.core.errors import BaiError, Forbidden
 from bai_services.core.folders.mounts import MountRequest
 from bai_services.core.folders.vfolders import Permission
-from bai_services.manager.settings import HostPlace
+from bai_services.manager.settings import StorageHostSettings
 from tests.storage.test_backends import IMAGE_BYTES, run
 from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine
@@ -54,7 +54,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 async def world(disk: Path, tmp_path: Path, demo_database_url: str) -> AsyncIterator[World]:
-    hosts = (HostPlace("local", "btrfs", disk),)
+    hosts = (StorageHostSettings("local", "btrfs", disk),)
     async with manager_on(
         demo_database_url, tmp_path, MovableClock(), storage_hosts=hosts
     ) as manager:

@@ -189,7 +189,7 @@ class Watchdog:
             text += f" Its largest process on the device ({largest.pid}) was terminated."
         elif self._action is Action.STOP:
             await self._inventory.detach(processes)
-            text += " It was stopped."
+            text += " The session was stopped."
         if session.notice != text:
             log.warning("session %s: %s", session_id, text)
         session.notice = text

@@ -72,8 +72,8 @@ class TableDevices(DeviceKind):
     def sample(self) -> dict[str, dict[str, Any]]:
         items = self._fresh_items() if self.row.find.command else {}
         samples = {}
-        for device_id, seen in self._seen.items():
-            refreshed = replace(seen, item=items.get(seen.index, seen.item))
+        for device_id, found_device in self._seen.items():
+            refreshed = replace(found_device, item=items.get(found_device.index, found_device.item))
             samples[device_id] = {
                 name: self._number(refreshed, metric.path, metric.scale)
                 for name, metric in self.row.metrics.items()
@@ -168,9 +168,9 @@ class TableDevices(DeviceKind):
             )
         return [dict(zip(find.columns, row, strict=True)) for row in rows]
 
-    def _matches_where(self, seen: FoundDevice) -> bool:
+    def _matches_where(self, found_device: FoundDevice) -> bool:
         return all(
-            any(fnmatchcase(str(self.value(seen, key)), pattern) for pattern in patterns)
+            any(fnmatchcase(str(self.value(found_device, key)), pattern) for pattern in patterns)
             for key, patterns in self.row.find.where.items()
         )
 
@@ -189,55 +189,55 @@ class TableDevices(DeviceKind):
         except ToolFailed:
             return {}
 
-    def value(self, seen: FoundDevice, key: str) -> Any:
+    def value(self, found_device: FoundDevice, key: str) -> Any:
         """Return a fact of a device.
 
         ``key`` is a pointer into the vendor tool's item. For a device with a path it is a file
         below this path, an absolute path, or ``@address`` for the bus address.
         """
-        if seen.item is not None:
-            return json_pointer(seen.item, key)
+        if found_device.item is not None:
+            return json_pointer(found_device.item, key)
         if key.startswith("/"):
             if PCI in key:
-                key = key.replace(PCI, str(self.value(seen, self.row.facts.pci)))
-            paths = self.host.paths(key, seen.index)
+                key = key.replace(PCI, str(self.value(found_device, self.row.facts.pci)))
+            paths = self.host.paths(key, found_device.index)
             return self.host.read(paths[0]) if paths else None
         if key == "@address":
-            return self.host.link_target_name(f"{seen.path}/device") or self.host.link_target_name(
-                seen.path
-            )
-        paths = self.host.paths(f"{seen.path}/{key}", seen.index)
+            return self.host.link_target_name(
+                f"{found_device.path}/device"
+            ) or self.host.link_target_name(found_device.path)
+        paths = self.host.paths(f"{found_device.path}/{key}", found_device.index)
         return self.host.read(paths[0]) if paths else None
 
-    def _number(self, seen: FoundDevice, key: str, scale: float = 1.0) -> float | None:
+    def _number(self, found_device: FoundDevice, key: str, scale: float = 1.0) -> float | None:
         if not key:
             return None
         # Ignore a unit after the number, as in ``98304 MiB``.
-        match = NUMBER.match(str(self.value(seen, key)).strip())
+        match = NUMBER.match(str(self.value(found_device, key)).strip())
         if match is None:
             return None
         number = float(match[0]) * scale
         return int(number) if number == int(number) else round(number, 2)
 
-    def _part_kind(self, seen: FoundDevice) -> str:
+    def _part_kind(self, found_device: FoundDevice) -> str:
         """Return the kind of a part of a device, such as ``cpx``; empty for a whole device."""
         divided = self.row.divided
-        mode = str(self.value(seen, divided.mode) or "") if divided.mode else ""
+        mode = str(self.value(found_device, divided.mode) or "") if divided.mode else ""
         return "" if mode in divided.whole else re.sub(r"[^a-z0-9]+", "-", mode.lower()).strip("-")
 
-    def _read(self, seen: FoundDevice) -> Device:
+    def _read(self, found_device: FoundDevice) -> Device:
         facts, row = self.row.facts, self.row
-        model = str(self.value(seen, facts.model) or "") if facts.model else ""
-        numa = self._number(seen, facts.numa_node)
-        memory = self._number(seen, facts.memory_bytes, row.memory_unit)
-        own_id = self.value(seen, facts.id) if facts.id else None
-        mode = self._part_kind(seen)
+        model = str(self.value(found_device, facts.model) or "") if facts.model else ""
+        numa = self._number(found_device, facts.numa_node)
+        memory = self._number(found_device, facts.memory_bytes, row.memory_unit)
+        own_id = self.value(found_device, facts.id) if facts.id else None
+        mode = self._part_kind(found_device)
         # Add the number: all parts of a device may report the device's serial number.
-        own_id = f"{own_id}.{seen.index}" if own_id and mode else own_id
+        own_id = f"{own_id}.{found_device.index}" if own_id and mode else own_id
         return Device(
-            id=str(own_id or f"{self._machine}-{row.family}-{seen.index}"),
+            id=str(own_id or f"{self._machine}-{row.family}-{found_device.index}"),
             family=row.family,
-            index=seen.index,
+            index=found_device.index,
             model=row.models.get(model, model) or row.title,
             memory_bytes=int(memory) if memory is not None else row.memory_bytes or None,
             # Linux reports -1 if the node is unknown.
@@ -245,7 +245,7 @@ class TableDevices(DeviceKind):
             slot=f"{row.family}.{mode}" if mode else "",
             sharing=Sharing(Level.HARDWARE, most=0) if mode else WHOLE,
             facts={
-                "pci": self.value(seen, facts.pci) if facts.pci else None,
+                "pci": self.value(found_device, facts.pci) if facts.pci else None,
                 "tried": row.tried,
             },
         )

@@ -63,7 +63,7 @@ class DockerEngine(Engine):
         # Names of the networks with active egress rules; None: the rules must be set again.
         self._networks_with_rules: frozenset[str] | None = None
         self._rules_lock = asyncio.Lock()
-        # Ids of our containers on overlay networks, which span several machines.
+        # Ids of the agent's containers on overlay networks, which span several machines.
         self._overlay_containers: frozenset[str] = frozenset()
         self._images = Images(calls)
         self._meter = Meter()
@@ -196,8 +196,8 @@ class DockerEngine(Engine):
     async def images(self) -> Sequence[str]:
         return await self._images.names()
 
-    async def tidy(self) -> None:
-        for name in await self._networks.tidy(UNUSED_NETWORK_TIMEOUT_SECONDS):
+    async def remove_unused(self) -> None:
+        for name in await self._networks.remove_unused(UNUSED_NETWORK_TIMEOUT_SECONDS):
             log.info("removed network %s, which had no container for a long time", name)
 
     async def close(self) -> None:

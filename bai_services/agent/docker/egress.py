@@ -70,8 +70,8 @@ class Firewall:
         """Set the agent's chains atomically and insert the jumps to them."""
         _run([f"{self.program}-restore", "--noflush", "-w", str(LOCK_TIMEOUT_SECONDS)], rules)
         for parent, chain in ((self.forward, chains.forwarded), ("INPUT", chains.local)):
-            if not self._has(parent, chain):
-                self._do("-I", parent, "1", "-j", chain)
+            if not self._has_jump(parent, chain):
+                self._run_iptables("-I", parent, "1", "-j", chain)
 
     def remove(self, chains: Chains) -> None:
         """Remove the agent's chains and the jumps to them; idempotent."""
@@ -80,20 +80,20 @@ class Firewall:
             ("FORWARD", chains.forwarded),
             ("INPUT", chains.local),
         ):
-            while self._has(parent, chain):
-                self._do("-D", parent, "-j", chain)
+            while self._has_jump(parent, chain):
+                self._run_iptables("-D", parent, "-j", chain)
         for chain in chains.all():
             if _succeeds([*self._command, "-F", chain]):
-                self._do("-X", chain)
+                self._run_iptables("-X", chain)
 
     @property
     def _command(self) -> list[str]:
         return [self.program, "-w", str(LOCK_TIMEOUT_SECONDS)]
 
-    def _has(self, parent: str, chain: str) -> bool:
+    def _has_jump(self, parent: str, chain: str) -> bool:
         return _succeeds([*self._command, "-C", parent, "-j", chain])
 
-    def _do(self, *args: str) -> None:
+    def _run_iptables(self, *args: str) -> None:
         _run([*self._command, *args])
 
 

@@ -150,7 +150,7 @@ class Networks:
         ids = frozenset(containers)
         return await self._calls.run("query", lambda client: self._session_networks(client, ids))
 
-    async def tidy(self, unused_seconds: float) -> list[str]:
+    async def remove_unused(self, unused_seconds: float) -> list[str]:
         """Remove this agent's networks that were unused for this time, and return their names.
 
 

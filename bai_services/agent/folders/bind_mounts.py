@@ -85,7 +85,7 @@ class BindMounts:
             folder.rmdir()
         return not folder.exists()
 
-    def tidy(self) -> None:
+    def remove_stale_mount_points(self) -> None:
         """Remove mount points without a mount, which remain after a reboot.
 
         A restart of such a session then fails because the directory is missing, instead of writing

@@ -93,9 +93,9 @@ class Folders:
         """Bind-mount the kernel's subpath mounts and return these mounts."""
         return self._binds.create(task.folder, task.mounts)
 
-    def tidy(self) -> None:
+    def remove_stale_mount_points(self) -> None:
         """Remove mount points that an earlier agent process has left without a mount."""
-        self._binds.tidy()
+        self._binds.remove_stale_mount_points()
 
     def all(self) -> list[SessionFolder]:
         """Return every folder that ``create`` has created; unreadable folders are left out."""

@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText
 
-# Bounds the cost of hashing; the maximum length of a new password is lower.
+# Limits the cost of hashing; the maximum length of a new password is lower.
 Secret = Annotated[SecretStr, Field(max_length=4096)]
 
 

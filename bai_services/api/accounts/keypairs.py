@@ -45,13 +45,13 @@ class Keypair(ResponseModel):
 
 
 class CreatedKeypair(Keypair):
-    """``secret_key`` is only contained in this response."""
+    """Only this response contains ``secret_key``."""
 
     secret_key: str
 
 
 class ChangedKeypair(Keypair):
-    """``secret_key`` is only contained if ``new_secret`` was requested."""
+    """Contains ``secret_key`` only if ``new_secret`` was requested."""
 
     secret_key: str | None = None
 

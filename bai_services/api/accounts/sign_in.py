@@ -38,7 +38,7 @@ class TokenOwner:
 
 
 class SignIn:
-    """Finds the caller of a request; the table "Identity" in docs/architecture.md has the rules."""
+    """Finds the caller of a request by the rules in docs/architecture.md, table "Identity"."""
 
     def __init__(self, manager: Manager, hub_oauth: HubOAuth | None = None) -> None:
         """``hub_oauth`` reads the browser's cookie; None: authenticate by headers only."""
@@ -141,7 +141,7 @@ class SignIn:
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
     async def is_valid_token(self, token: str) -> bool:
-        """Return whether a user's Hub token is valid; a revoked token remains so for up to 3 s."""
+        """Return whether a user's Hub token is valid; a revoked token stays valid for up to 3 s."""
         return bool(token) and await self._owner_of_token(token) is not None
 
     def browser_token(self, handler: RequestHandler) -> str:

@@ -29,7 +29,7 @@ class SshKey(ResponseModel):
 
 
 class CreatedSshKey(SshKey):
-    """``private_key`` is only contained in this response, and null unless the server created it."""
+    """Only this response contains ``private_key``; null unless the server created the key pair."""
 
     private_key: str | None
 

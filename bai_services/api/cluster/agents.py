@@ -49,13 +49,13 @@ class Agent(ResponseModel):
     kernels: int
 
 
-class _FromAgent(Body):
+class _AgentBody(Body):
     """A body sent by agents. Unknown fields are ignored, because newer agents may send more."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class DeviceReport(_FromAgent):
+class DeviceReport(_AgentBody):
     id: ShortText
     family: NameText
     index: Annotated[int, Field(ge=0, le=65535)]
@@ -67,7 +67,7 @@ class DeviceReport(_FromAgent):
     facts: dict[str, Any] = {}
 
     def to_device(self) -> NewDevice:
-        """Convert to the manager's form.
+        """Convert to the manager's data class.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class DeviceReport(_FromAgent):
         return NewDevice(**{**self.model_dump(), "model": self.model[:128]})
 
 
-class KernelReport(_FromAgent):
+class KernelReport(_AgentBody):
     kernel_id: NameText
     session_id: NameText
     container_id: ShortText = ""
@@ -87,7 +87,7 @@ class KernelReport(_FromAgent):
     usage: dict[str, Any] | None = None
 
 
-class Heartbeat(_FromAgent):
+class Heartbeat(_AgentBody):
     resource_group: NameText
     engine: EngineName
     endpoint: ShortText = ""
@@ -103,7 +103,7 @@ class Heartbeat(_FromAgent):
     is_leaving: bool = False
 
     def to_heartbeat(self) -> AgentHeartbeat:
-        """Convert to the manager's form.
+        """Convert to the manager's data class.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class HeartbeatResponse(ResponseModel):
     hub_api_url: str
 
 
-class WorkReport(_FromAgent):
+class WorkReport(_AgentBody):
     work_id: ShortText = ""
     kind: Literal["prepare", "remove", "logs"]
     session_id: NameText
@@ -182,7 +182,7 @@ class HeartbeatHandler(APIHandler):
 
 
 class WorkHandler(APIHandler):
-    """Long poll of an agent for its next work."""
+    """Serves the long poll of an agent for work items."""
 
     _poll: asyncio.Task[Any] | None = None
 

@@ -111,7 +111,7 @@ class CopyHandler(APIHandler):
         return await self.manager.folders.files.copy(self.caller, key, body.source, body.target)
 
 
-class ReceivingHandler(APIHandler):
+class StreamedBodyHandler(APIHandler):
     """Base class of handlers that stream a request body of any size to storage.
 
     ``begin`` starts an upload of the manager, which receives the body.
@@ -169,7 +169,7 @@ class ReceivingHandler(APIHandler):
         except BaiError as error:
             self._error = error
             self._discard_upload()
-        # Tornado reads the remaining bytes; there are some only if the body was rejected.
+        # Tornado reads the remaining bytes; bytes remain only if the body was rejected.
         headers["Content-Length"] = str(bytes_left)
 
     async def data_received(self, chunk: bytes) -> None:
@@ -205,7 +205,7 @@ class ReceivingHandler(APIHandler):
 
 
 @stream_request_body
-class ContentHandler(ReceivingHandler):
+class ContentHandler(StreamedBodyHandler):
     """Reads, replaces and removes one file."""
 
     async def begin(self, size: int | None) -> Any:
@@ -311,7 +311,7 @@ class ContentHandler(ReceivingHandler):
 
 
 @stream_request_body
-class ArchiveHandler(ReceivingHandler):
+class ArchiveHandler(StreamedBodyHandler):
     """Downloads and uploads a directory tree as one archive."""
 
     async def begin(self, size: int | None) -> Any:

@@ -19,7 +19,7 @@ from bai_services.core.errors import BaiError, ChecksumMismatch, InvalidRequest
 from bai_services.manager.folders.uploads import CHECKSUMS, UploadRequest
 
 from ..base import APIHandler, operation
-from .files import ReceivingHandler, path_of
+from .files import StreamedBodyHandler, path_of
 
 VERSION = "1.0.0"
 EXTENSIONS = "creation,termination,checksum,concatenation,expiration"
@@ -32,7 +32,7 @@ _PATH = {
 }
 
 
-class _TusHandler(ReceivingHandler):
+class _TusHandler(StreamedBodyHandler):
     streamed_method = "PATCH"
 
     def set_default_headers(self) -> None:

@@ -141,7 +141,7 @@ class OwnerHandler(APIHandler):
         status=HTTPStatus.ACCEPTED,
     )
     async def put(self, key: str, body: NewOwner) -> Any:
-        return await self.manager.folders.vfolders.hand_over(self.caller, key, body.user)
+        return await self.manager.folders.vfolders.change_owner(self.caller, key, body.user)
 
 
 class UsageHandler(APIHandler):

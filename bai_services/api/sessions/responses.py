@@ -42,7 +42,7 @@ class SessionKernel(ResponseModel):
 
 
 class AllocatedDevice(ResponseModel):
-    """A device, or share of one, that is allocated to a kernel. A null value is unknown."""
+    """A device, or share of one, that is allocated to a kernel. Null means unknown."""
 
     id: str
     family: str
@@ -71,7 +71,7 @@ class Lifetime(ResponseModel):
 
 class Idleness(ResponseModel):
     """``idle_since``: the last activity. ``idle_ends_at``: when the session will be stopped unless
-    it is used. Null: the session has no idle timeout.
+    it is used. Both are null if the session has no idle timeout.
     """
 
     idle_since: datetime | None
@@ -90,7 +90,7 @@ class SessionCallback(ResponseModel):
     """State of the callbacks of a session.
 
     ``is_open``: callbacks are still sent. ``delivered``, ``given_up``: number of callbacks.
-    ``tries``: attempts to send the current one. ``next_at``: time of its next retry.
+    ``tries``: attempts to send the current callback. ``next_at``: time of its next retry.
     """
 
     url: str
@@ -200,9 +200,9 @@ class SlotLimit(ResponseModel):
     """Amounts of a slot that a new session may request.
 
     ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, or null.
-    ``largest``: the most that one agent has. ``max``: the lower of both. ``in_force``: shares that
-    devices in use currently offer.
-    ``enforcement``: enforcement level that is guaranteed for shares.
+    ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and ``largest``.
+    ``in_force``: shares that devices in use currently offer. ``enforcement``: enforcement level
+    that is guaranteed for shares.
     """
 
     min: str
@@ -232,7 +232,7 @@ class OfferedProject(ResponseModel):
 
 
 class OfferedGroup(ResponseModel):
-    """``notices``: properties of its agents that users must know."""
+    """``notices``: notices for users about the group's agents."""
 
     name: str
     description: str
@@ -323,7 +323,7 @@ class ScopeQuota(ResponseModel):
 
 
 class GroupResource(ResponseModel):
-    """Amounts of all schedulable agents of a resource group together."""
+    """Total amounts of all schedulable agents of a resource group."""
 
     slot: str
     total: str
@@ -410,8 +410,9 @@ class PreviewedSession(ResponseModel):
 class CapUse(ResponseModel):
     """A cap that applies to the session.
 
-    ``asked``: requested by the session. ``left``: what remains without it. ``used_percent``: of the
-    limit, without the session. ``total_percent``: with it; more than 100 if it exceeds the limit.
+    ``asked``: amount that the session requests. ``left``: amount that remains without the session.
+    ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
+    with the session; more than 100 if the session exceeds the limit.
     """
 
     scope: str

@@ -82,7 +82,7 @@ class PreviewHandler(APIHandler):
         tag="sessions",
         body=TemplatedSession,
         returns=SessionPreview,
-        is_costly=True,
+        is_expensive=True,
     )
     async def post(self, body: TemplatedSession) -> Any:
         request = await apply_template(self, body)
@@ -96,7 +96,7 @@ class BulkHandler(APIHandler):
         body=NewSessions,
         returns=CreatedSessions,
         status=HTTPStatus.CREATED,
-        is_costly=True,
+        is_expensive=True,
     )
     async def post(self, body: NewSessions) -> Any:
         specs = [(await apply_template(self, request)).to_spec() for request in body.sessions]
@@ -112,7 +112,7 @@ class SessionHandler(APIHandler):
         returns=Session,
         is_for_sessions=True,
         parameters={
-            "wait": "status to wait for (long poll); default: respond at once",
+            "wait": "status to wait for (long poll); default: respond immediately",
             "timeout": f"maximum wait in seconds; default: {DEFAULT_WAIT_SECONDS:g}",
         },
     )
@@ -139,7 +139,7 @@ class SessionHandler(APIHandler):
         returns=Session,
         status=HTTPStatus.ACCEPTED,
         is_for_sessions=True,
-        parameters={"force": "true: remove the kernels at once, without a regular shutdown"},
+        parameters={"force": "true: remove the kernels immediately, without a graceful shutdown"},
     )
     async def delete(self, key: str) -> Any:
         force = self.get_query_argument("force", "false").lower() == "true"
@@ -214,7 +214,7 @@ class GraphHandler(APIHandler):
         "Read all direct and indirect dependencies and dependents of a session",
         tag="sessions",
         returns=DependencyGraph,
-        is_costly=True,
+        is_expensive=True,
     )
     async def get(self, key: str) -> Any:
         return await self.manager.sessions.sessions.graph(self.caller, key)
@@ -223,7 +223,7 @@ class GraphHandler(APIHandler):
 class OptionsHandler(APIHandler):
     @operation(
         "Read the options for a new session: projects, images, limits, folders",
-        is_costly=True,
+        is_expensive=True,
         tag="sessions",
         returns=SessionOptions,
         parameters={

@@ -15,7 +15,9 @@ from ..command import Connection, connected, example, json_option, segment
 COLUMNS = ("id", "session", "owner", "app", "audience", "user", "project", "expires_at", "url")
 
 
-def read_span(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+def parse_lifetime(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> int | None:
     return None if text is None else parse_duration(text, "--for")
 
 
@@ -37,7 +39,7 @@ def read_span(context: click.Context, parameter: click.Parameter, text: str | No
     help="Restrict access to this address or network: 192.0.2.7 or 192.0.2.0/24. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--for", "expires_in", metavar="SPAN", callback=read_span,
+    "--for", "expires_in", metavar="SPAN", callback=parse_lifetime,
     help="Lifetime of the share, for example 2h or 3d. Default: 7 days, or less if the user "
     "policy sets a lower maximum.",
 )  # fmt: skip

@@ -68,7 +68,7 @@ class MultipartUpload:
     """A large file that is uploaded in parallel parts, which the server joins at the end."""
 
     item: Upload
-    # Size and modification time at the start: the upload fails if the file changes meanwhile.
+    # Size and modification time at the start: the upload fails if the file changes later.
     fingerprint: tuple[int, int]
     task: Any
     keys: list[str] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ByteRange:
     """A byte range of an open file that one upload sends, and the task of its progress bar."""
 
     source: BinaryIO
@@ -199,8 +199,8 @@ class Uploader:
     async def _send_resumable(self, item: Upload, source: BinaryIO, task: Any) -> None:
         status = os.fstat(source.fileno())
         key = f"{item.target} {status.st_size} {status.st_mtime_ns} {item.file}"
-        span = Span(source, 0, item.size, task)
-        await self._send_span(span, key, {"Upload-Metadata": _path_metadata(item)})
+        byte_range = ByteRange(source, 0, item.size, task)
+        await self._send_range(byte_range, key, {"Upload-Metadata": _path_metadata(item)})
         self._records.delete(key)
 
     def _start_multipart(self, item: Upload) -> MultipartUpload:
@@ -216,8 +216,8 @@ class Uploader:
             status = os.fstat(source.fileno())
             if (status.st_size, status.st_mtime_ns) != parts.fingerprint:
                 raise Conflict(f"{item.file} changed during the upload; upload it again")
-            span = Span(source, start, length, parts.task)
-            upload = await self._send_span(span, key, {"Upload-Concat": "partial"})
+            byte_range = ByteRange(source, start, length, parts.task)
+            upload = await self._send_range(byte_range, key, {"Upload-Concat": "partial"})
         parts.keys.append(key)
         parts.uploads[start] = upload
         if parts.is_complete:
@@ -245,18 +245,18 @@ class Uploader:
         for key in parts.keys:
             self._records.delete(key)
 
-    async def _send_span(self, span: Span, key: str, headers: Mapping[str, str]) -> str:
-        """Send a span as one upload, and return the path of the upload in the REST API.
+    async def _send_range(self, byte_range: ByteRange, key: str, headers: Mapping[str, str]) -> str:
+        """Send a byte range as one upload, and return the path of the upload in the REST API.
 
         An upload recorded under ``key`` is resumed; otherwise one is created with ``headers``.
         """
-        upload, offset = await self._resume_or_create(key, span.length, headers)
-        self._bars.advance(span.task, offset)
+        upload, offset = await self._resume_or_create(key, byte_range.length, headers)
+        self._bars.advance(byte_range.task, offset)
         self._bars.advance(self._total_task, offset)
         failures = 0
-        while offset < span.length:
+        while offset < byte_range.length:
             try:
-                offset = await self._send_chunk(upload, span, offset)
+                offset = await self._send_chunk(upload, byte_range, offset)
                 failures = 0
             except (Unavailable, ChecksumMismatch, Conflict):
                 failures += 1
@@ -287,9 +287,9 @@ class Uploader:
         response = await self._client.send("HEAD", upload)
         return int(response.headers["Upload-Offset"])
 
-    async def _send_chunk(self, upload: str, span: Span, offset: int) -> int:
+    async def _send_chunk(self, upload: str, byte_range: ByteRange, offset: int) -> int:
         """Send one chunk; return the offset after it."""
-        length = min(CHUNK_BYTES, span.length - offset)
+        length = min(CHUNK_BYTES, byte_range.length - offset)
         headers = {
             "Content-Type": "application/offset+octet-stream",
             "Content-Length": str(length),
@@ -297,13 +297,15 @@ class Uploader:
             "Upload-Offset": str(offset),
         }
         if self._has_checksum:
-            digest = await asyncio.to_thread(_digest, span.source, span.start + offset, length)
+            digest = await asyncio.to_thread(
+                _digest, byte_range.source, byte_range.start + offset, length
+            )
             headers["Upload-Checksum"] = f"sha256 {base64.b64encode(digest).decode()}"
-        span.source.seek(span.start + offset)
+        byte_range.source.seek(byte_range.start + offset)
         response = await self._client.send(
             "PATCH",
             upload,
-            content=self._read(span.source, length, span.task),
+            content=self._read(byte_range.source, length, byte_range.task),
             headers=headers,
             timeout_seconds=STALL_SECONDS,
         )

@@ -67,7 +67,7 @@ async def wait(
     it is running.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
-    awaited = read_status(until, "--until") if until else awaited_status(session)
+    awaited = parse_status(until, "--until") if until else awaited_status(session)
     begin = time.monotonic()
     session = await wait_for_status(
         connection.client, session, awaited, timeout_seconds, show_progress=not as_json
@@ -159,7 +159,7 @@ async def graph(connection: Connection, name: str, *, as_json: bool) -> None:
         output.note(f"no dependencies; create one: bai session create NAME --depends-on {name}")
 
 
-def read_status(text: str, option: str) -> Status:
+def parse_status(text: str, option: str) -> Status:
     """Parse the status given with ``option``, ignoring case.
 
     Raises

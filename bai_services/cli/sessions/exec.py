@@ -100,7 +100,7 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
     InvalidRequest
         If the command is too long.
     Unavailable
-        If the connection ends before the command.
+        If the connection is lost before the command has finished.
     """
     target = "exec:" + json.dumps(words)
     if len(target.encode()) > MAX_TEXT_BYTES:
@@ -117,7 +117,9 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
             lost.cancel()
             code = await exit_code  # completes even if the tunnel is lost, which closes its socket
     if code is None:
-        raise Unavailable(messages[-1] if messages else "the connection ended before the command")
+        raise Unavailable(
+            messages[-1] if messages else "the connection was lost before the command finished"
+        )
     return code
 
 

@@ -115,7 +115,7 @@ async def running(connection: Connection, name: str) -> Remote:
     return Remote(found, address, token, seconds, renew)
 
 
-def read_address(text: str | None) -> tuple[str, int]:
+def parse_listen_address(text: str | None) -> tuple[str, int]:
     """Parse ``[HOST:]PORT``; the default host is 127.0.0.1, the default port any free port (0).
 
     Raises

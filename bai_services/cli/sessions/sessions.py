@@ -37,7 +37,7 @@ from .control import (
     failure_of,
     graph,
     keep_alive,
-    read_status,
+    parse_status,
     set_priority,
     wait,
 )
@@ -56,7 +56,7 @@ TYPES = (SessionType.INTERACTIVE.value, SessionType.BATCH.value)
 LIVE_FILTER = ",".join(sorted(set(Status) - ENDED))
 
 
-def read_amounts(
+def parse_amounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     """Parse and validate ``-r`` locally, before any request to the manager."""
@@ -66,19 +66,21 @@ def read_amounts(
     return amounts
 
 
-def read_memory(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+def parse_memory(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | None:
     if text is not None:
         parse_amount("mem", text)
     return text
 
 
-def read_environ(
+def parse_environ(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     return parse_pairs(texts, "-e", "-e SEED=1")
 
 
-def read_secrets(
+def secrets_from_environ(
     context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the variables named by ``--secret-env`` with their values from the environment."""
@@ -90,13 +92,13 @@ def read_secrets(
     return {name: os.environ[name] for name in names}
 
 
-def read_mounts(
+def parse_mounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> list[dict[str, str]]:
-    return [read_mount(text) for text in texts]
+    return [parse_mount(text) for text in texts]
 
 
-def read_mount(text: str) -> dict[str, str]:
+def parse_mount(text: str) -> dict[str, str]:
     """Parse a ``--mount`` value, ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]``.
 
     Examples: for ``data`` and ``data::ro`` the manager chooses the path; ``data/raw/2024``
@@ -163,7 +165,7 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "-r", "--resource", "resources", metavar="SLOT=AMOUNT", multiple=True,
-    callback=read_amounts,
+    callback=parse_amounts,
     help="Amount of a resource per kernel, for example cpu=1, mem=1g or cuda.shares=0.25. "
     "May be repeated.",
 )  # fmt: skip
@@ -173,21 +175,21 @@ for _command in (
     help="Resource group to run in. Default: any that you may use.",
 )  # fmt: skip
 @click.option(
-    "--mount", "mounts", metavar=MOUNT_FORM, multiple=True, callback=read_mounts,
+    "--mount", "mounts", metavar=MOUNT_FORM, multiple=True, callback=parse_mounts,
     help="Mount a folder, for example data:/home/work/data:ro; data/raw mounts only that "
     "directory. Default path: /home/work/FOLDER. May be repeated.",
 )  # fmt: skip
 @click.option(
     "-e", "--env", "environ", metavar="KEY=VALUE", multiple=True,
-    callback=read_environ, help="Set an environment variable. May be repeated.",
+    callback=parse_environ, help="Set an environment variable. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--secret-env", "secrets", metavar="KEY", multiple=True, callback=read_secrets,
+    "--secret-env", "secrets", metavar="KEY", multiple=True, callback=secrets_from_environ,
     help="Set a secret environment variable: its value is read from the environment of bai and "
     "never shown again. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--shared-memory", metavar="AMOUNT", callback=read_memory,
+    "--shared-memory", metavar="AMOUNT", callback=parse_memory,
     help="Size of /dev/shm, for example 256m. Default: the size in the preset, else 64m.",
 )  # fmt: skip
 @click.option("--type", type=Choice(TYPES), help="Type of the session. Default: interactive.")
@@ -338,7 +340,7 @@ async def list_(
     """List your live sessions; with NAME, all sessions of that name, including ended ones."""
     query = page_query(sort, limit, offset)
     if status:
-        query["status__in"] = ",".join(read_status(one, "--status") for one in status.split(","))
+        query["status__in"] = ",".join(parse_status(one, "--status") for one in status.split(","))
     elif not (include_ended or name):
         query["status__in"] = LIVE_FILTER
     query |= {key: value for key, value in {"name": name, "project": project}.items() if value}

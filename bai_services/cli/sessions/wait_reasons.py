@@ -59,7 +59,7 @@ def remedy_texts(remedies: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def starts_text(estimate: Mapping[str, Any] | None) -> str:
     """Return the estimated start of a pending session and its certainty; empty if unknown."""
-    when = units.moment((estimate or {}).get("starts_at"))
+    when = units.parse_time((estimate or {}).get("starts_at"))
     if estimate is None or when is None:
         return ""
     return f"{units.relative(when)} ({estimate['certainty']})"

@@ -101,7 +101,7 @@ def print_result(
     state = "is running" if status == Status.RUNNING else f"is {status}"
     if session["type"] == SessionType.BATCH and session["result"] == Result.SUCCESS:
         state = "ended successfully"
-    title.append(f" {state} ({units.span(seconds)})", style="default")
+    title.append(f" {state} ({units.duration(seconds)})", style="default")
     _print_next(connection, session, title)
 
 
@@ -137,7 +137,7 @@ async def _wait(
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     if found["status"] == status or found["status"] in ENDED:
         return found
-    async with _open_report(client, show_progress=show_progress) as report:
+    async with _open_display(client, show_progress=show_progress) as report:
         last_response = time.monotonic()
         while found["status"] != status and found["status"] not in ENDED:
             await report.show(found)
@@ -262,7 +262,7 @@ def live_text(session: Mapping[str, Any], seconds: float, remedies: list[str], w
 
 
 @contextlib.asynccontextmanager
-async def _open_report(
+async def _open_display(
     client: Client, *, show_progress: bool
 ) -> AsyncIterator[_Silent | _PlainLines | _LiveLine]:
     console = output.progress_console()

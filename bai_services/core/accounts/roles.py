@@ -81,6 +81,10 @@ class Visibility:
     owner_id: str | None = None
     hidden_roles: frozenset[Role] = frozenset()
 
+    @property
+    def is_unrestricted(self) -> bool:
+        return self == Visibility()
+
     def covers(self, domain: str, project_id: str, owner_id: str) -> bool:
         """Return whether a row is in the scope, ignoring the role of its owner."""
         return (

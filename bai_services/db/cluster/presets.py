@@ -16,7 +16,7 @@ from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.cluster import presets, resource_groups
-from .resource_groups import GroupUser, usable_by
+from .resource_groups import GroupFilter, usable_by
 
 Row = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class PresetStore:
         self._db = database
 
     async def page(
-        self, query: ListQuery, user: GroupUser | None = None, group: str | None = None
+        self, query: ListQuery, user: GroupFilter | None = None, group: str | None = None
     ) -> Page[Row]:
         """Return a page of the presets; with ``group``, only of presets valid in that group."""
         rows = _visible(user)
@@ -47,7 +47,7 @@ class PresetStore:
             items, total = await _LISTING.page(tx, rows, query)
         return Page(items, total, query.limit, query.offset)
 
-    async def named(self, key: str, user: GroupUser | None = None) -> list[Row]:
+    async def named(self, key: str, user: GroupFilter | None = None) -> list[Row]:
         """Return the preset with that id, else the presets with that name."""
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -93,7 +93,7 @@ class PresetStore:
             await record(tx, audit)
 
 
-def _visible(user: GroupUser | None) -> sa.Select[Any]:
+def _visible(user: GroupFilter | None) -> sa.Select[Any]:
     rows = sa.select(presets)
     if user is None:
         return rows

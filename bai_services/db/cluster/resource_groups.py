@@ -36,7 +36,7 @@ _LINK_LISTING = Listing(
 
 
 @dataclass(frozen=True, slots=True)
-class GroupUser:
+class GroupFilter:
     """The user for whom groups are selected; with ``is_domain_wide``, all users of the domain."""
 
     domain: str | None = None
@@ -45,7 +45,7 @@ class GroupUser:
     is_domain_wide: bool = False
 
 
-def usable_by(user: GroupUser) -> sa.ColumnElement[bool]:
+def usable_by(user: GroupFilter) -> sa.ColumnElement[bool]:
     """Return the condition on ``resource_groups`` for the groups that a user may use.
 
     These are public groups, and groups with a link to the user, to the user's domain, or to one of
@@ -78,12 +78,12 @@ class GroupStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, user: GroupUser | None = None) -> Page[Row]:
+    async def page(self, query: ListQuery, user: GroupFilter | None = None) -> Page[Row]:
         async with self._db.read() as tx:
             items, total = await _LISTING.page(tx, _visible(user), query)
         return Page(items, total, query.limit, query.offset)
 
-    async def one(self, name: str, user: GroupUser | None = None) -> Row:
+    async def one(self, name: str, user: GroupFilter | None = None) -> Row:
         """Return a group.
 
         Raises
@@ -226,7 +226,7 @@ class GroupStore:
             await record(tx, audit)
 
 
-def _visible(user: GroupUser | None) -> sa.Select[Any]:
+def _visible(user: GroupFilter | None) -> sa.Select[Any]:
     rows = sa.select(resource_groups)
     return rows if user is None else rows.where(usable_by(user))
 

@@ -110,8 +110,8 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the date is outside the allowed clock difference, the keypair unknown or not active,
-            the signature wrong, or the account not accepted.
+            If the date is outside the allowed clock difference, the keypair is unknown or not
+            active, the signature is wrong, or the account is not accepted.
         RateLimited
             If the keypair has used up its requests of the last 15 minutes.
         """
@@ -185,7 +185,9 @@ def refusal(account: Account, client_ip: str | None) -> Refusal | None:
     if not account.is_domain_active and account.role is not Role.SUPERADMIN:
         return Refusal("inactive", f"domain {account.domain} is not active; ask an administrator")
     if client_ip is not None and not is_inside(client_ip, account.allowed_client_ip):
-        return Refusal("address", f"this account may not be used from {client_ip or 'there'}")
+        return Refusal(
+            "address", f"this account may not be used from {client_ip or 'this address'}"
+        )
     return None
 
 

@@ -74,7 +74,7 @@ class Keypairs:
         authorizer.require(caller, "keypair.write", target)
         if owner["status"] == "deleted":
             raise Conflict(f"{owner['username']} is deleted")
-        columns = await self._columns(spec)
+        columns = await self._validated_columns(spec)
         columns.setdefault("resource_policy", DEFAULT_POLICY)
         await self._require_policy(columns["resource_policy"])
         keypair = new_keypair()
@@ -101,7 +101,7 @@ class Keypairs:
     ) -> dict[str, Any]:
         """Update a keypair; with ``new_secret``, only this response contains the new secret key."""
         row = await self._require_writable(caller, access_key, changes)
-        columns = await self._columns(changes)
+        columns = await self._validated_columns(changes)
         secret_key = new_secret_key() if changes.get("new_secret") else None
         if secret_key is not None:
             columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
@@ -125,7 +125,7 @@ class Keypairs:
         authorizer.require(caller, "keypair.write", _target(row))
         return row
 
-    async def _columns(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    async def _validated_columns(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         names = ("is_active", "rate_limit", "resource_policy")
         values = {key: fields[key] for key in names if key in fields}
         if not 1 <= values.get("rate_limit", 1) <= MAX_RATE_LIMIT:

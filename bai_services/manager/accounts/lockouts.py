@@ -1,8 +1,9 @@
-"""Count failed sign-ins per account, per typed name and per address, and lock or delay attempts.
+"""Count failed sign-ins per account, per typed name and per address, and lock or delay
+attempts.
 
-Responses depend only on the typed name and the address, never on whether an account exists. The
-counter of an account decides only whether a correct password from an unknown address is accepted,
-which a client cannot tell from a wrong password.
+Responses depend only on the typed name and the address, never on whether an account exists.
+The counter of an account decides only whether a correct password from an unknown address is
+accepted, which a client cannot distinguish from a wrong password.
 """
 
 from __future__ import annotations
@@ -56,18 +57,18 @@ class Attempt:
 
 
 class Lockouts:
-    """Counts failed attempts. Known addresses of an account are delayed, but never locked out."""
+    """Counts failed attempts. Attempts from known addresses are delayed, but never locked out."""
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
         """Names and addresses are stored as hashes keyed with ``subject_key``."""
         self._store = SignInFailureStore(database)
         self._key = subject_key
         self._delay_locks: dict[str, asyncio.Lock] = {}
-        self._n_delayed: dict[str, int] = {}
+        self._delayed_counts: dict[str, int] = {}
         self.pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def begin(
-        self, typed: str, user_id: str | None, client_ip: str, now: datetime
+        self, typed_name: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
         """Count an attempt as failed; delay it after many failures from this address.
 
@@ -76,8 +77,8 @@ class Lockouts:
         SignInBlocked
             If too many attempts with this name from this address are already delayed.
         """
-        name, address = self._subject("name", typed), self._address(client_ip)
-        account = self._subject("account", user_id or f"nobody {typed}")
+        name, address = self._subject("name", typed_name), self._address(client_ip)
+        account = self._subject("account", user_id or f"nobody {typed_name}")
         pair = self._subject("pair", f"{name} {address}")
         allowed = {
             name: FAILURES_ALLOWED,
@@ -127,20 +128,20 @@ class Lockouts:
     async def _delay(self, pair: str, seconds: float) -> None:
         if not seconds:
             return
-        if self._n_delayed.get(pair, 0) >= MAX_DELAYED:
+        if self._delayed_counts.get(pair, 0) >= MAX_DELAYED:
             raise SignInBlocked(
                 f"{MAX_DELAYED} attempts with this name are pending; try again in {seconds:.0f} s",
                 retry_after_seconds=int(seconds),
             )
-        self._n_delayed[pair] = self._n_delayed.get(pair, 0) + 1
+        self._delayed_counts[pair] = self._delayed_counts.get(pair, 0) + 1
         try:
             # Serialize the delays: otherwise concurrent attempts would wait in parallel.
             async with self._delay_locks.setdefault(pair, asyncio.Lock()):
                 await self.pause(seconds)
         finally:
-            self._n_delayed[pair] -= 1
-            if not self._n_delayed[pair]:
-                del self._n_delayed[pair], self._delay_locks[pair]
+            self._delayed_counts[pair] -= 1
+            if not self._delayed_counts[pair]:
+                del self._delayed_counts[pair], self._delay_locks[pair]
 
     def _address(self, client_ip: str) -> str:
         return self._subject("address", network_of(client_ip))

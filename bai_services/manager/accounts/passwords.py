@@ -7,7 +7,7 @@ import asyncio
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-# Bounds the peak memory: each hash uses ``memory_kib`` (64 MiB by default) while it is computed.
+# Limits the peak memory: each hash uses ``memory_kib`` (64 MiB by default) while it is computed.
 MAX_CONCURRENT_HASHES = 2
 PARALLELISM = 1
 

@@ -72,7 +72,7 @@ class Policies:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "policy.write")
         name = check_slug(f"{self._kind} policy", spec["name"])
-        values = {**DEFAULTS[self._kind], **_columns(spec)}
+        values = {**DEFAULTS[self._kind], **_validated_columns(spec)}
         values.update(name=name, created_at=self._clock())
         await self._store.create(values, self._entry(caller, "create", name))
         return await self.get(caller, name)
@@ -80,7 +80,7 @@ class Policies:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "policy.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _columns(changes), entry)
+        row = await self._store.update(name, _validated_columns(changes), entry)
         self._capacity_changed()
         return row
 
@@ -92,7 +92,7 @@ class Policies:
         return self._audit.entry(caller, f"{self._kind}-policy.{verb}", name, **details)
 
 
-def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in fields.items() if key != "name"}
     for field in _CAPS_FIELDS:
         if values.get(field) is not None:

@@ -37,7 +37,7 @@ CODE_LIFETIME = timedelta(minutes=2)
 MAX_PENDING_CODES = 1000
 MAX_NAME_CHARACTERS = 128
 _WRONG_CODE = "the code is wrong, used or expired; run bai login again"
-_WRONG = "the name or the password is wrong"
+_WRONG_CREDENTIALS = "the name or the password is wrong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class SignIns:
         return hub_account(found)
 
     async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
-        """Return a new Hub token for a name and password; raises like ``verify``."""
+        """Return a new Hub token for a name and password; raises the errors of ``verify``."""
         account = await self._check(name, password, client_ip, "sign-in.token")
         if account.need_password_change:
             raise SignInRefused(
@@ -206,7 +206,7 @@ class SignIns:
             raise SignInRefused(_WRONG_CODE)
         account = await self._accounts.by_username(found.username)
         if account is None:
-            raise SignInRefused(_WRONG)
+            raise SignInRefused(_WRONG_CREDENTIALS)
         await self._require_accepted(account, client_ip, "sign-in.code")
         if await self._hub.user_of_token(found.token) is None:
             raise SignInRefused(_WRONG_CODE)  # the user has signed out of that browser
@@ -241,7 +241,7 @@ class SignIns:
             )
         self._metrics.sign_ins.labels("refused").inc()
         await self._audit.add(_failure_entry(self._audit, action, client_ip))
-        raise SignInRefused(_WRONG)
+        raise SignInRefused(_WRONG_CREDENTIALS)
 
     async def _accept(
         self, found: PasswordAccount, attempt: Attempt, password: str, client_ip: str, action: str

@@ -95,7 +95,7 @@ class SignOuts:
         self._tasks: list[asyncio.Task[None]] = []
 
     def wake(self) -> None:
-        """Wake the loops to check for pending sign-outs. Cheap."""
+        """Wake the loops to check for pending sign-outs."""
         for due in self._due.values():
             due.set()
 

@@ -86,7 +86,7 @@ class Users:
             "username": names.check_username(spec["username"]),
             "email": names.check_email(spec["email"]),
         }
-        values |= await self._columns(caller, spec, values)
+        values |= await self._validated_columns(caller, spec, values)
         keypair = new_keypair()
         policy = spec.get("keypair_policy") or DEFAULT_POLICY
         await self._require_policy("keypair", policy)
@@ -118,7 +118,7 @@ class Users:
             If this would deactivate or demote the last active superadmin.
         """
         row = await self._require_writable(caller, key, changes)
-        values = await self._columns(caller, changes, row)
+        values = await self._validated_columns(caller, changes, row)
         leaves_domain = "domain" in values and values["domain"] != row["domain"]
         is_deactivated = (
             values.get("status", row["status"]) != "active" and row["status"] == "active"
@@ -177,7 +177,7 @@ class Users:
         authorizer.require(caller, "user.write", target)
         return row
 
-    async def _columns(
+    async def _validated_columns(
         self, caller: Caller, fields: Mapping[str, Any], row: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Validate ``fields``; return the columns to set. ``row`` has the current values."""

@@ -183,7 +183,7 @@ class AppShares:
         now = self._clock()
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
         token = unseal(self._settings.key, facts.get(kind) or "", kind, now)
-        refused = Forbidden("this app is not shared with you (any more); open its link again")
+        refused = Forbidden("this app is not or no longer shared with you; open its link again")
         if token is None:
             raise refused
         if kind is PassKind.ENTRY and not await self._store.redeem(
@@ -227,12 +227,12 @@ class AppShares:
                     field="project",
                 )
             return given[0], row.project_id
-        person = await self._grants.find_user(spec["user"], row.domain)
-        if person is None or person["status"] != "active":
+        user = await self._grants.find_user(spec["user"], row.domain)
+        if user is None or user["status"] != "active":
             raise NotFound(f"there is no user named {spec['user']!r} in domain {row.domain}")
-        if person["id"] == row.owner_id:
+        if user["id"] == row.owner_id:
             raise InvalidRequest("this user is the owner of the session", field="user")
-        return given[0], str(person["id"])
+        return given[0], str(user["id"])
 
     async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
         """Raise ``NotFound`` unless the share admits the user now: policy, address and account."""
@@ -245,13 +245,13 @@ class AppShares:
             raise refused
         if share.audience == Audience.PUBLIC:
             return
-        person = await self._users.find(user_id) if user_id else None
-        if person is None or person["id"] != user_id:
+        user = await self._users.find(user_id) if user_id else None
+        if user is None or user["id"] != user_id:
             raise refused
-        account = await self._accounts.by_username(person["username"])
+        account = await self._accounts.by_username(user["username"])
         if account is None or refusal(account, client_ip) is not None:
             raise refused
-        is_member = share.project_id in {project["id"] for project in person["projects"]}
+        is_member = share.project_id in {project["id"] for project in user["projects"]}
         if user_id != share.user_id and not (share.project_id and is_member):
             raise refused
 
@@ -299,5 +299,5 @@ class AppShares:
 def _no_such_share() -> NotFound:
     """Return the error for a missing or inaccessible share; both cases must look the same."""
     return NotFound(
-        "there is no such share, or it is not for you; ask the person who sent you the link"
+        "there is no such share, or it is not for you; ask the user who sent you the link"
     )

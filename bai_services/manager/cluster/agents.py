@@ -26,7 +26,7 @@ __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
 
 log = logging.getLogger(__name__)
 
-_PATCHED = frozenset({"schedulable", "resource_group"})
+_CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
 
 
 class AgentWork(Protocol):
@@ -146,7 +146,7 @@ class Agents:
     async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Row:
         """Change the resource group of an agent, or whether new sessions may be placed on it."""
         authorizer.require(caller, "agent.write")
-        values = {name: value for name, value in changes.items() if name in _PATCHED}
+        values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
         entry = self._audit.entry(caller, "agent.update", agent_id, **values)
         row = await self._store.update(agent_id, values, entry)
         self._capacity_changed()

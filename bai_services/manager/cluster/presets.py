@@ -20,7 +20,7 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..sessions.requests.choices import session_type
 from ..sessions.requests.options import Options, is_allocatable
-from .resource_groups import visible_groups
+from .resource_groups import visibility_filter
 
 
 class Presets:
@@ -57,7 +57,7 @@ class Presets:
             def can_start(row: Row) -> bool:
                 return is_allocatable(_facts(row), group, facts, agents, session_kind)
 
-        page = await self._store.page(query, visible_groups(caller), resource_group)
+        page = await self._store.page(query, visibility_filter(caller), resource_group)
         items = [_to_json(row, can_start(row) if can_start else None) for row in page.items]
         return Page(items, page.total, page.limit, page.offset)
 
@@ -77,7 +77,7 @@ class Presets:
             "id": str(uuid.uuid4()),
             "created_at": self._clock(),
             "shared_memory_bytes": None,
-            **_columns(spec),
+            **_validated_columns(spec),
             "resource_group": spec.get("resource_group") or "",
         }
         return _to_json(
@@ -88,7 +88,7 @@ class Presets:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
         entry = self._entry(caller, "update", preset["name"], fields=sorted(changes))
-        return _to_json(await self._store.update(preset["id"], _columns(changes), entry))
+        return _to_json(await self._store.update(preset["id"], _validated_columns(changes), entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         preset = await self._one(caller, key)
@@ -97,7 +97,7 @@ class Presets:
 
     async def _one(self, caller: Caller, key: str) -> Row:
         authorizer.require(caller, "preset.read")
-        rows = await self._store.named(key, visible_groups(caller))
+        rows = await self._store.named(key, visibility_filter(caller))
         if not rows:
             raise NotFound(f"there is no preset {key!r}, or you may not use it", preset=key)
         if len(rows) > 1:
@@ -109,7 +109,7 @@ class Presets:
         return self._audit.entry(caller, f"preset.{verb}", name, **details)
 
 
-def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if "name" in fields:
         values["name"] = check_slug("preset", fields["name"])

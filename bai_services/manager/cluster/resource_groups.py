@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Visibility
+from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster.group_options import check_options
 from bai_services.core.cluster.model import EngineName, LinkKind
 from bai_services.core.errors import InvalidRequest
@@ -15,12 +15,12 @@ from bai_services.core.resources import Caps
 from bai_services.core.scheduling.queue import Order
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.audit import AuditEntry
-from bai_services.db.cluster.resource_groups import GroupStore, GroupUser, Row
+from bai_services.db.cluster.resource_groups import GroupFilter, GroupStore, Row
 
 from ..accounts import authorizer
 from ..context import ManagerContext
 
-_SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERENCE)
+_DEFAULT_SESSION_TYPES = (SessionType.INTERACTIVE, SessionType.BATCH, SessionType.INFERENCE)
 
 
 class ResourceGroups:
@@ -33,10 +33,10 @@ class ResourceGroups:
         self._capacity_changed = context.capacity_changed
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
-        return await self._store.page(query, visible_groups(caller))
+        return await self._store.page(query, visibility_filter(caller))
 
     async def get(self, caller: Caller, name: str) -> Row:
-        return await self._store.one(name, visible_groups(caller))
+        return await self._store.one(name, visibility_filter(caller))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
         """Create a resource group.
@@ -53,10 +53,10 @@ class ResourceGroups:
             "engine": EngineName.PROCESS,
             "scheduler": Order.FIFO,
             "scheduler_opts": {},
-            "allowed_session_types": list(_SESSION_TYPES),
+            "allowed_session_types": list(_DEFAULT_SESSION_TYPES),
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
-            **_columns(spec),
+            **_validated_columns(spec),
             "name": name,
             "created_at": self._clock(),
         }
@@ -65,7 +65,7 @@ class ResourceGroups:
     async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _columns(changes), entry)
+        row = await self._store.update(name, _validated_columns(changes), entry)
         self._capacity_changed()
         return row
 
@@ -94,7 +94,7 @@ class ResourceGroups:
         return self._audit.entry(caller, f"resource-group.{verb}", name, **details)
 
 
-def visible_groups(caller: Caller) -> GroupUser | None:
+def visibility_filter(caller: Caller) -> GroupFilter | None:
     """Return the filter for the groups visible to the caller; None: no filter.
 
     Raises
@@ -103,9 +103,9 @@ def visible_groups(caller: Caller) -> GroupUser | None:
         If the caller may not see any group.
     """
     visible = authorizer.visibility(caller, "resource-group.read")
-    if visible == Visibility():
+    if visible.is_unrestricted:
         return None
-    return GroupUser(
+    return GroupFilter(
         domain=caller.domain,
         project_ids=caller.projects,
         user_id=caller.user_id,
@@ -122,7 +122,7 @@ def _kind(text: str) -> LinkKind:
         ) from None
 
 
-def _columns(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     values = {key: value for key, value in fields.items() if key != "name"}
     for field, known in (("engine", EngineName), ("scheduler", Order)):
         if field in values and values[field] not in set(known):

@@ -98,7 +98,7 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
     if len(best) > 1:
         raise Conflict(
             f"there are {len(best)} folders named {key!r}; use the id of the one that you mean: "
-            + ", ".join(f"{row.id} ({whose(row)}'s)" for row in best),
+            + ", ".join(f"{row.id} ({owner_text(row)}'s)" for row in best),
             candidates=[describe_candidate(row) for row in best],
         )
     return best[0]
@@ -137,7 +137,7 @@ def require_manages(caller: Caller, row: VfolderRow) -> None:
     """
     if not reaches(caller, "vfolder.write", target_of(row)):
         raise Forbidden(
-            f"only {whose(row)} or an administrator may change folder {row.name}",
+            f"only {owner_text(row)} or an administrator may change folder {row.name}",
             action="vfolder.write",
         )
 
@@ -152,7 +152,7 @@ def require_ready(row: VfolderRow) -> None:
         )
 
 
-def whose(row: VfolderRow) -> str:
+def owner_text(row: VfolderRow) -> str:
     return row.owner or f"project {row.project}"
 
 

@@ -23,7 +23,7 @@ from bai_services.core.sessions.launch_plan import Mount
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 
 from ..context import ManagerContext
-from .access import describe_candidate, whose
+from .access import describe_candidate, owner_text
 from .quotas import location_of
 from .storage_hosts import StorageHosts
 
@@ -47,7 +47,7 @@ class Mounts:
             {
                 "id": row.id,
                 "name": row.name,
-                "owner": whose(row),
+                "owner": owner_text(row),
                 "permission": str(_mount_mode(_permission_of_owner(owner_id, row))),
                 "is_auto_mounted": _is_auto(owner_id, row),
             }
@@ -187,7 +187,7 @@ class Mounts:
         if requested is not None and not granted.allows(requested):
             raise Forbidden(
                 f"you can mount folder {row.name} as {granted}, not as {requested}; "
-                f"ask {whose(row)} for a higher permission",
+                f"ask {owner_text(row)} for a higher permission",
                 vfolder=row.id,
                 granted=str(granted),
                 asked=str(requested),
@@ -226,7 +226,7 @@ def _choose(key: str, rows: Sequence[VfolderRow], owner_id: str) -> VfolderRow |
     if len(best) > 1:
         raise Conflict(
             f"there are {len(best)} folders named {key!r}; use the id of the one that you mean: "
-            + ", ".join(f"{row.id} ({whose(row)}'s)" for row in best),
+            + ", ".join(f"{row.id} ({owner_text(row)}'s)" for row in best),
             candidates=[describe_candidate(row) for row in best],
         )
     return best[0] if best else None

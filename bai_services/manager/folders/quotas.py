@@ -80,8 +80,8 @@ class Quotas:
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
         # Bytes received through the manager since the last count of the scope.
-        self._received: dict[tuple[str, str], int] = {}
-        self._slow: set[str] = set()
+        self._received_bytes: dict[tuple[str, str], int] = {}
+        self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
 
     def start(self) -> None:
@@ -95,11 +95,11 @@ class Quotas:
         await asyncio.gather(*scans, return_exceptions=True)
 
     def wake(self) -> None:
-        """Wake the loop to apply changed limits. Cheap."""
+        """Wake the loop to apply changed limits."""
         self._loop.wake()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
-        """Return the visible scopes: the caller's own and of projects, of the domain, or all."""
+        """Return the scopes of the caller and of the caller's projects, of the domain, or all."""
         visible = authorizer.visibility(caller, "quota.read")
         page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)
         return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)
@@ -134,16 +134,17 @@ class Quotas:
             await self.require_space_in_scope(row.host, row.scope, size_bytes)
 
     async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
-        """Check like ``require_space``, for a scope that will receive a folder."""
+        """Raise like ``require_space``, for a scope that will receive a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
-        used = (found.used_bytes or 0) + self._received.get((host, scope), 0)
+        used = (found.used_bytes or 0) + self._received_bytes.get((host, scope), 0)
         if used + size_bytes > found.limit_bytes:
             whose = found.owner or f"project {found.project}"
             raise QuotaExceeded(
                 f"{whose} may use {found.limit_bytes} bytes on storage host {host}; "
-                f"{used} are in use and {size_bytes} more are needed. Remove files or ask for more",
+                f"{used} are in use and {size_bytes} more are needed. "
+                "Remove files, or ask an administrator for a higher quota",
                 limit=found.limit_bytes,
                 used=used,
                 asked=size_bytes,
@@ -159,13 +160,13 @@ class Quotas:
             or self._enforces(row.host)
         ):
             return None
-        used = (found.used_bytes or 0) + self._received.get((row.host, row.scope), 0)
+        used = (found.used_bytes or 0) + self._received_bytes.get((row.host, row.scope), 0)
         return max(found.limit_bytes - used, 0)
 
     def add_received(self, row: VfolderRow, size_bytes: int) -> None:
         """Add received bytes to the usage until the next count of the scope."""
         key = (row.host, row.scope)
-        self._received[key] = self._received.get(key, 0) + size_bytes
+        self._received_bytes[key] = self._received_bytes.get(key, 0) + size_bytes
 
     async def enforce_new(self, host: str, scope: str) -> None:
         """Enforce the limit of a scope that may be new."""
@@ -180,7 +181,7 @@ class Quotas:
         if its usage is outdated.
         """
         known = row.counted_at is not None and row.used_bytes is not None
-        if known and not is_fresh and row.id in self._slow:
+        if known and not is_fresh and row.id in self._slow_folders:
             assert row.counted_at is not None
             if self._clock() - row.counted_at < timedelta(seconds=MAX_SCAN_AGE_SECONDS):
                 return FolderUsage(row.used_files or 0, row.used_bytes or 0, row.counted_at)
@@ -199,7 +200,9 @@ class Quotas:
                 await self._enforce(scope)
                 await self._read_counter(scope)
             except (BaiError, OSError) as error:
-                log.warning("quota of %s on %s: %s", scope.scope, scope.host, error)
+                log.warning(
+                    "the quota of %s on %s cannot be applied: %s", scope.scope, scope.host, error
+                )
         started = time.monotonic()
         before = self._clock() - timedelta(seconds=MAX_SCAN_AGE_SECONDS)
         for folder_id in await self._store.least_recently_measured(
@@ -230,16 +233,16 @@ class Quotas:
     async def _scan(self, row: VfolderRow) -> FolderUsage:
         at, started = self._clock(), time.monotonic()
         key = (row.host, row.scope)
-        before = self._received.get(key, 0)
+        before = self._received_bytes.get(key, 0)
         found = await self._hosts.get(row.host).usage(location_of(row))
         if time.monotonic() - started > FAST_SCAN_SECONDS:
-            self._slow.add(row.id)
+            self._slow_folders.add(row.id)
         else:
-            self._slow.discard(row.id)
+            self._slow_folders.discard(row.id)
         sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
         await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
         if before:
-            self._received[key] = max(self._received.get(key, 0) - before, 0)
+            self._received_bytes[key] = max(self._received_bytes.get(key, 0) - before, 0)
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
@@ -276,7 +279,7 @@ class Quotas:
             is_known = await self._store.owner_exists(kind, key)
             if action != "quota.write" or not is_known:
                 raise NotFound(f"{scope} has no folders on storage host {host}")
-            return _empty(host, scope)
+            return _empty_scope(host, scope)
         is_of_project = row.project_id is not None and row.project_id in caller.projects
         if not (action == "quota.read" and is_of_project):
             authorizer.require(caller, action, _target(row))
@@ -291,8 +294,8 @@ class Quotas:
             domain=row.domain,
             owner=row.owner,
             project=row.project,
-            limit_bytes=_or_none(row.limit_bytes),
-            policy_bytes=_or_none(row.policy_bytes),
+            limit_bytes=_limit_or_none(row.limit_bytes),
+            policy_bytes=_limit_or_none(row.policy_bytes),
             override_bytes=row.override_bytes,
             used_bytes=row.used_bytes,
             counted_at=row.counted_at,
@@ -319,11 +322,11 @@ def _target(row: QuotaScopeRow) -> Target:
     return Target(row.domain, owner=owner)
 
 
-def _or_none(limit: int) -> int | None:
+def _limit_or_none(limit: int) -> int | None:
     return None if limit == UNLIMITED else limit
 
 
-def _empty(host: str, scope: str) -> QuotaScopeRow:
+def _empty_scope(host: str, scope: str) -> QuotaScopeRow:
     return QuotaScopeRow(
         host,
         scope,

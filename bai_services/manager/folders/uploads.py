@@ -59,7 +59,7 @@ class Uploads:
 
     def __init__(self, files: Files, hosts: StorageHosts, settings: Settings) -> None:
         self._files = files
-        self._open = OpenUploads(hosts, settings.max_open_uploads)
+        self._open_uploads = OpenUploads(hosts, settings.max_open_uploads)
         self._expiry_seconds = settings.upload_expiry_seconds
         self.max_bytes = settings.max_file_bytes
         # The chunk in progress by upload id; a newer request aborts the chunk of an older one.
@@ -120,7 +120,7 @@ class Uploads:
         facts = await self._facts(caller, row, upload_id)
         if facts.offset < facts.length or facts.is_partial or facts.is_done:
             return _progress(facts)
-        writer = await self._staged(row).writer(facts.id)
+        writer = await self._resumable_uploads(row).writer(facts.id)
         return await self._finish(caller, row, facts, writer)
 
     async def open_chunk(
@@ -148,7 +148,7 @@ class Uploads:
             )
         if facts.is_done:
             raise Conflict("the upload is complete", offset=facts.offset)
-        writer = await self._staged(row).writer(facts.id, checksum)
+        writer = await self._resumable_uploads(row).writer(facts.id, checksum)
         chunk = UploadChunk(self, caller, row, facts, writer)
         self._active[upload_id] = chunk
         return chunk
@@ -158,8 +158,8 @@ class Uploads:
         row = await self._row(caller, key)
         await self._abort_active(upload_id)
         await self._facts(caller, row, upload_id)
-        await self._staged(row).remove(upload_id)
-        self._open.end(upload_id)
+        await self._resumable_uploads(row).remove(upload_id)
+        self._open_uploads.end(upload_id)
 
     def abort_in_background(self, chunk: UploadChunk) -> None:
         """Abort a chunk whose connection broke, without waiting; received bytes are stored."""
@@ -169,7 +169,7 @@ class Uploads:
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, writer: Writer
     ) -> Progress:
         """Finish an upload if it is complete; return its progress."""
-        facts = _at(facts, writer.size)
+        facts = _with_offset(facts, writer.size)
         if facts.offset < facts.length or facts.is_partial:
             writer.close()
             return _progress(facts)
@@ -196,9 +196,9 @@ class Uploads:
                 entry = await self._files.commit(caller, row, facts.path, writer, expected)
         finally:
             writer.close()
-        await self._staged(row).finish(facts)
-        self._open.end(facts.id)
-        return _progress(_at(facts, facts.length), is_done=True, entry=entry)
+        await self._resumable_uploads(row).finish(facts)
+        self._open_uploads.end(facts.id)
+        return _progress(_with_offset(facts, facts.length), is_done=True, entry=entry)
 
     async def _join(
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, parts: Sequence[str]
@@ -212,8 +212,8 @@ class Uploads:
                 raise Conflict(f"upload {part} is incomplete or not a part", part=part)
             length += known.length
         self._files.check_size(length)
-        whole = _at(facts, length, length)
-        staged = self._staged(row)
+        whole = _with_offset(facts, length, length)
+        staged = self._resumable_uploads(row)
         await staged.join(whole, parts)
         try:
             done = await self._finish(caller, row, whole, await staged.writer(whole.id))
@@ -222,30 +222,30 @@ class Uploads:
             raise
         for part in parts:
             await staged.remove(part)
-            self._open.end(part)
+            self._open_uploads.end(part)
         return done
 
     async def _begin(self, row: VfolderRow, facts: UploadFacts) -> None:
-        await self._open.read()
-        announced = self._open.announced_bytes(row.host, row.scope)
+        await self._open_uploads.read()
+        announced = self._open_uploads.announced_bytes(row.host, row.scope)
         await self._files.require_space(row, announced + facts.length)
-        self._open.begin(row.host, row.scope, facts)
+        self._open_uploads.begin(row.host, row.scope, facts)
         try:
-            await self._staged(row).begin(facts)
+            await self._resumable_uploads(row).begin(facts)
         except BaseException:
-            self._open.end(facts.id)
+            self._open_uploads.end(facts.id)
             raise
 
     async def _row(self, caller: Caller, key: str) -> VfolderRow:
         return await self._files.find_writable(caller, key, 0)
 
     async def _facts(self, caller: Caller, row: VfolderRow, upload_id: str) -> UploadFacts:
-        facts = await self._staged(row).recover(upload_id)
+        facts = await self._resumable_uploads(row).recover(upload_id)
         if facts.vfolder_id != row.id or facts.user_id != (caller.user_id or ""):
             raise NotFound("there is no such upload, or it has expired")
         return facts
 
-    def _staged(self, row: VfolderRow) -> ResumableUploads:
+    def _resumable_uploads(self, row: VfolderRow) -> ResumableUploads:
         return self._files.host(row).uploads(location_of(row))
 
     async def _abort_active(self, upload_id: str) -> None:
@@ -268,7 +268,7 @@ class UploadChunk:
         self._host = uploads.host_of(row)
         self._buffer = WriteBuffer(self._host, writer)
         self._size = facts.offset
-        self._is_over = False
+        self._has_ended = False
         self._end_lock = asyncio.Lock()
         self._final_step: FinalStep | None = None
 
@@ -290,11 +290,11 @@ class UploadChunk:
             If the bytes do not match the announced checksum; they are discarded.
         """
         async with self._end_lock:
-            if self._is_over:
+            if self._has_ended:
                 raise Conflict("another request has resumed this upload")
             await self._buffer.flush()
             await self._host.run(self._writer.sync)
-            self._is_over = True
+            self._has_ended = True
             self._final_step = FinalStep(
                 self._uploads.finish(self._caller, self._row, self._facts, self._writer)
             )
@@ -310,7 +310,7 @@ class UploadChunk:
             self._final_step.stop()
 
     def _check(self, size: int) -> None:
-        if self._is_over:
+        if self._has_ended:
             raise Conflict("another request has resumed this upload")
         self._size += size
         if self._size > self._facts.length:
@@ -322,9 +322,9 @@ class UploadChunk:
     async def abort(self) -> None:
         """Store the received bytes, unless their checksum cannot be checked yet; idempotent."""
         async with self._end_lock:
-            if self._is_over:
+            if self._has_ended:
                 return
-            self._is_over = True
+            self._has_ended = True
             try:
                 await self._buffer.close(writes_rest=not self._writer.is_unchecked)
                 await self._host.run(self._writer.drop)
@@ -333,7 +333,7 @@ class UploadChunk:
                 self._uploads.end_chunk(self, self._facts.id)
 
 
-def _at(facts: UploadFacts, offset: int, length: int | None = None) -> UploadFacts:
+def _with_offset(facts: UploadFacts, offset: int, length: int | None = None) -> UploadFacts:
     return replace(facts, offset=offset, length=facts.length if length is None else length)
 
 

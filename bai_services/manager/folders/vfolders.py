@@ -1,4 +1,4 @@
-"""Create, change, clone, hand over, trash, restore and purge folders."""
+"""Create, update, clone, trash, restore and purge folders, and change their owners."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class VFolders:
         entry = self._audit.entry(
             caller, "vfolder.create", values["id"], domain=ownership.domain, name=name
         )
-        # Directory first: a folder without its directory would fail at every use.
+        # Create the directory first: a folder without its directory would fail at every use.
         location = Location(Scope.parse(ownership.scope), values["id"], values["unmanaged_path"])
         await host.create(location)
         try:
@@ -191,7 +191,7 @@ class VFolders:
         await self._tasks.begin(values["id"])
         return await self.get(caller, values["id"])
 
-    async def hand_over(self, caller: Caller, key: str, user_key: str) -> VFolder:
+    async def change_owner(self, caller: Caller, key: str, user_key: str) -> VFolder:
         """Change the owner of a user's folder; the files are moved in the background.
 
         Raises
@@ -206,7 +206,7 @@ class VFolders:
         require_ready(row)
         if row.owner_id is None:
             raise InvalidRequest(
-                "the folder of a project has no owner that could change", field="user"
+                "a project folder belongs to the project and has no owner to change", field="user"
             )
         user = None if "\0" in user_key else await self._grants.find_user_in_any_domain(user_key)
         if user is None or user["status"] != "active":

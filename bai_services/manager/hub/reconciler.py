@@ -30,7 +30,7 @@ from .servers import HubServers
 from .starter import Starter
 
 TICK_SECONDS = 5.0
-STUCK_AFTER = timedelta(minutes=15)
+STUCK_TIMEOUT = timedelta(minutes=15)
 # Sessions of a LOST agent fail after this time.
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is started again.
@@ -71,8 +71,8 @@ class Reconciler:
         self._starter = starter
         self._lifecycle = lifecycle
         self._clock = clock
-        self._missed: dict[str, int] = {}
-        self._cleaned: set[str] = set()
+        self._missed_checks: dict[str, int] = {}
+        self._without_server: set[str] = set()
         self._lookback = MAX_LOOKBACK
         self._loop = Loop("reconciler", self.step, TICK_SECONDS)
 
@@ -85,7 +85,7 @@ class Reconciler:
     async def step(self) -> None:
         """Check everything once."""
         if await self._lease.hold() is None:
-            self._missed.clear()
+            self._missed_checks.clear()
             self._lookback = MAX_LOOKBACK
             return
         now = self._clock()
@@ -99,15 +99,15 @@ class Reconciler:
             await self._remove_stopped_servers(now)
         except BaiError:
             # The Hub is unavailable; check its servers when it responds again.
-            self._missed.clear()
+            self._missed_checks.clear()
             self._lookback = MAX_LOOKBACK
 
     async def _end_stuck(self, now: datetime) -> None:
         starting = (Status.SCHEDULED, Status.PREPARING, Status.PREPARED)
         for row in await self._store.in_status(*starting):
-            if now - row.status_changed_at < STUCK_AFTER:
+            if now - row.status_changed_at < STUCK_TIMEOUT:
                 continue
-            reason = f"stuck: {row.status} for more than {STUCK_AFTER.seconds // 60} minutes"
+            reason = f"stuck: {row.status} for more than {STUCK_TIMEOUT.seconds // 60} minutes"
             if row.status_info:
                 reason += f"; last: {row.status_info}"
             event = Event.FAILED
@@ -115,22 +115,24 @@ class Reconciler:
                 view = await self._store.view(row.id)
                 if view.kernels[0].launched_at is not None:
                     event = Event.STOP_REQUESTED
-            await self._move(row.id, event, reason, result=Result.FAILURE)
+            await self._apply_event(row.id, event, reason, result=Result.FAILURE)
 
     async def _end_lost(self, now: datetime) -> None:
         not_started = (Status.SCHEDULED, Status.PREPARING)
         for session_id in await self._kernels.on_lost_agents(now, *not_started):
-            await self._move(session_id, Event.DISPLACED, "its agent was lost; it is pending again")
+            await self._apply_event(
+                session_id, Event.DISPLACED, "its agent was lost; the session is pending again"
+            )
         for session_id in await self._kernels.on_lost_agents(now - LOST_AGENT_TIMEOUT, *OCCUPYING):
             minutes = int(LOST_AGENT_TIMEOUT.total_seconds()) // 60
-            await self._move(
+            await self._apply_event(
                 session_id,
                 Event.FAILED,
                 f"its agent has been lost for more than {minutes} minutes",
                 result=Result.FAILURE,
             )
 
-    async def _move(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
+    async def _apply_event(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
         # If this manager was suspended since reading the rows, they are outdated and another
         # manager may hold the lease.
         if await self._lease.hold() is not None:
@@ -154,19 +156,19 @@ class Reconciler:
     ) -> None:
         # A batch session without a server has not failed: its agent reports the end of the command.
         running = {row.id: row for row in rows if row.type != SessionType.BATCH}
-        self._missed = {key: n for key, n in self._missed.items() if key in running}
+        self._missed_checks = {key: n for key, n in self._missed_checks.items() if key in running}
         for row in running.values():
             if (
                 row.hub_user,
                 row.hub_server,
             ) in servers or now - row.status_changed_at < MIN_RUNNING_TIME:
-                self._missed.pop(row.id, None)
+                self._missed_checks.pop(row.id, None)
                 continue
-            self._missed[row.id] = self._missed.get(row.id, 0) + 1
-            if self._missed[row.id] >= MAX_MISSED_CHECKS:
-                del self._missed[row.id]
+            self._missed_checks[row.id] = self._missed_checks.get(row.id, 0) + 1
+            if self._missed_checks[row.id] >= MAX_MISSED_CHECKS:
+                del self._missed_checks[row.id]
                 await self._store.set_status_info(
-                    row.id, "the Hub lost its server; it is started again"
+                    row.id, "the Hub lost the session's server, which is started again"
                 )
                 self._starter.begin(row)
 
@@ -188,10 +190,10 @@ class Reconciler:
                 self._servers.remove(row)
 
     async def _remove_stopped_servers(self, now: datetime) -> None:
-        """Delete the stopped servers of ended sessions from the Hub; they would accumulate."""
+        """Delete the servers of ended sessions from the Hub; otherwise they would accumulate."""
         found = await self._store.ended_since(now - self._lookback)
-        self._cleaned &= {row.id for row in found}
-        ended = [row for row in found if row.hub_server and row.id not in self._cleaned]
+        self._without_server &= {row.id for row in found}
+        ended = [row for row in found if row.hub_server and row.id not in self._without_server]
         by_user: dict[str, list[SessionRow]] = defaultdict(list)
         for row in ended:
             by_user[row.hub_user].append(row)
@@ -201,7 +203,7 @@ class Reconciler:
                 if row.hub_server in servers:
                     self._servers.remove(row)
                 else:
-                    self._cleaned.add(row.id)
+                    self._without_server.add(row.id)
         self._lookback = LOOKBACK
 
 

@@ -45,7 +45,7 @@ class HubServers:
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._start_slots = asyncio.Semaphore(MAX_CONCURRENT_STARTS)
         self._create_lock = asyncio.Lock()
-        self._n_starting = 0
+        self._starting_count = 0
         self._no_starts = asyncio.Event()  # set while no start is in progress
         self._no_starts.set()
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -76,7 +76,7 @@ class HubServers:
     async def begin_start(self, row: SessionRow) -> bool:
         """Request a start from the Hub; return True if the server is already up."""
         user, server, options = row.hub_user, row.hub_server, {SESSION_ID_OPTION: row.id}
-        self._n_starting += 1
+        self._starting_count += 1
         self._no_starts.clear()
         try:
             async with self._start_slots:
@@ -84,8 +84,8 @@ class HubServers:
                     user, lambda: self.hub.start_server(user, server, options, row.name)
                 )
         finally:
-            self._n_starting -= 1
-            if not self._n_starting:
+            self._starting_count -= 1
+            if not self._starting_count:
                 self._no_starts.set()
 
     async def _with_user(self, user: str, call: Callable[[], Awaitable[T]]) -> T:
@@ -112,9 +112,9 @@ class HubServers:
             return
         task = asyncio.create_task(work, name=name)
         self._tasks[name] = task
-        task.add_done_callback(lambda done: self._forget(name, done))
+        task.add_done_callback(lambda done: self._remove_task(name, done))
 
-    def _forget(self, name: str, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, name: str, task: asyncio.Task[None]) -> None:
         if self._tasks.get(name) is task:
             del self._tasks[name]
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -141,7 +141,7 @@ class HubServers:
         """Request a stop; return whether the session has no server left in the Hub."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
-            if model is None or not await self._is_ours(row, model):
+            if model is None or not await self._belongs_to(row, model):
                 return True
             is_active = bool(model.get("ready") or model.get("pending"))
             if not is_active and (not row.hub_server or await self._is_live(row)):
@@ -153,7 +153,7 @@ class HubServers:
     async def _is_live(self, row: SessionRow) -> bool:
         return (await self._sessions.find(row.id)).status not in ENDED
 
-    async def _is_ours(self, row: SessionRow, model: Mapping[str, Any]) -> bool:
+    async def _belongs_to(self, row: SessionRow, model: Mapping[str, Any]) -> bool:
         """Return whether the server belongs to this session, not to a newer one of that name."""
         of_server = await self._sessions.of_hub_servers([(row.hub_user, row.hub_server)])
         if any(other.id != row.id and other.status in LIVE for other in of_server):

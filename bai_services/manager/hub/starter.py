@@ -99,7 +99,7 @@ class Starter:
             return
         task = asyncio.create_task(self._start_server(row), name=f"start-{row.id}")
         self._tasks[row.id] = task
-        task.add_done_callback(lambda done: self._forget(row.id, done))
+        task.add_done_callback(lambda done: self._remove_task(row.id, done))
 
     async def _is_due(self, view: SessionKernels) -> bool:
         kernel, row = view.kernels[0], view.row
@@ -111,7 +111,7 @@ class Starter:
             return True
         return False
 
-    def _forget(self, session_id: str, task: asyncio.Task[None]) -> None:
+    def _remove_task(self, session_id: str, task: asyncio.Task[None]) -> None:
         self._tasks.pop(session_id, None)
         self._wakeups.pop(session_id, None)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -174,7 +174,7 @@ class Starter:
                 await self._lifecycle.try_move(row.id, Event.FAILED, reason, result=Result.FAILURE)
             else:
                 # Containers may be running: the resources are released when the agent reports that
-                # they are gone.
+                # they have ended.
                 await self._lifecycle.try_move(
                     row.id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )

@@ -52,7 +52,7 @@ def placement_options(
     Raises
     ------
     Forbidden
-        If the request designates agents and the caller is no administrator of the domain.
+        If the request designates agents and the caller does not administer the domain.
     InvalidRequest
         If agent_selection is not valid.
     """
@@ -74,14 +74,14 @@ def placement_options(
 
 
 def check_caps(facts: AdmissionFacts, slots: ResourceSlots, request: SessionSpec) -> None:
-    """Raise if a limit excludes the request even if the cluster is empty.
+    """Raise if a limit would exclude the request even on an empty cluster.
 
     Raises
     ------
     InvalidRequest
         If the cluster size or mode is invalid.
     QuotaExceeded
-        With every such limit.
+        If there is such a limit; the error contains all of them.
     """
     size = request.cluster_size
     check_cluster(size, request.cluster_mode)

@@ -16,7 +16,7 @@ TICK_SECONDS = 60.0
 
 
 class FairUsage:
-    """Computes the usage buckets of every day from the last step's to the current one."""
+    """Computes the usage buckets of every day since the last step."""
 
     def __init__(self, store: UsageBucketStore, lease: Lease, clock: Clock) -> None:
         self._store = store

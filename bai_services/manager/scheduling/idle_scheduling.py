@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from bai_services.core.scheduling.queue import GiveWay, no_op
 
-# A thread pauses for a busy loop for at most the first time, then runs for the second.
+# Maximum pause of a thread while the loop is busy, and the time that it then runs before the next.
 MAX_PAUSE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
 # Maximum pause of a thread for prioritized work, such as a scheduling pass.

@@ -1,7 +1,7 @@
 """Lease of the queue: only the manager that holds and renews it writes the queue.
 
 Clocks of different machines are never compared: a standby manager measures with its own clock how
-long the holder has not renewed the lease. A former holder does no harm, because each write checks
+long the holder has not renewed the lease. A former holder cannot write, because each write checks
 its token (fencing).
 """
 
@@ -123,7 +123,7 @@ class Lease:
 
 
 def own_identity() -> str:
-    """Return a JSON text by which managers on the same machine can check if this one is alive."""
+    """Return a JSON text that lets managers on the same machine check if this one is alive."""
     return json.dumps(
         {
             "host": socket.gethostname()[:64],

@@ -84,7 +84,7 @@ class Scheduler:
         self._touched: set[str] = set()
         self._last_sequence = 0
         self._read_at = 0.0
-        self._n_conflicts = 0
+        self._conflict_count = 0
         self._states_are_written = True
         self._placement_training = PlacementTraining(store, lease)
         self._jit_warmup = jit_warmup
@@ -198,11 +198,11 @@ class Scheduler:
             committed = await self._store.commit(part, self._clock(), token)
             lost += len(committed.lost)
             await self._notify_placed(committed.placed)
-        self._n_conflicts = self._n_conflicts + 1 if lost else 0
+        self._conflict_count = self._conflict_count + 1 if lost else 0
         if lost:
             # The queue was outdated: read everything in the next pass.
             self.capacity_changed()
-            await asyncio.sleep(min(CONFLICT_BACKOFF_SECONDS * self._n_conflicts, 1.0))
+            await asyncio.sleep(min(CONFLICT_BACKOFF_SECONDS * self._conflict_count, 1.0))
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
         """Run part of a pass in a thread, while threads that call ``give_way`` pause."""
@@ -212,8 +212,8 @@ class Scheduler:
     async def _refreshed_queue(self) -> Queue:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
-        # Sessions that this manager has not created come from another manager. It may also have
-        # changed agents, and it does not notify this one.
+        # Sessions that this manager has not created come from another manager. That manager may
+        # also have changed agents, of which it does not notify this one.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.
@@ -248,7 +248,7 @@ class Scheduler:
         return created
 
     async def _notify_placed(self, session_ids: tuple[str, ...]) -> None:
-        self._states.forget(session_ids)
+        self._states.discard(session_ids)
         for start in range(0, len(session_ids), NOTIFY_BATCH_SIZE):
             await wait_until_idle()
             for row in await self._sessions.rows(session_ids[start : start + NOTIFY_BATCH_SIZE]):
@@ -260,7 +260,7 @@ class Scheduler:
             await self._write_states()
         elif self._states.is_due():
             await self._write_states()
-        self._states.publish_moved()
+        self._states.publish_positions()
 
     async def _write_states(self) -> None:
         token = await self.lease.hold()
@@ -279,8 +279,8 @@ class Scheduler:
             return
         self._touched.add(row.id)
         if row.status is Status.RUNNING:
-            return  # a start frees no capacity; the next pass reads it
-        self._states.forget([row.id])
+            return  # a start frees no capacity; the next pass reads the change
+        self._states.discard([row.id])
         self._loop.wake()
 
 

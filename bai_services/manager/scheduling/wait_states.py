@@ -31,13 +31,13 @@ ChangedStates = list[tuple[PendingSession, WaitState]]
 class _Comparison(NamedTuple):
     """Current wait states and their differences from the written ones.
 
-    ``gone`` are sessions that are no longer pending; ``moved`` are position changes to publish.
+    ``removed``: sessions that are no longer pending. ``positions``: position changes to publish.
     """
 
     states: dict[str, WaitState]
     changed: ChangedStates
-    gone: list[str]
-    moved: dict[str, Change]
+    removed: list[str]
+    positions: dict[str, Change]
 
 
 class WaitStates:
@@ -73,8 +73,8 @@ class WaitStates:
         """Store the reasons that a pass has changed."""
         self._reasons.update(reasons)
 
-    def forget(self, session_ids: Iterable[str]) -> None:
-        """Remove sessions whose status has changed; if pending again, their state is rewritten."""
+    def discard(self, session_ids: Iterable[str]) -> None:
+        """Discard the states of sessions whose status has changed."""
         for session_id in session_ids:
             self._written.pop(session_id, None)
             self._current.pop(session_id, None)
@@ -86,24 +86,24 @@ class WaitStates:
         # Positions are only needed if an event stream is open.
         current = dict(self._current) if self._lifecycle.is_followed else {}
         compared = await snapshot.query(partial(_compare, reasons, written, current))
-        for session_id in compared.gone:
-            # Keep the entries of a session that has become pending again during the query.
+        for session_id in compared.removed:
+            # Keep the entries of a session that became pending again during the query.
             if self._reasons.get(session_id) is reasons.get(session_id):
                 self._reasons.pop(session_id, None)
             if self._written.get(session_id) is written.get(session_id):
                 self._written.pop(session_id, None)
         self._current = compared.states
-        self._unpublished.update(compared.moved)
-        self.publish_moved()
+        self._unpublished.update(compared.positions)
+        self.publish_positions()
         return compared.changed
 
-    def publish_moved(self) -> None:
+    def publish_positions(self) -> None:
         """Publish changed positions to event streams, once per ``PUBLISH_INTERVAL_SECONDS``."""
         now = time.monotonic()
         if self._unpublished and now - self._published_at >= PUBLISH_INTERVAL_SECONDS:
             self._published_at = now
             moved, self._unpublished = self._unpublished, {}
-            self._lifecycle.publish_moved(moved)
+            self._lifecycle.publish_positions(moved)
 
     async def write(self, changed: ChangedStates, token: int) -> None:
         """Write changed states, one batch at a time, and publish them.

@@ -67,7 +67,7 @@ class Callbacks:
         await self._calls.close()
 
     def wake(self) -> None:
-        """Check now for due callbacks. Cheap."""
+        """Check now for due callbacks."""
         self._loop.wake()
 
     async def step(self) -> None:

@@ -49,9 +49,9 @@ class _AgentWork:
     """State of one agent in memory; a restarted manager rebuilds it from the agent's reports."""
 
     work_available: asyncio.Event = field(default_factory=asyncio.Event)
-    offered: dict[str, datetime] = field(default_factory=dict)
+    sent_at: dict[str, datetime] = field(default_factory=dict)
     removals: dict[str, str] = field(default_factory=dict)  # kernel id -> session id
-    stray_since: dict[str, datetime] = field(default_factory=dict)
+    unexpected_since: dict[str, datetime] = field(default_factory=dict)
     missed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     logs: dict[str, tuple[KernelRow, asyncio.Future[str]]] = field(default_factory=dict)
 
@@ -74,25 +74,25 @@ class Kernels:
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
         # session id -> kernels of the ending session that their agents no longer have.
-        self._gone: dict[str, set[str]] = defaultdict(set)
+        self._removed_kernels: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
 
     async def work(self, agent_id: str, wait_seconds: float) -> list[dict[str, Any]]:
         """Return the current work of an agent (long poll of at most ``wait_seconds``).
 
-        SCHEDULED sessions in it become PREPARING.
+        Sessions whose preparation is part of the work change from SCHEDULED to PREPARING.
         """
         agent = self._agents[agent_id]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
             agent.work_available.clear()
-            items = await self._items(agent_id, agent)
-            left = deadline - loop.time()
-            if items or left <= 0:
+            items = await self._work_items(agent_id, agent)
+            remaining_seconds = deadline - loop.time()
+            if items or remaining_seconds <= 0:
                 return items
             try:
-                async with asyncio.timeout(min(left, RESEND_AFTER.total_seconds())):
+                async with asyncio.timeout(min(remaining_seconds, RESEND_AFTER.total_seconds())):
                     await agent.work_available.wait()
             except TimeoutError:
                 pass
@@ -115,7 +115,7 @@ class Kernels:
         elif kind == "logs":
             self._receive_log(agent_id, report)
         elif kind == "remove":
-            self._agents[agent_id].offered.pop(str(report.get("work_id")), None)
+            self._agents[agent_id].sent_at.pop(str(report.get("work_id")), None)
         else:
             raise InvalidRequest(f"{kind!r} is not a kind of work")
 
@@ -136,7 +136,7 @@ class Kernels:
         for state in states:
             if state.status not in ENDED and state.agent_id == agent_id:
                 await self._compare(agent, state, by_id.get(state.kernel_id), now)
-        self._find_strays(agent_id, by_id, known, now)
+        self._remove_unexpected_kernels(agent_id, by_id, known, now)
 
     async def log(self, kernel: KernelRow) -> str:
         """Request the output of a running kernel from its agent.
@@ -164,17 +164,19 @@ class Kernels:
             agent.logs.pop(work_id, None)
 
     def remove(self, view: SessionView) -> None:
-        """Order the agents to remove all kernels of a session, without waiting for the Hub."""
+        """Request the removal of a session's kernels from their agents, without waiting for the
+        Hub.
+        """
         for kernel in view.kernels:
             if kernel.agent_id is not None:
                 agent = self._agents[kernel.agent_id]
                 agent.removals[kernel.id] = view.row.id
                 agent.work_available.set()
 
-    async def _items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
+    async def _work_items(self, agent_id: str, agent: _AgentWork) -> list[dict[str, Any]]:
         now = self._clock()
         items: list[dict[str, Any]] = []
-        views = await self._dispatched(agent_id)
+        views = await self._dispatch_sessions(agent_id)
         user_ids = await self._plans.user_ids([view.row.id for view in views])
         for view in views:
             try:
@@ -195,15 +197,15 @@ class Kernels:
         for work_id, (kernel, _) in agent.logs.items():
             items.append({"id": work_id, "kind": "logs", **_ids(kernel)})
         due = [
-            i for i in items if now - agent.offered.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
+            i for i in items if now - agent.sent_at.get(i["id"], now - RESEND_AFTER) >= RESEND_AFTER
         ]
         current = {item["id"] for item in items}
-        agent.offered = {key: at for key, at in agent.offered.items() if key in current}
-        agent.offered.update({item["id"]: now for item in due})
+        agent.sent_at = {key: at for key, at in agent.sent_at.items() if key in current}
+        agent.sent_at.update({item["id"]: now for item in due})
         return due
 
-    async def _dispatched(self, agent_id: str) -> list[SessionView]:
-        """Return the sessions to prepare on an agent; SCHEDULED ones become PREPARING."""
+    async def _dispatch_sessions(self, agent_id: str) -> list[SessionView]:
+        """Return the sessions to prepare on an agent, and set SCHEDULED ones to PREPARING."""
         views = await self._store.on_agent(agent_id, Status.SCHEDULED, Status.PREPARING)
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
@@ -283,7 +285,7 @@ class Kernels:
         """Change the status of a session whose kernel has ended, disappeared or must be stopped."""
         if kernel is not None and kernel.get("is_running", True):
             agent.missed.pop(state.kernel_id, None)
-            self._gone.get(state.session_id, set()).discard(state.kernel_id)
+            self._removed_kernels.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
                 # The Hub then shuts down all kernels of the session.
                 await self._lifecycle.try_move(
@@ -313,9 +315,9 @@ class Kernels:
             await self._end_kernel_group(state, code)
             return
         if state.status is Status.TERMINATING:
-            gone = self._gone[state.session_id]
-            gone.add(state.kernel_id)
-            if len(gone) < state.cluster_size:
+            removed = self._removed_kernels[state.session_id]
+            removed.add(state.kernel_id)
+            if len(removed) < state.cluster_size:
                 return  # other kernels are still running
             await self._lifecycle.try_move(
                 state.session_id, Event.EXITED, "stopped", exit_code=code
@@ -329,7 +331,8 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # No exit code: the container has disappeared and only the kernel's folder is left.
+            # No exit code: the container has disappeared and only the kernel's folder is
+            # remaining_seconds.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )
@@ -344,7 +347,7 @@ class Kernels:
     async def _end_kernel_group(self, state: KernelState, code: int | None) -> None:
         """End a cluster session after the end of one kernel; the Hub stops the other kernels."""
         is_success = state.role == MAIN and code == 0
-        event = "is gone" if code is None else "exited"
+        event = "has disappeared" if code is None else "exited"
         await self._lifecycle.try_move(
             state.session_id,
             Event.STOP_REQUESTED,
@@ -353,14 +356,14 @@ class Kernels:
             result=Result.SUCCESS if is_success else Result.FAILURE,
         )
 
-    def _find_strays(
+    def _remove_unexpected_kernels(
         self,
         agent_id: str,
         reported: Mapping[str, Mapping[str, Any]],
         known: Mapping[str, KernelState],
         now: datetime,
     ) -> None:
-        """Order the removal of kernels without a live session, after a grace period for the Hub."""
+        """Request the removal of kernels without a live session, after ``REMOVAL_GRACE``."""
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}
         seen: dict[str, datetime] = {}
@@ -369,16 +372,16 @@ class Kernels:
             is_leftover = state is None or state.status in ENDED or state.agent_id != agent_id
             if not is_leftover and state is not None and state.status is not Status.TERMINATING:
                 continue
-            seen[kernel_id] = agent.stray_since.get(kernel_id, now)
+            seen[kernel_id] = agent.unexpected_since.get(kernel_id, now)
             if now - seen[kernel_id] >= REMOVAL_GRACE:
                 agent.removals.setdefault(kernel_id, str(kernel.get("session_id")))
-        agent.stray_since = seen
+        agent.unexpected_since = seen
         if agent.removals:
             agent.work_available.set()
 
     def _on_change(self, row: SessionRow) -> None:
         if row.status in ENDED:
-            self._gone.pop(row.id, None)
+            self._removed_kernels.pop(row.id, None)
         if row.status is Status.SCHEDULED:
             # The row does not contain the agent, so wake all agents. This costs one query per
             # agent.

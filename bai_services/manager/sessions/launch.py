@@ -207,7 +207,7 @@ class Launch:
         self._lifecycle.notify(row)
 
     async def exited(self, caller: Caller, session_id: str, end: SessionEnd) -> SessionRow:
-        """Record that no container of the session runs any more; idempotent."""
+        """Record that all containers of the session have ended; idempotent."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.find(session_id)
         end = replace(end, text=end.text[:MAX_REASON_CHARACTERS])

@@ -77,7 +77,7 @@ class Sessions:
         Raises
         ------
         BaiError
-            As documented at ``Requests.resolve`` and ``SessionStore.enqueue``.
+            The errors of ``Requests.resolve`` and ``SessionStore.enqueue``.
         """
         authorizer.require(caller, "session.create")
         new = await self._requests.resolve(caller, request)
@@ -161,8 +161,8 @@ class Sessions:
         Conflict
             If ``changes`` has a priority and the session is not pending.
         Forbidden
-            If the priority exceeds the maximum of the keypair and the caller is no administrator,
-            or if the caller is a session.
+            If the priority exceeds the maximum of the keypair and the caller is not an
+            administrator, or if the caller is a session.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -205,7 +205,7 @@ class Sessions:
         """Stop a session, or cancel one that has not started; idempotent.
 
         With ``force`` the agents remove the containers immediately, without a graceful shutdown.
-        The resources are released when no container runs any more.
+        The resources are released when the last container has ended.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))

@@ -153,7 +153,7 @@ def _warnings(idleness: Idleness | None, now: datetime) -> list[str]:
     limit = format_duration((idleness.ends_at - idleness.since).total_seconds())
     return [
         f"{EndReason.IDLE_TIMEOUT}: unused since {idleness.since.isoformat(timespec='seconds')}; "
-        f"it is stopped after {limit} without use. Use it, or keep it alive"
+        f"the session is stopped after {limit} without use. Use it or keep it alive"
     ]
 
 

@@ -34,7 +34,7 @@ STARTING = "MPS is being started"
 
 
 class RestartRequired(MpsFailed):
-    """The daemon responds, but must be restarted at once."""
+    """The daemon responds, but must be restarted immediately."""
 
 
 @dataclass(slots=True)

@@ -23,13 +23,13 @@ class Tpus(TableDevices):
         chips = [path for path in folders if self.host.read(f"{path}/vendor") == GOOGLE_VENDOR_ID]
         return [FoundDevice(index, path=path) for index, path in enumerate(chips)]
 
-    def value(self, seen: FoundDevice, key: str) -> Any:
-        if not seen.path.startswith(VFIO_DEVICES.rstrip("*")):
-            return super().value(seen, key)
+    def value(self, found_device: FoundDevice, key: str) -> Any:
+        if not found_device.path.startswith(VFIO_DEVICES.rstrip("*")):
+            return super().value(found_device, key)
         if key == "@address":
-            return seen.path.rpartition("/")[2]
+            return found_device.path.rpartition("/")[2]
         # The folder itself is the PCI device.
-        return super().value(seen, key.removeprefix("device/"))
+        return super().value(found_device, key.removeprefix("device/"))
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
         group = self.host.link_target_name(

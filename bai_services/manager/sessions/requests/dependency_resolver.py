@@ -20,7 +20,8 @@ class DependencyResolver:
     """Resolves dependencies on existing sessions and on sessions of the same request."""
 
     def __init__(self, sessions: Sequence[NewSession], keys: Sequence[Sequence[str]]) -> None:
-        """Check what needs no database; ``keys[i]`` are the dependencies of ``sessions[i]``.
+        """Make the checks that need no database; ``keys[i]`` are the dependencies of
+        ``sessions[i]``.
 
         Raises
         ------

@@ -200,7 +200,7 @@ async def _check_mount(
     problems.check(f"{field}.path", lambda: mount_path("folder", mount.path))
     problems.check(f"{field}.subpath", lambda: check_subpath(mount.subpath))
     if problems.has(field):
-        # Check the folder anyway, without the invalid paths.
+        # Also check the folder, without the invalid paths.
         mount = MountRequest(mount.vfolder, permission=mount.permission)
     try:
         await sources.resolve_mount(mount)

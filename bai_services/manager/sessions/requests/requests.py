@@ -118,9 +118,9 @@ class Requests:
         Forbidden
             If the caller may not create sessions for the owner.
         QuotaExceeded
-            If a limit excludes the request even if the cluster is empty.
+            If a limit would exclude the request even on an empty cluster.
         InsufficientResources
-            If no agent of the group could ever run it.
+            If no agent of the group could ever run the session.
         Conflict
             If a dependency has ended without success.
         """

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Role, Target, Visibility, reaches
+from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
@@ -158,7 +158,7 @@ class Templates:
 
 def _reader(caller: Caller) -> TemplateReader | None:
     visible = authorizer.visibility(caller, "template.read")
-    if visible == Visibility():
+    if visible.is_unrestricted:
         return None
     return TemplateReader(
         caller.user_id,
@@ -194,7 +194,7 @@ def _to_json(caller: Caller, row: Row) -> dict[str, Any]:
 
 
 def _may_read_private(caller: Caller, row: Row) -> bool:
-    """Return whether the caller may read private fields; monitors only if they may use it."""
+    """Return whether the caller may read private fields; monitors only for usable templates."""
     if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
         return True
     if row["project_id"]:
@@ -207,8 +207,8 @@ def _check_request(request: Mapping[str, Any]) -> None:
     size = len(json.dumps(request, default=str))
     if size > MAX_REQUEST_BYTES:
         raise InvalidRequest(
-            f"the request has {size} bytes, a template at most {MAX_REQUEST_BYTES}; store scripts "
-            "in a folder",
+            f"the request has {size} bytes; a template can have at most {MAX_REQUEST_BYTES}; "
+            "store scripts in a folder",
             field="request",
         )
     if request.get("secret_environ"):
