@@ -158,7 +158,7 @@ class CodeHandler(APIHandler):
         is_open=True,
     )
     async def post(self, body: Challenge) -> Any:
-        # Tokens are not accepted: a token could create a new token that outlives it.
+        # Tokens are not accepted: a token could create a new token that expires later.
         sign_in = self.settings["sign_in"]
         caller = await sign_in.browser_caller(self)
         token = sign_in.browser_token(self)

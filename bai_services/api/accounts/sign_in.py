@@ -103,7 +103,7 @@ class SignIn:
     def require_signature(self, handler: RequestHandler) -> None:
         """Raise ``Forbidden`` unless the request is signed with a keypair.
 
-        Other credentials expire, and must not be used to create a credential that outlives them.
+        Other credentials expire, and must not be used to create a credential that expires later.
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] != signature.SCHEME:

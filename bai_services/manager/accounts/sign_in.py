@@ -91,7 +91,7 @@ class SignIns:
             If there were too many failures with that name (existing or not) or from that address.
         """
         authorizer.require(caller, "account.verify")
-        account = await self._check(name, password, client_ip, "sign-in.hub")
+        account = await self._check_password(name, password, client_ip, "sign-in.hub")
         limit = await self._accounts.max_concurrent_logins(account.id)
         return {**hub_account(account), "max_concurrent_logins": limit}
 
@@ -105,7 +105,7 @@ class SignIns:
 
     async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
         """Return a new Hub token for a name and password; raises the errors of ``verify``."""
-        account = await self._check(name, password, client_ip, "sign-in.token")
+        account = await self._check_password(name, password, client_ip, "sign-in.token")
         if account.need_password_change:
             raise SignInRefused(
                 "change the password first, with bai password --user NAME or on the sign-in page",
@@ -143,7 +143,7 @@ class SignIns:
         InvalidRequest
             If the new password breaks the rules or equals the old one.
         """
-        account = await self._check(name, old, client_ip, "sign-in.password")
+        account = await self._check_password(name, old, client_ip, "sign-in.password")
         if hmac.compare_digest(old.encode(), new.encode()):
             raise InvalidRequest(
                 "the new password equals the old one",
@@ -175,9 +175,9 @@ class SignIns:
     def create_code(self, caller: Caller, challenge: str, token: str) -> dict[str, str]:
         """Return a one-time code with which the CLI can sign in as the caller (PKCE, S256).
 
-        It is valid for two minutes and one use, and only with the verifier whose SHA-256 is
-        ``challenge``. It becomes invalid when ``token``, the Hub token of the browser's sign-in, is
-        revoked.
+        The code is valid for two minutes and one use, and only with the verifier whose SHA-256 is
+        ``challenge``. It also becomes invalid when ``token``, the Hub token of the browser's
+        sign-in, is revoked.
         """
         if caller.user_id is None:
             raise InvalidRequest("only users can sign in with a code")
@@ -221,14 +221,16 @@ class SignIns:
         token = await self._hub.create_token(username, note, self._token_seconds)
         return {"token": token.value, "username": username}
 
-    async def _check(self, name: str, password: str, client_ip: str, action: str) -> Account:
-        typed = canonical(name)[: MAX_NAME_CHARACTERS + 1]
+    async def _check_password(
+        self, name: str, password: str, client_ip: str, action: str
+    ) -> Account:
+        typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
-        found = await self._find(typed, password)
+        found = await self._find_account(typed_name, password)
         user_id = None if found is None else found.account.id
-        attempt = await self.lockouts.begin(typed, user_id, client_ip, now)
+        attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
         # Verify the password even if the attempt is blocked: response times must reveal nothing.
-        is_correct = await self._is_correct(found, password)
+        is_correct = await self._is_correct_password(found, password)
         if is_correct and found is not None and attempt.is_accepted:
             return await self._accept(found, attempt, password, client_ip, action)
         if attempt.blocked_until is not None:
@@ -256,16 +258,16 @@ class SignIns:
         self._metrics.sign_ins.labels("done").inc()
         return account
 
-    async def _find(self, typed: str, password: str) -> PasswordAccount | None:
+    async def _find_account(self, typed_name: str, password: str) -> PasswordAccount | None:
         is_plausible = (
-            0 < len(typed) <= MAX_NAME_CHARACTERS
+            0 < len(typed_name) <= MAX_NAME_CHARACTERS
             and len(password) <= MAX_LENGTH
-            and "\0" not in typed
+            and "\0" not in typed_name
         )
-        found = await self._accounts.by_sign_in_name(typed) if is_plausible else None
+        found = await self._accounts.by_sign_in_name(typed_name) if is_plausible else None
         return None if found is None or found.account.status == "deleted" else found
 
-    async def _is_correct(self, found: PasswordAccount | None, password: str) -> bool:
+    async def _is_correct_password(self, found: PasswordAccount | None, password: str) -> bool:
         """Return whether the password is correct; takes the same time if there is no account."""
         password_hash = None if found is None else found.password_hash
         return await self._passwords.verify(password_hash, password[:MAX_LENGTH])

@@ -50,7 +50,7 @@ class Files:
     async def page(self, caller: Caller, key: str, path: str, query: ListQuery) -> Page[Entry]:
         """Return a page of a directory, sorted by name or as requested.
 
-        Every order except by name reads all entries first.
+        Sorting by another field reads all entries first.
         """
         row, _ = await self._access.for_files(caller, key)
         sort = query.sort[0] if len(query.sort) == 1 else "name"
