@@ -52,10 +52,10 @@ class Processes:
             if parent is None:
                 continue
             children[parent].append(pid)
-            marks = self._kernel_variables(pid)
-            if marks.get(AGENT) == self._agent_id and marks.get(SESSION):
-                session_id = marks[SESSION].decode(errors="replace")
-                kernel_id = marks.get(KERNEL, b"").decode(errors="replace")
+            variables = self._kernel_variables(pid)
+            if variables.get(AGENT) == self._agent_id and variables.get(SESSION):
+                session_id = variables[SESSION].decode(errors="replace")
+                kernel_id = variables.get(KERNEL, b"").decode(errors="replace")
                 tree = trees.setdefault(kernel_id or session_id, ProcessTree(session_id, kernel_id))
                 tree.pids.add(pid)
         for tree in trees.values():

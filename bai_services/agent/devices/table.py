@@ -166,7 +166,7 @@ def _parse_yaml(text: str, name: str) -> dict[Any, Any]:
 def _row(family: Any, data: Any, place: str) -> Row:
     if not isinstance(family, str) or not FAMILY.fullmatch(family):
         raise InvalidRequest(f"{place}: a family's name consists of a-z, 0-9 and -, like warboy")
-    known = _checked_arguments(Row, data, place, without=("family", "parts"))
+    known = _checked_arguments(Row, data, place, excluded=("family", "parts"))
     missing = next((name for name in ("title", "tried", "find") if name not in known), None)
     if missing is not None:
         raise InvalidRequest(f"{place}: {missing} is missing", key=missing)
@@ -204,19 +204,19 @@ def _row(family: Any, data: Any, place: str) -> Row:
 
 
 def _checked_arguments(
-    kind: type[T], data: Any, place: str, without: Sequence[str] = ()
+    kind: type[T], data: Any, place: str, excluded: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Validate keys and value types of ``data`` and return it as arguments of the dataclass."""
     if not isinstance(data, dict):
         raise InvalidRequest(f"{place} must be a map of settings")
-    of_kind = {f.name: f for f in fields(kind) if f.name not in without}  # type: ignore[arg-type]
-    unknown = sorted(str(key) for key in data if key not in of_kind)
+    fields_by_name = {f.name: f for f in fields(kind) if f.name not in excluded}  # type: ignore[arg-type]
+    unknown = sorted(str(key) for key in data if key not in fields_by_name)
     if unknown:
         raise InvalidRequest(
-            f"{place}: {unknown[0]} is unknown; valid are {', '.join(sorted(of_kind))}"
+            f"{place}: {unknown[0]} is unknown; valid are {', '.join(sorted(fields_by_name))}"
         )
     for name, value in data.items():
-        expected = _TYPES_BY_ANNOTATION[str(of_kind[name].type).partition("[")[0]]
+        expected = _TYPES_BY_ANNOTATION[str(fields_by_name[name].type).partition("[")[0]]
         if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise InvalidRequest(
                 f"{place}.{name} must be {_TYPE_NAMES[expected]}, not {value!r}", key=name

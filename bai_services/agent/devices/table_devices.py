@@ -44,7 +44,7 @@ class TableDevices(DeviceKind):
     def discover(self) -> list[Device]:
         try:
             found = self.find_devices()
-            reason = "" if found else self._reason_for_none()
+            reason = "" if found else self._nothing_found_reason()
         except ToolFailed as error:
             # Sessions may use the known devices, so report them as unhealthy.
             found, reason = [], str(error)
@@ -174,7 +174,7 @@ class TableDevices(DeviceKind):
             for key, patterns in self.row.find.where.items()
         )
 
-    def _reason_for_none(self) -> str:
+    def _nothing_found_reason(self) -> str:
         find = self.row.find
         if find.command:
             return f"{find.command[0]} is not installed, or lists no device"

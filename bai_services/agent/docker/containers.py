@@ -107,7 +107,9 @@ class DockerEngine(Engine):
             limit = await self._layers.size_option(task.image)
             return Prepared(await network, task.uid, task.gid, layer_limit_bytes=limit)
         except docker.errors.APIError as error:
-            raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
+            raise Unavailable(
+                f"the Docker engine rejected the request: {error.explanation}"
+            ) from error
         finally:
             # The network is created in parallel with the pull; if the pull failed, cancel it.
             network.cancel()
@@ -137,15 +139,15 @@ class DockerEngine(Engine):
         An overlay network has no bridge of its own on this machine: rules identify its containers
         by their addresses on a shared bridge, and they have an address only while they run.
         """
-        spread = frozenset(
+        overlay_containers = frozenset(
             str(container["Id"])
             for container in containers
             for name in container.get("NetworkSettings", {}).get("Networks", {})
             if name.startswith(CLUSTER_PREFIX) and name not in (self._networks_with_rules or ())
         )
-        if self._networks_with_rules is not None and spread == self._overlay_containers:
+        if self._networks_with_rules is not None and overlay_containers == self._overlay_containers:
             return
-        self._overlay_containers = spread
+        self._overlay_containers = overlay_containers
         try:
             await self._apply_rules()
         except (Unavailable, docker.errors.APIError) as error:
@@ -172,7 +174,9 @@ class DockerEngine(Engine):
             for container_id in await self._calls.run("query", find):
                 await self._calls.run("change", _remover(container_id, self._stop_grace_seconds))
         except docker.errors.APIError as error:
-            raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
+            raise Unavailable(
+                f"the Docker engine rejected the request: {error.explanation}"
+            ) from error
 
     async def log(self, task: Task) -> str | None:
         filters = self._filters(task)
@@ -186,7 +190,9 @@ class DockerEngine(Engine):
         try:
             return await self._calls.run("query", read)
         except docker.errors.APIError as error:
-            raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
+            raise Unavailable(
+                f"the Docker engine rejected the request: {error.explanation}"
+            ) from error
 
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
         containers = await asyncio.to_thread(_containers_of, pids)

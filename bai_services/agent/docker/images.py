@@ -21,6 +21,7 @@ class Progress:
     """Progress of a pull, computed from the lines that Docker sends for each layer."""
 
     def __init__(self) -> None:
+        # Completed and total work by layer, in bytes.
         self._layers: dict[str, tuple[int, int]] = {}
         self._ready: set[str] = set()
 
@@ -39,10 +40,11 @@ class Progress:
         elif status in ("Pull complete", "Already exists"):
             self._ready.add(layer)
         done = sum(
-            whole if layer in self._ready else have for layer, (have, whole) in self._layers.items()
+            layer_total if layer in self._ready else layer_done
+            for layer, (layer_done, layer_total) in self._layers.items()
         )
-        whole = sum(whole for _, whole in self._layers.values())
-        return min(99, 100 * done // whole) if whole else None
+        total = sum(layer_total for _, layer_total in self._layers.values())
+        return min(99, 100 * done // total) if total else None
 
 
 class Images:

@@ -84,7 +84,9 @@ class Layers:
                 return paths, 0
             return (), await self._calls.run("query", lambda c: _size(c, container_id))
         except docker.errors.APIError as error:
-            raise Unavailable(f"the Docker engine refused: {error.explanation}") from error
+            raise Unavailable(
+                f"the Docker engine rejected the request: {error.explanation}"
+            ) from error
 
     def retain(self, container_ids: Iterable[str]) -> None:
         """Drop the cached directories of all other containers."""

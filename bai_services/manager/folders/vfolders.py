@@ -82,7 +82,7 @@ class VFolder:
 
 @dataclass(frozen=True, slots=True)
 class _Ownership:
-    """Columns of a folder that state to whom it belongs: either a user or a project."""
+    """Columns that identify the owner of a folder: either a user or a project."""
 
     domain: str
     scope: str
@@ -312,7 +312,7 @@ class VFolders:
         }
 
     async def _ownership_of_new(self, caller: Caller, project_key: str | None) -> _Ownership:
-        """Return who will own a new folder; raise unless the caller may create it."""
+        """Return the ownership of a new folder; raise unless the caller may create the folder."""
         authorizer.require(caller, "vfolder.create")
         if not project_key:
             if caller.user_id is None:
@@ -350,7 +350,7 @@ class VFolders:
         return self._audit.entry(caller, action, row.id, domain=row.domain, **facts)
 
     def _to_view(self, caller: Caller, row: VfolderRow) -> VFolder:
-        return describe(caller, row, self._tasks.view(row.id))
+        return to_vfolder(caller, row, self._tasks.view(row.id))
 
 
 def _refuse_auto_mount_for_owner(caller: Caller, row: VfolderRow, name: str) -> None:
@@ -370,7 +370,7 @@ def _relation(caller: Caller, row: VfolderRow) -> FolderRelation:
     return FolderRelation.ROLE if row.grant is None else FolderRelation.SHARED
 
 
-def describe(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:
+def to_vfolder(caller: Caller, row: VfolderRow, task: TaskView | None) -> VFolder:
     return VFolder(
         id=row.id,
         name=row.name,

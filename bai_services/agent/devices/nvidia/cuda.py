@@ -112,21 +112,25 @@ class CudaGpus(DeviceKind):
             ]
             for device in found:
                 self._known[device.id] = device
-            here = {device.id for device in found if device.is_healthy}
-            gone = [replace(d, is_healthy=False) for d in self._known.values() if d.id not in here]
-            for device in gone:
+            present_ids = {device.id for device in found if device.is_healthy}
+            lost = [
+                replace(d, is_healthy=False)
+                for d in self._known.values()
+                if d.id not in present_ids
+            ]
+            for device in lost:
                 self._reader.invalidate(device.id)
             return sorted(
-                [*(d for d in found if d.is_healthy), *gone], key=lambda d: (d.index, d.id)
+                [*(d for d in found if d.is_healthy), *lost], key=lambda d: (d.index, d.id)
             )
 
     def finding(self) -> Finding:
-        here = sum(device.is_healthy for device in self._known.values())
-        reason = "" if here else self._nvml.unavailable_reason or "the driver reports no GPU"
+        count = sum(device.is_healthy for device in self._known.values())
+        reason = "" if count else self._nvml.unavailable_reason or "the driver reports no GPU"
         if self._reader.without_instances:
             names = ", ".join(self._reader.without_instances)
             reason = f"MIG is enabled, but there is no instance on {names}"
-        return Finding(self.family, "NVIDIA GPU", tried="stand-in", found=here, reason=reason)
+        return Finding(self.family, "NVIDIA GPU", tried="stand-in", found=count, reason=reason)
 
     def sample(self) -> dict[str, dict[str, Any]]:
         with self._lock:
@@ -173,7 +177,7 @@ class CudaGpus(DeviceKind):
         Unavailable
             If its share requires MPS, which is unavailable now or has another share on this GPU.
         """
-        # By uuid, because indices are different inside a container and can change at a restart.
+        # Select GPUs by uuid: indices are different inside a container and can change at a restart.
         uuids = [g.device.id for g in granted]
         environ = {
             "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
@@ -191,7 +195,7 @@ class CudaGpus(DeviceKind):
             notices = [NOTICES[level] if level is Level.PROCESS else OPEN_MPS_NOTICE]
         elif not is_share and not all([self._allow_all_programs(g.device) for g in granted]):
             notices = [ONE_PROGRAM_NOTICE]
-        part = DeviceInjection(
+        injection = DeviceInjection(
             environ,
             mounts=mounts,
             notices=notices,
@@ -199,14 +203,14 @@ class CudaGpus(DeviceKind):
             defaults=nccl_defaults(granted, self._host, engine),
         )
         if engine != "docker":
-            return replace(part, device_nodes=self._nodes(granted))
+            return replace(injection, device_nodes=self._nodes(granted))
         request = {"driver": "nvidia", "device_ids": uuids, "capabilities": [CAPABILITIES]}
         if is_share and level is Level.CGROUP:
             # The hook that sets the limit requires a CDI request instead of device ids.
             names = [f"nvidia.com/gpu={uuid}" for uuid in uuids]
             request = {"driver": "cdi", "device_ids": names}
             environ["NVIDIA_GPU_MEMORY_LIMIT"] = str(granted[0].memory_bytes)
-        return replace(part, device_requests=[request])
+        return replace(injection, device_requests=[request])
 
     def _read(self) -> list[Device]:
         found = self._reader.read()
@@ -271,7 +275,7 @@ class CudaGpus(DeviceKind):
         available = self._level(device, available)
         sharing = replace(sharing, level=available.level)
         mode = _mode_of(device)
-        withheld, is_paused = self._withheld(device, available.level, is_mps), False
+        withheld, is_paused = self._withheld_reason(device, available.level, is_mps), False
         if not withheld and is_mps and mps is not None:
             # Temporary: MPS is being started or is recovering.
             withheld = mps.unavailable_reason(device.id)
@@ -288,7 +292,7 @@ class CudaGpus(DeviceKind):
         is_healthy = device.is_healthy and mode != ComputeMode.PROHIBITED.name
         return replace(device, sharing=sharing, facts=facts, is_healthy=is_healthy)
 
-    def _withheld(self, device: Device, level: Level, is_mps: bool) -> str:
+    def _withheld_reason(self, device: Device, level: Level, is_mps: bool) -> str:
         """Return why a GPU's shares are not offered at all; empty if they are."""
         mode = _mode_of(device)
         if mode == ComputeMode.PROHIBITED.name:

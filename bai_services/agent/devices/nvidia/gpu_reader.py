@@ -101,10 +101,11 @@ class GpuReader:
         if busy is None:
             return list(found.values())
         # The driver attributes the work of MPS clients to the MPS server, which is not listed. If
-        # an unlisted process was busy, processes without samples may be its clients: unknown.
-        idle = None if set(busy) - set(found) else 0.0
+        # an unlisted process was busy, processes without samples may be its
+        # clients, so their utilization is unknown.
+        without_sample = None if set(busy) - set(found) else 0.0
         return [
-            replace(process, utilization_percent=busy.get(pid, idle))
+            replace(process, utilization_percent=busy.get(pid, without_sample))
             for pid, process in found.items()
         ]
 
@@ -177,7 +178,7 @@ class GpuReader:
             {uuid: nvml.bus_of(handle) for uuid, handle in handles.items()},
             {uuid: nvml.link_ends(handle) for uuid, handle in handles.items()},
         )
-        near = nvml.pci_peers(handles)
+        pci_peers = nvml.pci_peers(handles)
         self._constant = {
             uuid: {
                 "pci": nvml.bus_of(handle),
@@ -186,7 +187,7 @@ class GpuReader:
                 "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
                 **_capability(nvml.call("nvmlDeviceGetCudaComputeCapability", handle)),
                 "links": links[uuid],
-                "pci_peers": near[uuid],
+                "pci_peers": pci_peers[uuid],
             }
             for uuid, handle in handles.items()
         }

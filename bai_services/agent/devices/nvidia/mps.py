@@ -97,7 +97,7 @@ class MpsControl:
         log = self.folder / LOG / "start.log"
         try:
             with open(log, "wb") as output:
-                # A file instead of a pipe, because the daemon keeps its output open.
+                # Use a file instead of a pipe, because the daemon keeps its output open.
                 done = subprocess.run(
                     self._start_command(),
                     env=self._environ(is_daemon=True),

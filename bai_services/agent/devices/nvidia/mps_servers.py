@@ -178,7 +178,7 @@ class MpsServers:
                 control = MpsControl(self._root / uuid, uuid, has_own_shm=self._has_own_shm)
                 share = self.share or self._previous_share(control)
                 self._daemons[uuid] = Daemon(control, memory, Limits.of(share, memory))
-        self._stop_unwanted(gpus)
+        self._kill_unwanted_daemons(gpus)
         daemons = [self._daemons[uuid] for uuid in gpus]
         if daemons:
             with ThreadPoolExecutor(len(daemons)) as pool:
@@ -248,11 +248,11 @@ class MpsServers:
             MpsControl(self._root / name, name, has_own_shm=self._has_own_shm) for name in names
         ]
 
-    def _stop_unwanted(self, wanted: Collection[str]) -> None:
+    def _kill_unwanted_daemons(self, wanted: Collection[str]) -> None:
         """Kill the daemons of GPUs that are missing or are no longer shared through MPS.
 
         A GPU may be missing only because the driver failed briefly, so a daemon that has clients
-        continues. One that does not respond is killed.
+        continues. A daemon that does not respond is killed.
         """
         for uuid in [uuid for uuid in self._daemons if uuid not in wanted]:
             del self._daemons[uuid]
@@ -338,8 +338,8 @@ class MpsServers:
             self._stop(daemon, text, now)
 
     def _stop(self, daemon: Daemon, text: str, now: float) -> None:
-        """Kill a daemon; a running one is started again at the next maintenance, one that failed to
-        start after an exponential backoff.
+        """Kill a daemon. A running daemon is started again at the next maintenance; a daemon that
+        failed to start is started again after an exponential backoff.
         """
         uuid = daemon.control.uuid
         daemon.unavailable_reason = f"MPS does not work: {text}"
