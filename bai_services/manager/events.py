@@ -113,17 +113,17 @@ class Events:
         for subscription in self._subscriptions:
             subscription.put(change)
 
-    def publish_positions(self, moved: Mapping[str, Change]) -> None:
+    def publish_positions(self, changes: Mapping[str, Change]) -> None:
         """Publish the changed positions of many sessions at once.
 
         The cost per listener grows with the number of owners, not with the number of sessions.
         """
         by_scope: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
-        for session_id, change in moved.items():
+        for session_id, change in changes.items():
             by_scope[change.scope][session_id] = change
         for subscription in self._followers:
             if subscription.session_id is not None:
-                followed = moved.get(subscription.session_id)
+                followed = changes.get(subscription.session_id)
                 groups = [] if followed is None else [{followed.session_id: followed}]
             else:
                 groups = list(by_scope.values())

@@ -355,8 +355,8 @@ async def test_cross_site_requests_are_denied(
 
 
 def test_the_local_port_is_on_loopback_by_default() -> None:
-    from bai_services.cli.sessions.remote import read_address
+    from bai_services.cli.sessions.remote import parse_listen_address
 
-    assert read_address(None)[0] == "127.0.0.1" == read_address("8080")[0]
-    assert read_address("[::1]:80") == ("::1", 80)
-    assert socket.inet_aton(read_address("0.0.0.0:1")[0])
+    assert parse_listen_address(None)[0] == "127.0.0.1" == parse_listen_address("8080")[0]
+    assert parse_listen_address("[::1]:80") == ("::1", 80)
+    assert socket.inet_aton(parse_listen_address("0.0.0.0:1")[0])

@@ -13,7 +13,7 @@ from bai_services.core.errors import BaiError, InvalidRequest, NotFound
 
 from .. import output
 from ..command import Connection, connected, example, json_option, segment
-from ..sessions.remote import Remote, listen, parse_listen_address, running
+from ..sessions.remote import Remote, find_running_session, listen, parse_listen_address
 
 _POLL_INTERVAL_SECONDS = 0.5
 _START_TIMEOUT_SECONDS = 300.0
@@ -53,7 +53,7 @@ async def app(
     if port is not None and opens_browser:
         raise click.UsageError("--open needs an app")
     host, local_port = parse_listen_address(bind)
-    remote = await running(connection, session)
+    remote = await find_running_session(connection, session)
     if name is not None:
         target = f"http:{await _start_app(remote, name, as_json=as_json)}"
     else:

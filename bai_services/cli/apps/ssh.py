@@ -15,7 +15,7 @@ import click
 
 from .. import output
 from ..command import Connection, connected, example, json_option
-from ..sessions.remote import running
+from ..sessions.remote import find_running_session
 from .ssh_client import SshFiles, host_of, option_words, prepare, run, session_of
 
 # Options are not parsed by click, but passed to OpenSSH.
@@ -40,7 +40,7 @@ async def ssh(connection: Connection, words: tuple[str, ...]) -> None:
     For rsync: rsync -e 'bai ssh' FILE SESSION:FILE
     """
     index = index_of_host(words)
-    remote = await running(connection, session_of(words[index]))
+    remote = await find_running_session(connection, session_of(words[index]))
     server = await prepare(connection, remote)
     options = option_words(SshFiles().options(server.user))
     run("ssh", [*options, *words[:index], server.host, *words[index + 1 :]])
@@ -58,7 +58,9 @@ async def scp(connection: Connection, words: tuple[str, ...]) -> None:
         if match is None:
             arguments.append(word)
             continue
-        server = await prepare(connection, await running(connection, session_of(match[1])))
+        server = await prepare(
+            connection, await find_running_session(connection, session_of(match[1]))
+        )
         user = server.user
         arguments.append(f"{server.host}:{match[2]}")
     if not user:
@@ -78,7 +80,7 @@ async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_js
     files = SshFiles()
     hosts = []
     for name in sessions:
-        server = await prepare(connection, await running(connection, name))
+        server = await prepare(connection, await find_running_session(connection, name))
         hosts.append({"Host": server.host, **files.options(server.user)})
     if not sessions:
         await files.ensure_key(connection)
@@ -98,7 +100,7 @@ async def ssh_config(connection: Connection, sessions: tuple[str, ...], *, as_js
 @connected
 async def ssh_proxy(connection: Connection, host: str) -> None:
     """Connect standard input and output to the SSH server of a session, as ssh's ProxyCommand."""
-    remote = await running(connection, session_of(host))
+    remote = await find_running_session(connection, session_of(host))
     server = await remote.request("GET", "bai/api/ssh")
     # Pin the host key before connecting: OpenSSH reads known_hosts during the handshake.
     SshFiles().pin(host_of(remote.session["name"]), server["host_key"])

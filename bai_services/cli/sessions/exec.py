@@ -25,7 +25,7 @@ from bai_services.tunnel.frames import MAX_TEXT_BYTES, ProtocolError
 
 from .. import output
 from ..command import Connection, connected, example, json_option
-from .remote import Remote, running
+from .remote import Remote, find_running_session
 
 _CHUNK_BYTES = 256 * 1024
 _REMOTE_PATH = re.compile(r"([^/:]+):(.*)", re.DOTALL)
@@ -55,7 +55,7 @@ async def exec_(
     words = words[1:] if words[0] == "--" else words
     if not words:
         raise click.UsageError("the command is missing: bai session exec NAME -- COMMAND")
-    remote = await running(connection, session)
+    remote = await find_running_session(connection, session)
     if not as_json:
         code = await run(remote, list(words), _copy_stdin, sys.stdout.buffer, sys.stderr.buffer)
         raise click.exceptions.Exit(code)
@@ -81,11 +81,11 @@ async def cp(connection: Connection, source: str, target: str, *, as_json: bool)
     if bool(remote_source) == bool(remote_target):
         raise InvalidRequest("exactly one of SOURCE and TARGET must be SESSION:PATH")
     if remote_source is not None:
-        remote = await running(connection, remote_source[1])
+        remote = await find_running_session(connection, remote_source[1])
         await _download(remote, remote_source[2] or ".", target)
     else:
         assert remote_target is not None
-        remote = await running(connection, remote_target[1])
+        remote = await find_running_session(connection, remote_target[1])
         await _upload(remote, Path(source), remote_target[2] or ".")
     output.print_done(
         f"copied {source} to {target}", {"source": source, "target": target}, as_json=as_json

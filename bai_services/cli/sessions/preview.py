@@ -25,7 +25,7 @@ def print_preview(found: Mapping[str, Any], *, as_json: bool) -> None:
         output.print_json(found)
         return
     if found["problems"]:
-        raise InvalidRequest("\n".join(_problem(each) for each in found["problems"]))
+        raise InvalidRequest("\n".join(_problem(problem) for problem in found["problems"]))
     for line in _lines(found):
         click.echo(line)
 
@@ -42,9 +42,9 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         return
     amounts = " ".join(f"{slot}={amount}" for slot, amount in session["requested"].items())
     size = session["cluster_size"]
-    each = f"{size} kernels of {amounts}" if size > 1 else amounts
+    resources = f"{size} kernels of {amounts}" if size > 1 else amounts
     group = session["resource_group"]
-    yield f"{session['name']}: {session['image']}, {each}, resource group {group}"
+    yield f"{session['name']}: {session['image']}, {resources}, resource group {group}"
     if found["starts_now"]:
         yield "it would start now"
     else:

@@ -87,7 +87,7 @@ class Remote:
             pause = seconds * _RENEWAL_FRACTION
 
 
-async def running(connection: Connection, name: str) -> Remote:
+async def find_running_session(connection: Connection, name: str) -> Remote:
     """Return the running session with this name or id.
 
     Raises

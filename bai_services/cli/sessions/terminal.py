@@ -22,7 +22,7 @@ from bai_services.core.errors import Unavailable
 
 from .. import output
 from ..command import Connection, connected, example
-from .remote import Remote, running
+from .remote import Remote, find_running_session
 
 DETACH = b"\x1d"  # Ctrl-]
 _CHUNK_BYTES = 16 * 1024
@@ -42,7 +42,7 @@ async def attach(connection: Connection, session: str, *, terminal: str | None) 
         raise click.UsageError(
             "attach needs a terminal; to run a command without one, use bai session exec"
         )
-    remote = await running(connection, session)
+    remote = await find_running_session(connection, session)
     if terminal is None:
         terminal = (await remote.request("POST", "api/terminals"))["name"]
     else:

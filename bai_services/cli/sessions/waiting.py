@@ -137,14 +137,14 @@ async def _wait(
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     if found["status"] == status or found["status"] in ENDED:
         return found
-    async with _open_display(client, show_progress=show_progress) as report:
+    async with _open_display(client, show_progress=show_progress) as display:
         last_response = time.monotonic()
         while found["status"] != status and found["status"] not in ENDED:
-            await report.show(found)
+            await display.show(found)
             now = time.monotonic()
-            poll = report.poll_seconds
-            left = poll if deadline is None else min(poll, deadline - now)
-            if left <= 0:
+            poll = display.poll_seconds
+            poll_timeout = poll if deadline is None else min(poll, deadline - now)
+            if poll_timeout <= 0:
                 raise BaiError(
                     f"session {found['name']} is still {found['status']} after "
                     f"{timeout_seconds:g} s; check it with: bai session info {found['name']}",
@@ -154,8 +154,8 @@ async def _wait(
                 found = await client.get(
                     f"/sessions/{found['id']}",
                     wait=status.value,
-                    timeout=f"{left:.1f}",
-                    timeout_seconds=left + 30,
+                    timeout=f"{poll_timeout:.1f}",
+                    timeout_seconds=poll_timeout + 30,
                 )
                 last_response = time.monotonic()
                 on_update(found)

@@ -67,8 +67,8 @@ def new_loop() -> asyncio.AbstractEventLoop:
 def freeze_objects() -> None:
     """Exclude all current objects (mostly code) from garbage collection.
 
-    Does nothing unless the running loop is from ``new_loop``: it affects the whole process, for
-    example a test runner.
+    Does nothing unless the running loop is from ``new_loop``, because the exclusion affects the
+    whole process, for example a test runner.
     """
     if asyncio.get_running_loop() not in _SELECTORS:
         return

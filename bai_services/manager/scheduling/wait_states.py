@@ -102,8 +102,8 @@ class WaitStates:
         now = time.monotonic()
         if self._unpublished and now - self._published_at >= PUBLISH_INTERVAL_SECONDS:
             self._published_at = now
-            moved, self._unpublished = self._unpublished, {}
-            self._lifecycle.publish_positions(moved)
+            changes, self._unpublished = self._unpublished, {}
+            self._lifecycle.publish_positions(changes)
 
     async def write(self, changed: ChangedStates, token: int) -> None:
         """Write changed states, one batch at a time, and publish them.
@@ -134,8 +134,10 @@ class WaitStates:
         with_new_reasons = [
             (w, state) for w, state in changed if self._has_new_reasons(w.id, state)
         ]
-        is_many = len(changed) - len(with_new_reasons) > self._store.batch
-        self._has_unwritten_positions = is_many and now - self._written_at < WRITE_INTERVAL_SECONDS
+        has_many_positions = len(changed) - len(with_new_reasons) > self._store.batch
+        self._has_unwritten_positions = (
+            has_many_positions and now - self._written_at < WRITE_INTERVAL_SECONDS
+        )
         if self._has_unwritten_positions:
             return with_new_reasons
         if len(changed) > self._store.batch:
@@ -154,7 +156,7 @@ def _compare(
     explainer: Explainer,
 ) -> _Comparison:
     changed: ChangedStates = []
-    moved: dict[str, Change] = {}
+    positions: dict[str, Change] = {}
     states: dict[str, WaitState] = {}
     for session, position, estimate in _positions(explainer):
         explainer.queue.give_way()
@@ -163,9 +165,9 @@ def _compare(
             changed.append((session, state))
         before = current.get(session.id, state)
         if before != state and before.reasons == state.reasons:
-            moved[session.id] = _change_of(session, POSITION)
-    gone = [key for key in {**reasons, **written} if key not in states]
-    return _Comparison(states, changed, gone, moved)
+            positions[session.id] = _change_of(session, POSITION)
+    removed = [key for key in {**reasons, **written} if key not in states]
+    return _Comparison(states, changed, removed, positions)
 
 
 def _positions(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict[str, Any] | None]]:
@@ -187,12 +189,12 @@ def _rounded(estimate: Estimate | None) -> dict[str, Any] | None:
 
 
 def _change_of(session: PendingSession, kind: str) -> Change:
-    of_kind = {scope.kind: scope.id for scope in session.scopes}
+    scope_ids = {scope.kind: scope.id for scope in session.scopes}
     return Change(
         session.id,
         Status.PENDING,
         kind,
-        of_kind[ScopeKind.USER],
-        of_kind[ScopeKind.PROJECT],
-        of_kind[ScopeKind.DOMAIN],
+        scope_ids[ScopeKind.USER],
+        scope_ids[ScopeKind.PROJECT],
+        scope_ids[ScopeKind.DOMAIN],
     )

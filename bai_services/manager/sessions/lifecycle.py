@@ -91,9 +91,9 @@ class Lifecycle:
         """Return whether any event stream receives queue positions."""
         return self._events.is_followed
 
-    def publish_positions(self, moved: Mapping[str, Change]) -> None:
+    def publish_positions(self, changes: Mapping[str, Change]) -> None:
         """Notify event streams of sessions of which only the queue position has changed."""
-        self._events.publish_positions(moved)
+        self._events.publish_positions(changes)
 
     def notify(self, row: SessionRow, kind: str = STATUS) -> None:
         """Notify event streams, long polls and, of status changes, the loops."""
