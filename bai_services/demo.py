@@ -27,7 +27,7 @@ PROJECTS = {"research": "default"}
 GROUP = "default"
 ALIAS = "python"
 PROCESS_IMAGE = "local/session:latest"
-_WORDS = "bcdfghjkmnpqrstvwxyz"
+_PASSWORD_LETTERS = "bcdfghjkmnpqrstvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +81,19 @@ def _service_ports(image: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class DemoKeypair:
     access_key: str
     secret_key: str = field(repr=False)
 
 
 class Demo:
-    """Create missing demo objects through the manager's use cases."""
+    """Create missing demo objects through the manager's services."""
 
     def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._caller = Caller(Role.SUPERADMIN, username="demo")
 
-    async def create(self, engine: str, image: str) -> dict[str, Keys]:
+    async def create(self, engine: str, image: str) -> dict[str, DemoKeypair]:
         """Create the demo objects; return the keypairs of new users by user name.
 
         ``image`` is the target of the alias ``python``, the default image of the projects.
@@ -109,13 +109,16 @@ class Demo:
         await self._image(image)
         await self._presets()
         for domain in DOMAINS:
-            names = ("default", *(name for name, where in PROJECTS.items() if where == domain))
+            names = (
+                "default",
+                *(name for name, its_domain in PROJECTS.items() if its_domain == domain),
+            )
             for name in names:
                 await self._default_image(f"{domain}/{name}")
         return await self._users()
 
-    async def _users(self) -> dict[str, Keys]:
-        made = {}
+    async def _users(self) -> dict[str, DemoKeypair]:
+        keypairs = {}
         for user in USERS:
             if not await is_missing(self._manager.accounts.users, self._caller, user.username):
                 continue
@@ -130,8 +133,8 @@ class Demo:
                     "projects": list(user.projects),
                 },
             )
-            made[user.username] = Keys(**row["keypair"])
-        return made
+            keypairs[user.username] = DemoKeypair(**row["keypair"])
+        return keypairs
 
     async def _group(self, engine: str) -> None:
         groups = self._manager.cluster.resource_groups
@@ -168,7 +171,7 @@ class Demo:
 
 
 class DemoPasswords:
-    """Set passwords that may break the password rules: automated tests use simple ones."""
+    """Set passwords without checking the password rules: automated tests use simple ones."""
 
     def __init__(self, manager: Manager) -> None:
         settings = manager.settings
@@ -193,7 +196,7 @@ class DemoPasswords:
 
 def random_password() -> str:
     """Return a password that is easy to type and satisfies the password rules."""
-    groups = ["".join(secrets.choice(_WORDS) for _ in range(5)) for _ in range(3)]
+    groups = ["".join(secrets.choice(_PASSWORD_LETTERS) for _ in range(5)) for _ in range(3)]
     return "-".join(groups) + str(secrets.randbelow(90) + 10)
 
 

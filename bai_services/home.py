@@ -56,20 +56,22 @@ class Home:
 
     def _ports(self, public: int) -> dict[str, int]:
         path = self.path / f"ports-{public}.json"
-        taken = {public} | _reserved(path)
-        kept: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
+        in_use = {public} | _reserved(path)
+        assigned: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
         ports: dict[str, int] = {}
         for component, offset in PORT_OFFSETS.items():
-            preferred = kept.get(component, public + offset)
-            is_available = is_free(preferred) and preferred not in taken
-            ports[component] = preferred if is_available else _any_port({*ports.values(), *taken})
-        if self.has_proxy() and "proxy_api" in kept:
+            preferred = assigned.get(component, public + offset)
+            is_available = is_free(preferred) and preferred not in in_use
+            ports[component] = (
+                preferred if is_available else _free_port_outside({*ports.values(), *in_use})
+            )
+        if self.has_proxy() and "proxy_api" in assigned:
             # The port is in use by the proxy of the previous run, which the Hub stops and replaces.
-            ports["proxy_api"] = kept["proxy_api"]
-        if ports != kept:
-            written = path.with_suffix(f".{os.getpid()}")
-            written.write_text(json.dumps(ports))
-            written.replace(path)
+            ports["proxy_api"] = assigned["proxy_api"]
+        if ports != assigned:
+            temporary = path.with_suffix(f".{os.getpid()}")
+            temporary.write_text(json.dumps(ports))
+            temporary.replace(path)
         _reserve(path, ports)
         return ports
 
@@ -86,13 +88,13 @@ class Home:
         return True
 
 
-def _registry() -> Path:
+def _reservations_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"bai-ports-{os.getuid()}"
 
 
 @contextmanager
 def _port_lock() -> Iterator[None]:
-    folder = _registry()
+    folder = _reservations_folder()
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.lstat().st_uid != os.getuid():
         raise PermissionError(f"{folder} belongs to another user; remove it")
@@ -104,7 +106,7 @@ def _port_lock() -> Iterator[None]:
 def _reserved(own: Path) -> set[int]:
     """Return the ports reserved by other installations; delete expired reservations."""
     found: set[int] = set()
-    for file in _registry().glob("*.json"):
+    for file in _reservations_folder().glob("*.json"):
         if time.time() - file.stat().st_mtime > RESERVED_SECONDS:
             file.unlink()
             continue
@@ -117,11 +119,11 @@ def _reserved(own: Path) -> set[int]:
 def _reserve(own: Path, ports: Mapping[str, int]) -> None:
     name = hashlib.sha256(str(own).encode()).hexdigest()[:16]
     facts = {"home": str(own), "ports": sorted(ports.values())}
-    (_registry() / f"{name}.json").write_text(json.dumps(facts))
+    (_reservations_folder() / f"{name}.json").write_text(json.dumps(facts))
 
 
-def _any_port(taken: set[int]) -> int:
-    while (port := free_port()) in taken:
+def _free_port_outside(in_use: set[int]) -> int:
+    while (port := free_port()) in in_use:
         pass
     return port
 
@@ -131,13 +133,13 @@ def _write_once(path: Path, text: str) -> None:
     if path.exists():
         return
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".new")
-    written = Path(name)
+    temporary = Path(name)
     with open(descriptor, "w") as file:
         file.write(text)
     try:
         # A link fails if the name exists, and never exposes a partial file.
-        os.link(written, path)
+        os.link(temporary, path)
     except FileExistsError:
         pass
     finally:
-        written.unlink()
+        temporary.unlink()

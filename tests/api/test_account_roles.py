@@ -169,7 +169,7 @@ async def test_lists_contain_what_the_role_may_see(
 async def test_hidden_and_missing_users_give_the_same_error(api: Api) -> None:
     user = await api.client("user")
     for path in ("/users/user2", "/users/nobody"):
-        with pytest.raises(NotFound, match="or you may not see them"):
+        with pytest.raises(NotFound, match="or you may not see this user"):
             await user.get(path)
     with pytest.raises(Forbidden):
         await user.get("/audit-log")

@@ -275,7 +275,7 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     await begin(user, 4, "f")
     uploads = api.world.manager.folders.uploads
     moment = time.time()
-    uploads._open = OpenUploads(api.world.manager.folders.storage_hosts, 1, lambda: moment)
+    uploads._open_uploads = OpenUploads(api.world.manager.folders.storage_hosts, 1, lambda: moment)
     headers = {"Upload-Length": "4", "Upload-Metadata": metadata(path="g")}
     assert (await user.http.post(UPLOADS, headers=headers)).status_code == 403
     moment += 25 * 3600

@@ -24,7 +24,7 @@ from bai_services.db import schema
 from bai_services.db.accounts.keypairs import KeypairStore
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
-from bai_services.demo import Demo, DemoPasswords, Keys
+from bai_services.demo import Demo, DemoKeypair, DemoPasswords
 from bai_services.manager.accounts.keypair_secrets import KeypairSecrets
 from bai_services.manager.manager import Manager
 from bai_services.manager.settings import Settings
@@ -89,7 +89,7 @@ class World:
 
     manager: Manager
     clock: MovableClock
-    keys: dict[str, Keys] = field(default_factory=dict)
+    keys: dict[str, DemoKeypair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # No delays after failed sign-ins; tests of the delays replace this function again.
@@ -134,7 +134,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
     for row in (await store.page(ListQuery())).items:
         encrypted = await store.encrypted_secret(row["access_key"])
         assert encrypted is not None
-        keys[row["user"]] = Keys(row["access_key"], secrets.decrypt(encrypted))
+        keys[row["user"]] = DemoKeypair(row["access_key"], secrets.decrypt(encrypted))
     return World(manager, clock, keys)
 
 

@@ -143,13 +143,13 @@ async def _history() -> dict[str, Any]:
 def _print(document: dict[str, Any]) -> None:
     reports = document["policies"]
     rows = [
-        {"measure": name, **{policy: _at(reports[policy], path) for policy in reports}}
+        {"measure": name, **{policy: _value_at(reports[policy], path) for policy in reports}}
         for name, path in ROWS
     ]
     used = sorted({name for found in reports.values() for name in found["utilisation_percent"]})
     for name in used:
-        of_each = {p: _at(reports[p], ("utilisation_percent", name)) for p in reports}
-        rows.insert(-1, {"measure": f"{name} utilization, %", **of_each})
+        by_policy = {p: _value_at(reports[p], ("utilisation_percent", name)) for p in reports}
+        rows.insert(-1, {"measure": f"{name} utilization, %", **by_policy})
     output.print_table(rows, ("measure", *reports))
     for reason, count in document["left_out"].items():
         output.note(f"{count} skipped: {reason}")
@@ -159,7 +159,7 @@ def _print(document: dict[str, Any]) -> None:
         output.note(f"plot written to {path}")
 
 
-def _at(report: dict[str, Any], path: tuple[str, ...]) -> str:
+def _value_at(report: dict[str, Any], path: tuple[str, ...]) -> str:
     value: Any = report
     for key in path:
         value = value.get(key, 0)

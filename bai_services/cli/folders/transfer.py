@@ -331,10 +331,12 @@ class Uploader:
 
     async def _read(self, source: BinaryIO, length: int, task: Any) -> AsyncIterator[bytes]:
         """Yield ``length`` bytes of a file and advance the progress bars."""
-        left = length
-        while left and (data := await asyncio.to_thread(source.read, min(BUFFER_BYTES, left))):
+        remaining = length
+        while remaining and (
+            data := await asyncio.to_thread(source.read, min(BUFFER_BYTES, remaining))
+        ):
             yield data
-            left -= len(data)
+            remaining -= len(data)
             self._bars.advance(task, len(data))
             self._bars.advance(self._total_task, len(data))
 

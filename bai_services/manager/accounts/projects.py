@@ -65,7 +65,7 @@ class Projects:
         domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "project.write")
         authorizer.require(caller, "project.write", Target(domain=domain))
-        of_domain = await self._domains.get(caller, domain)
+        domain_row = await self._domains.get(caller, domain)
         project_id = str(uuid.uuid4())
         values = {
             "id": project_id,
@@ -80,7 +80,7 @@ class Projects:
             "domain": domain,
             "name": check_slug("project", spec["name"]),
         }
-        _require_within_domain(caller, values, of_domain)
+        _require_within_domain(caller, values, domain_row)
         await self._require_policy(values["resource_policy"])
         entry = self._audit.entry(
             caller, "project.create", project_id, domain=domain, name=values["name"]
@@ -143,7 +143,7 @@ class Projects:
         visible = authorizer.visibility(caller, "user.read")
         user = await self._users.find(user_key, visible.domain, visible.owner_id)
         if user is None:
-            raise NotFound(f"there is no user {user_key}, or you may not see them")
+            raise NotFound(f"there is no user {user_key}, or you may not see this user")
         owner = Owner(user["id"], Role(user["role"]))
         if not reaches(caller, "project.write", Target(row["domain"], owner=owner)):
             raise Forbidden(

@@ -63,7 +63,7 @@ class Users:
         visible = authorizer.visibility(caller, "user.read")
         found = await self._store.find(key, visible.domain, visible.owner_id)
         if found is None:
-            raise NotFound(f"there is no user {key}, or you may not see them")
+            raise NotFound(f"there is no user {key}, or you may not see this user")
         return (await self._with_locks([found]))[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -183,7 +183,9 @@ class AppShares:
         now = self._clock()
         kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
         token = unseal(self._settings.key, facts.get(kind) or "", kind, now)
-        refused = Forbidden("this app is not or no longer shared with you; open its link again")
+        refused = Forbidden(
+            "this app is not shared with you, or its share has ended; open its link again"
+        )
         if token is None:
             raise refused
         if kind is PassKind.ENTRY and not await self._store.redeem(

@@ -155,15 +155,15 @@ class Requests:
     async def _resolve(
         self, caller: Caller, request: SessionSpec, cache: _RequestCache
     ) -> NewSession:
-        owner = await cache.once(
+        owner = await cache.get_or_read(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
-        project = await cache.once(
+        project = await cache.get_or_read(
             ("project", request.project), lambda: self._project(caller, owner, request.project)
         )
         access_key = access_key_of(caller, owner)
         image_and_preset = request.image or project.default_image or "", request.preset or ""
-        offer = await cache.once(
+        offer = await cache.get_or_read(
             ("offer", project.id, *image_and_preset),
             lambda: self._store.offer_of(owner, project, access_key, image_and_preset),
         )
@@ -177,13 +177,13 @@ class Requests:
         target = _Target(group, scopes, options)
         resources = await self._choose_resources(cache, request, offer, image_and_preset[0], target)
         requested = list(request.mounts)
-        mounts = await cache.once(
+        mounts = await cache.get_or_read(
             ("mounts", project.id, str(requested)),
             lambda: self._vfolders.resolve_mounts(caller, owner.id, project.id, requested),
         )
         await self._check_subpaths(group.name, mounts)
         session_id = str(uuid.uuid4())
-        name, hub_server, started_by = _names(caller, request, session_id)
+        name, hub_server, started_by = _session_names(caller, request, session_id)
         return NewSession(
             id=session_id,
             kernel_id=str(uuid.uuid4()),
@@ -233,7 +233,7 @@ class Requests:
         self, caller: Caller, request: SessionSpec, cache: _RequestCache
     ) -> NameSources:
         """Return the sources for looking up the names in a rejected request."""
-        owner = await cache.once(
+        owner = await cache.get_or_read(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )
         project = await self._project(caller, owner, request.project)
@@ -262,8 +262,10 @@ class Requests:
     ) -> _Resources:
         """Return the image and resources; raise if they could never fit in the group."""
         group, scopes = target.group, target.scopes
-        agents = await cache.once(("agents", group.name), lambda: self._agents.of(group.name))
-        facts = await cache.once(
+        agents = await cache.get_or_read(
+            ("agents", group.name), lambda: self._agents.of(group.name)
+        )
+        facts = await cache.get_or_read(
             ("room", *scopes, group.name),
             lambda: self._store.room_for(agents.states, scopes, group.name),
         )
@@ -286,8 +288,10 @@ class Requests:
     ) -> None:
         """Raise if the resources exceed a quota, or could never fit on an agent of the group."""
         group, scopes = target.group, target.scopes
-        agents = await cache.once(("agents", group.name), lambda: self._agents.of(group.name))
-        facts = await cache.once(
+        agents = await cache.get_or_read(
+            ("agents", group.name), lambda: self._agents.of(group.name)
+        )
+        facts = await cache.get_or_read(
             ("room", *scopes, group.name),
             lambda: self._store.room_for(agents.states, scopes, group.name),
         )
@@ -369,7 +373,7 @@ class _RequestCache:
     def __init__(self) -> None:
         self._found: dict[tuple[str | None, ...], Any] = {}
 
-    async def once(self, key: tuple[str | None, ...], read: Callable[[], Awaitable[T]]) -> T:
+    async def get_or_read(self, key: tuple[str | None, ...], read: Callable[[], Awaitable[T]]) -> T:
         if key not in self._found:
             self._found[key] = await read()
         found: T = self._found[key]
@@ -408,7 +412,7 @@ def preopen_environ(request: SessionSpec, image: ImageFacts) -> dict[str, str]:
     return {PREOPEN_PORTS: ",".join(map(str, ports))} if ports else {}
 
 
-def _names(caller: Caller, request: SessionSpec, session_id: str) -> tuple[str, str, str]:
+def _session_names(caller: Caller, request: SessionSpec, session_id: str) -> tuple[str, str, str]:
     """Return the session's name, its Hub server's name, and ``started_by`` (hub or manager)."""
     if caller.role is Role.HUB and request.hub_server is not None:
         if request.name is None:
