@@ -16,6 +16,7 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from bai_auth.log_scrubbing import scrub_tornado_log
+from bai_services.branding import read_brand
 from bai_services.home import Home
 from bai_spawner.hub_patches import apply_hub_patches
 
@@ -94,6 +95,12 @@ c.JupyterHub.active_server_limit = 0
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
 ]
+brand = read_brand(os.environ)
+c.JupyterHub.template_vars = {"brand": brand}
+if brand.logo is not None:
+    c.JupyterHub.logo_file = str(brand.logo)
+# Users land in the web UI; the Hub's own pages remain reachable from its account menu.
+c.JupyterHub.default_url = "/services/bai/"
 c.JupyterHub.custom_scopes = {
     "custom:bai:session": {"description": "Access the resource manager as a session."}
 }

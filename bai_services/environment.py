@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from bai_services.branding import read_brand
 from bai_services.client_address import TrustedProxies
 from bai_services.core.sessions.callbacks import AllowedTargets
 from bai_services.home import Home
@@ -41,6 +42,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
             optional[name] = _whole_number(variable, text, minimum)
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
+    optional["brand"] = read_brand(environ)
     optional["callback_reach"] = _callback_reach(environ)
     if scopes:
         optional["hub_access_scopes"] = frozenset(json.loads(scopes))

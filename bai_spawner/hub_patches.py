@@ -1,7 +1,7 @@
-"""Patches of JupyterHub that remove two needless costs of every spawn.
+"""Patches of JupyterHub: two needless costs of every spawn, and the language of its own pages.
 
 JupyterHub has no settings for them, so the Hub's configuration file calls `apply_hub_patches`,
-which replaces two functions of JupyterHub before it uses them. A function that a later JupyterHub
+which replaces three functions of JupyterHub before it uses them. A function that a later JupyterHub
 no longer has is left out. The patches are written for JupyterHub 6 (tested: 6.1.1);
 `tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
 """
@@ -12,17 +12,22 @@ import re
 from typing import Any
 
 from jupyterhub import orm
+from jupyterhub.handlers import BaseHandler
 from jupyterhub.oauth import provider
 from sqlalchemy import Engine
+
+from bai_services.branding import Brand
+from bai_services.i18n.catalogue import translator_for
 
 # The tokens that the Hub generates are random UUIDs (version 4).
 _GENERATED = re.compile(r"[0-9a-f]{12}4[0-9a-f]{3}[89ab][0-9a-f]{15}")
 
 
 def apply_hub_patches() -> None:
-    """Apply both patches to the Hub that is being configured."""
+    """Apply the patches to the Hub that is being configured."""
     _hash_generated_secrets_once()
     _do_not_ping_sqlite()
+    _translate_every_page()
 
 
 def _hash_generated_secrets_once() -> None:
@@ -63,3 +68,20 @@ def _do_not_ping_sqlite() -> None:
             ping(engine)
 
     orm.register_ping_connection = register_ping_connection
+
+
+def _translate_every_page() -> None:
+    """Pass ``translate`` and the default brand to the templates of all pages, for their header.
+
+    The setting `template_vars` knows the user, but not the request, whose cookie and headers
+    determine the language. No upstream issue is known.
+    """
+    original = getattr(BaseHandler, "template_namespace", None)
+    if not isinstance(original, property) or original.fget is None:
+        return
+    read = original.fget
+
+    def template_namespace(handler: BaseHandler) -> dict[str, Any]:
+        return {"translate": translator_for(handler), "brand": Brand(), **read(handler)}
+
+    BaseHandler.template_namespace = property(template_namespace)

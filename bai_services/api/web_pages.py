@@ -81,19 +81,27 @@ class WebPageHandler(PageHandler):
         except errors.BaiError as error:
             self.render_error(error, None)
             return
-        base = manager_of(self).settings.base_url.rstrip("/")
+        settings = manager_of(self).settings
+        base, hub = settings.base_url.rstrip("/"), settings.hub_base_url.rstrip("/") + "/hub/"
+        brand = settings.brand
         config = {
             "base": base,
             "api": base + "/api/v1",
-            "hub": manager_of(self).settings.hub_base_url.rstrip("/") + "/hub/",
+            "hub": hub,
             "language": translator_for(self).language,
             "xsrfToken": self.xsrf_token.decode("ascii"),
-            "brand": "bai-hub",
+            "brand": brand.name,
+            "brandColor": brand.color,
+            "logo": f"{hub}logo" if brand.logo else "",
         }
-        page = _built(self).index.replace(
-            '<meta name="bai-config" content="" />',
-            f'<base href="{escape(base)}/" />\n'
-            f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
+        page = (
+            _built(self)
+            .index.replace(
+                '<meta name="bai-config" content="" />',
+                f'<base href="{escape(base)}/" />\n'
+                f'    <meta name="bai-config" content="{escape(json.dumps(config))}" />',
+            )
+            .replace("<title>bai-hub</title>", f"<title>{escape(brand.name)}</title>")
         )
         if (path or "").partition("/")[0] not in PAGE_NAMES:
             # The web UI shows its own message for an unknown address.

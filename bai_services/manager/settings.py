@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bai_services.branding import Brand
 from bai_services.core.sessions.callbacks import AllowedTargets
 
 
@@ -34,6 +35,7 @@ class Settings:
     hub_api_token: str = field(default="", repr=False)
     base_url: str = "/services/bai"  # prefix of every route
     hub_base_url: str = "/"
+    brand: Brand = Brand()
     # A Hub token or cookie must have one of these scopes to be accepted by the manager.
     hub_access_scopes: frozenset[str] = frozenset(
         {"access:services", "access:services!service=bai"}

@@ -1,4 +1,4 @@
-"""Actions of a user in JupyterLab, through the browser."""
+"""Actions of a user on the login page and in JupyterLab, through the browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+    from tests.hub import RunningHub
+
 PATIENCE_MS = 60_000
+
+
+async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
+    """Sign in on the login page and wait for the Hub's home page."""
+    await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
+    await page.fill("#username_input", name)
+    await page.fill("#password_input", hub.password)
+    await page.press("#password_input", "Enter")
+    await page.locator("#logout").wait_for()
 
 
 async def open_notebook(page: Page) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.e2e import lab
 from tests.e2e.engines import JSON, start, stop
-from tests.e2e.test_journey_browser import sign_in
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ async def panel_of(
     """Yield a page with the session's JupyterLab and an open panel."""
     page = await browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
-        await sign_in(page, hub, "user")
+        await lab.sign_in(page, hub, "user")
         cookie = {"name": "bai_lang", "value": language, "url": hub.url}
         await page.context.add_cookies([cookie])  # type: ignore[list-item]  # a TypedDict
         await load(page, hub, session)

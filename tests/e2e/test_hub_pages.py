@@ -17,7 +17,7 @@ from tests.hub import RunningHub, running_session
 from tests.testbed.wait import wait_until
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser
 
 pytestmark = pytest.mark.e2e
 
@@ -46,14 +46,6 @@ def no_gpus_free(hub: RunningHub) -> Iterator[None]:
     yield
     checked(rest.delete(f"/sessions/{filler['id']}"), 202)
     wait_for(rest, filler["id"], "TERMINATED")
-
-
-async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
-    await page.goto(f"{hub.url}/hub/login")
-    await page.fill("#username_input", name)
-    await page.fill("#password_input", hub.password)
-    await page.press("#password_input", "Enter")
-    await page.locator("#logout").wait_for()
 
 
 def latest_session(rest: httpx.Client, server: str) -> JSON | None:
@@ -104,7 +96,7 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
 ) -> None:
     rest, hub_api = hub.rest("user"), hub_api_of(hub)
     page = await browser.new_page()
-    await sign_in(page, hub, "user")
+    await lab.sign_in(page, hub, "user")
     started = hub_api.post("/users/user/server", json={"user_options": SMALL}, timeout=120)
     assert started.status_code in (HTTPStatus.CREATED, HTTPStatus.ACCEPTED), started.text
     default = wait_until(lambda: latest_session(rest, ""), 20, "the default session")
@@ -135,7 +127,7 @@ async def test_home_page_shows_a_pending_session_as_waiting(
     server = session["hub_server"]
     path = f"/users/user/servers/{server}"
     page = await browser.new_page()
-    await sign_in(page, hub, "user")
+    await lab.sign_in(page, hub, "user")
     links = page.locator(f'a[data-bai-waiting][href="{session["page"]}"]')
     # The session is listed even before the Hub has a server for it.
     await page.goto(f"{hub.url}/hub/home")
@@ -174,7 +166,7 @@ async def test_the_admin_page_lists_searches_and_links_sessions(
     superadmin = hub.rest("admin")
     above = checked(superadmin.post("/sessions", json={"name": f"above-{name}", **SMALL}), 201)
     page = await browser.new_page()
-    await sign_in(page, hub, name)
+    await lab.sign_in(page, hub, name)
     await page.get_by_role("link", name="Admin").click()
     users = page.locator("#bai-users tbody tr td:first-child")
     await users.first.wait_for()

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
-async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
-    await page.goto(f"{hub.url}/hub/login")
-    await page.fill("#username_input", name)
-    await page.fill("#password_input", hub.password)
-    await page.press("#password_input", "Enter")
-    await page.locator("#logout").wait_for()
-
-
 async def open_form(page: Page, hub: RunningHub) -> None:
     """Open the start form without the values of an earlier start."""
 
@@ -66,7 +58,7 @@ async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: 
     rest = any_hub.rest("user")
     folder = checked(rest.post("/vfolders", json={"name": "browsed"}), 201)
     page = await browser.new_page()
-    await sign_in(page, any_hub, "user")
+    await lab.sign_in(page, any_hub, "user")
 
     await start_with_folder(page, any_hub, "browsed")
     await page.goto(f"{any_hub.url}/user/user/lab?reset")
@@ -110,7 +102,7 @@ async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: Ru
     for path in ("raw/2024/inside", "raw/beside"):
         checked(rest.put(files, params={"path": path}, content=path.encode()), 200)
     page = await browser.new_page()
-    await sign_in(page, hub, "user")
+    await lab.sign_in(page, hub, "user")
     await open_form(page, hub)
     await page.click("#bai-add-mount")
     await page.select_option('[name="mount_vfolder"]', label="layered")

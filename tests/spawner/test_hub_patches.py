@@ -8,23 +8,31 @@ import importlib
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jupyterhub
 import pytest
 import sqlalchemy as sa
 from jupyterhub import orm
+from jupyterhub.handlers import BaseHandler
 from jupyterhub.oauth import provider
 from jupyterhub.utils import compare_token
 from sqlalchemy.orm import Session
 
 from bai_spawner.hub_patches import apply_hub_patches
 
+PATCHED: tuple[tuple[Any, str], ...] = (
+    (provider, "hash_token"),
+    (orm, "register_ping_connection"),
+    (BaseHandler, "template_namespace"),
+)
+
 
 @pytest.fixture
 def hub_patches(monkeypatch: pytest.MonkeyPatch) -> None:
     # The patches change this process, so restore the original functions after the test.
-    for module, name in ((provider, "hash_token"), (orm, "register_ping_connection")):
-        monkeypatch.setattr(module, name, getattr(module, name))
+    for owner, name in PATCHED:
+        monkeypatch.setattr(owner, name, getattr(owner, name))
     apply_hub_patches()
 
 
@@ -86,10 +94,10 @@ def test_postgresql_connection_is_pinged(hub_patches: None) -> None:
 def test_functions_missing_in_jupyterhub_are_not_added(
     hub_patches: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(provider, "hash_token")
-    monkeypatch.delattr(orm, "register_ping_connection")
+    for owner, name in PATCHED:
+        monkeypatch.delattr(owner, name)
     apply_hub_patches()
-    assert not hasattr(provider, "hash_token") and not hasattr(orm, "register_ping_connection")
+    assert not any(hasattr(owner, name) for owner, name in PATCHED)
 
 
 # Functions of JupyterHub on which patches and overrides rely: name, dependent module, digest of the
@@ -97,6 +105,11 @@ def test_functions_missing_in_jupyterhub_are_not_added(
 RELIED_ON = [
     ("jupyterhub.orm:register_ping_connection", "bai_spawner/hub_patches.py", "f6064c664e07005f"),
     ("jupyterhub.orm:new_session_factory", "bai_spawner/hub_patches.py", "f9cf223cb8c45b84"),
+    (
+        "jupyterhub.handlers.base:BaseHandler.template_namespace",
+        "bai_spawner/hub_patches.py",
+        "cded8ce867a0be82",
+    ),
     ("jupyterhub.orm:Hashed", "bai_spawner/hub_patches.py", "f80e139ff61c88eb"),
     ("jupyterhub.utils:hash_token", "bai_spawner/hub_patches.py", "c4651ca3c9d9ecbc"),
     (

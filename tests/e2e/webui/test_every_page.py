@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from tests.hub import RunningHub
+
 from .conftest import Opener
 from .pages import Shell
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Page
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -89,6 +91,46 @@ async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
         if found:
             wrong[name] = found
     assert wrong == {}
+
+
+async def test_pages_of_the_hub_have_the_same_header_and_no_wcag_violation(
+    opened: Opener[Shell], hub: RunningHub
+) -> None:
+    """The Hub's own pages; signed in as an administrator, who sees all of them."""
+    ui = await opened(Shell, "admin", "/start")
+    wrong = {}
+    for name in ("home", "token", "admin", "change-password", "no-such-page"):
+        await ui.page.emulate_media(color_scheme="light")
+        await ui.page.goto(f"{hub.url}/hub/{name}")
+        brand = ui.page.locator(".navbar-brand")
+        assert (await brand.inner_text()).strip() == "bai-hub"
+        assert await brand.get_attribute("href") == "/services/bai/"
+        await ui.page.evaluate(AXE.read_text("utf-8"))
+        found = await violations(ui.page, WCAG)
+        await ui.page.click("#dark-theme-toggle")
+        found += await violations(ui.page, CONTRAST)
+        await ui.page.click("#dark-theme-toggle")
+        if found:
+            wrong[name] = found
+    assert wrong == {}
+    await ui.page.get_by_text("This page does not exist").wait_for()
+    await ui.page.get_by_role("link", name="Go to Start").click()
+    await ui.page.wait_for_url(f"{ui.url}/start")
+
+
+async def test_a_sign_in_leads_to_start_in_the_language_of_the_browser(
+    browser: Browser, hub: RunningHub
+) -> None:
+    page = await browser.new_page(locale="ko-KR", viewport=NARROW)
+    await page.goto(hub.url)
+    await page.fill("#username_input", "user2")
+    await page.fill("#password_input", hub.password)
+    await page.press("#password_input", "Enter")
+    await page.wait_for_url(f"{hub.url}/services/bai/start")
+    await page.goto(f"{hub.url}/hub/token")
+    await page.locator(".navbar-toggler").click()
+    await page.get_by_role("link", name="시작", exact=True).click()
+    await page.wait_for_url(f"{hub.url}/services/bai/start")
 
 
 @pytest.mark.parametrize("locale", ["en", "ko", "ja", "th"])

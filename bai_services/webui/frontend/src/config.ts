@@ -9,7 +9,12 @@ export interface Config {
   language: string;
   /** Sent as X-XSRFToken with every request that changes something. */
   xsrfToken: string;
+  /** Name of the installation. */
   brand: string;
+  /** Colour of buttons and links, as #rrggbb. */
+  brandColor: string;
+  /** Address of the logo, empty if there is none. */
+  logo: string;
 }
 
 function readConfig(): Config {

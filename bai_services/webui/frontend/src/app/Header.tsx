@@ -31,7 +31,11 @@ export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {
           />
         )}
         <Link to="/start" style={{ color: token.colorText, fontSize: 18, fontWeight: 600 }}>
-          {config.brand}
+          {config.logo ? (
+            <img src={config.logo} alt={config.brand} className="bai-logo" />
+          ) : (
+            config.brand
+          )}
         </Link>
         <span style={{ flex: 1 }} />
         <ProjectSwitch hasName={isWide} />

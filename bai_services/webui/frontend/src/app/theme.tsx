@@ -2,9 +2,11 @@ import { createContext, useContext, useEffect, useMemo, useState, type ReactNode
 import { ConfigProvider, theme, type ThemeConfig } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Locale } from 'antd/es/locale';
+import { config } from '../config';
 
 export type ThemeMode = 'light' | 'dark' | 'system';
 const STORAGE_KEY = 'bai-theme';
+const HUB_STORAGE_KEY = 'jupyterhub-bs-theme';
 const HAS_MOTION = !window.matchMedia('(prefers-reduced-motion: reduce)').matches;
 const SYSTEM_DARK = window.matchMedia('(prefers-color-scheme: dark)');
 
@@ -21,9 +23,9 @@ const LIGHT: ThemeConfig = {
   algorithm: theme.defaultAlgorithm,
   token: {
     motion: HAS_MOTION,
-    colorPrimary: '#0958d9',
+    colorPrimary: config.brandColor,
     colorError: '#cf1322',
-    colorLink: '#0958d9',
+    colorLink: config.brandColor,
     colorTextTertiary: 'rgba(0, 0, 0, 0.65)',
     colorTextPlaceholder: 'rgba(0, 0, 0, 0.6)'
   }
@@ -57,6 +59,15 @@ const ThemeContext = createContext<ThemeChoice>({
 });
 
 export const useThemeMode = () => useContext(ThemeContext);
+
+/** Stores the theme of the Hub's own pages, which have no mode `system`: without a value they use it. */
+function storeForHub(mode: ThemeMode) {
+  if (mode === 'system') {
+    localStorage.removeItem(HUB_STORAGE_KEY);
+  } else {
+    localStorage.setItem(HUB_STORAGE_KEY, mode);
+  }
+}
 
 function storedMode(): ThemeMode {
   const stored = localStorage.getItem(STORAGE_KEY);
@@ -92,6 +103,7 @@ export function Themed({ children }: { children: ReactNode }) {
       isDark,
       choose: (chosen: ThemeMode) => {
         localStorage.setItem(STORAGE_KEY, chosen);
+        storeForHub(chosen);
         setMode(chosen);
       }
     }),
