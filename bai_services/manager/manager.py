@@ -65,7 +65,7 @@ class Manager:
             sessions=self.sessions.sessions,
             lease=self.scheduling.lease,
         )
-        self.cluster = cluster_services(context, settings, self.sessions)
+        self.cluster = cluster_services(context, settings, self.sessions, self.scheduling.scheduler)
         self.app_shares = AppShares(context, settings, self.sessions.sessions)
         self.sign_outs = SignOuts(
             database, self.hub, self.accounts.token_revocations, self.sessions.sessions.stop

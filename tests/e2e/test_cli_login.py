@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.test_journey_browser import sign_in
+from tests.e2e.lab import sign_in
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

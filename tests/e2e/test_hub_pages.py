@@ -167,7 +167,7 @@ async def test_the_admin_page_lists_searches_and_links_sessions(
     above = checked(superadmin.post("/sessions", json={"name": f"above-{name}", **SMALL}), 201)
     page = await browser.new_page()
     await lab.sign_in(page, hub, name)
-    await page.get_by_role("link", name="Admin").click()
+    await page.get_by_role("link", name="Hub users").click()
     users = page.locator("#bai-users tbody tr td:first-child")
     await users.first.wait_for()
     shown = await users.all_inner_texts()

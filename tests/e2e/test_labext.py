@@ -13,6 +13,7 @@ import pytest
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
 from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.lab import sign_in
 from tests.e2e.panel import (
     HIGH_CONTRAST,
     THEMES,
@@ -23,7 +24,6 @@ from tests.e2e.panel import (
     panel_of_new_session,
     take_screenshot,
 )
-from tests.e2e.test_journey_browser import sign_in
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:

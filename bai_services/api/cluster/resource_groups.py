@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from bai_services.core.listing import ListQuery
+from bai_services.manager.cluster import schedules
 
 from ..base import APIHandler, operation
 from ..fields import Body, Count, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
@@ -57,6 +58,68 @@ class GroupLink(ResponseModel):
     name: str
 
 
+class Lane(ResponseModel):
+    """A device, or an agent itself (``device_id`` is then empty)."""
+
+    agent_id: str
+    device_id: str
+    family: str
+    model: str
+
+
+class DeviceShare(ResponseModel):
+    device_id: str
+    slot: str
+    amount: str
+
+
+class ScheduledKernel(ResponseModel):
+    agent_id: str
+    slots: SlotsOutput
+    devices: list[DeviceShare]
+
+
+class SessionName(ResponseModel):
+    id: str
+    name: str
+    owner: str
+    project: str
+
+
+class ScheduledSession(ResponseModel):
+    """A running or pending session.
+
+    ``session`` is null, and ``reason`` empty, if you may not see the session. ``position`` and
+    ``priority`` are null for a running session, ``kernels`` is empty for a pending session without
+    a reservation. ``certainty`` (known, estimated, rough, unknown) is that of the end of a running
+    session and of the start of a pending one. ``standing``: the values by which drf and fair-share
+    order sessions of one priority; the smallest is first.
+    """
+
+    session: SessionName | None
+    kernels: list[ScheduledKernel]
+    starts_at: datetime | None
+    ends_at: datetime | None
+    certainty: str
+    position: int | None
+    priority: int | None
+    reason: str
+    standing: list[float]
+
+
+class Schedule(ResponseModel):
+    """``running`` has at most 300 sessions, those that end first; ``waiting`` the 200 next ones."""
+
+    resource_group: str
+    at: datetime
+    order: str
+    lanes: list[Lane]
+    running: list[ScheduledSession]
+    waiting: list[ScheduledSession]
+    running_count: int
+    waiting_count: int
+
+
 class ResourceGroupsHandler(APIHandler):
     @operation("List resource groups", tag=_TAG, returns=ResourceGroup, is_list=True)
     async def get(self, query: ListQuery) -> Any:
@@ -89,6 +152,17 @@ class ResourceGroupHandler(APIHandler):
         await self.manager.cluster.resource_groups.delete(self.caller, key)
 
 
+class ScheduleHandler(APIHandler):
+    @operation(
+        "Read who runs and waits in a group, where, and until when",
+        tag=_TAG,
+        returns=Schedule,
+        is_costly=True,
+    )
+    async def get(self, key: str) -> schedules.Schedule:
+        return await self.manager.cluster.schedules.get(self.caller, key)
+
+
 class GroupLinksHandler(APIHandler):
     @operation("List the links of a resource group", tag=_TAG, returns=GroupLink, is_list=True)
     async def get(self, key: str, query: ListQuery) -> Any:
@@ -111,6 +185,7 @@ _ONE = r"/resource-groups/(?P<key>[^/]+)"
 ROUTES = [
     ("/resource-groups", ResourceGroupsHandler),
     (_ONE, ResourceGroupHandler),
+    (_ONE + "/schedule", ScheduleHandler),
     (_ONE + "/links", GroupLinksHandler),
     (_ONE + r"/links/(?P<kind>[^/]+)/(?P<target>[^/]+)", GroupLinkHandler),
 ]

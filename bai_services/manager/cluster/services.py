@@ -5,33 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..context import ManagerContext
+from ..scheduling.scheduler import Scheduler
 from ..sessions.services import SessionServices
 from ..settings import Settings
 from .agents import Agents
 from .images import ImageAliases, Images
 from .presets import Presets
 from .resource_groups import ResourceGroups
+from .schedules import Schedules
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """Services for agents with their devices, images, presets and resource groups."""
+    """Services for agents, images, presets, resource groups and their schedules."""
 
     agents: Agents
     images: Images
     image_aliases: ImageAliases
     presets: Presets
     resource_groups: ResourceGroups
+    schedules: Schedules
 
 
 def cluster_services(
-    context: ManagerContext, settings: Settings, sessions: SessionServices
+    context: ManagerContext, settings: Settings, sessions: SessionServices, scheduler: Scheduler
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
+    resource_groups = ResourceGroups(context)
     return ClusterServices(
         agents=Agents(context, settings, sessions.kernels),
         images=Images(context),
         image_aliases=ImageAliases(context),
         presets=Presets(context, sessions.options),
-        resource_groups=ResourceGroups(context),
+        resource_groups=resource_groups,
+        schedules=Schedules(resource_groups, scheduler, sessions.sessions),
     )

@@ -1,0 +1,138 @@
+"""The schedule of a resource group: which sessions run where and until when, and which wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import isinf
+
+from ..placement import Placement
+from .durations import Durations, End, end_of, run_time
+from .model import Certainty, Order, PendingSession, Reason
+from .shares import fair_scopes
+from .why import Explainer
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A device, or an agent without a device (``device_id`` is then empty)."""
+
+    agent_id: str
+    device_id: str = ""
+    family: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPart:
+    """A running session; ``certainty`` is that of its end."""
+
+    session_id: str
+    placements: tuple[Placement, ...]
+    starts_at: datetime
+    ends_at: datetime | None
+    certainty: Certainty
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPart:
+    """A pending session; ``certainty`` is that of its start.
+
+    ``placements`` are reserved for it, empty without a reservation. ``standing`` has the values by
+    which drf and fair-share order the sessions of one priority: smaller is earlier.
+    """
+
+    session_id: str
+    position: int
+    priority: int
+    placements: tuple[Placement, ...]
+    starts_at: datetime | None
+    ends_at: datetime | None
+    certainty: Certainty
+    reason: str
+    standing: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSchedule:
+    """Sessions of a group, up to the limits of `group_schedule`; the counts include all."""
+
+    at: datetime
+    order: Order
+    lanes: tuple[Lane, ...]
+    running: tuple[RunningPart, ...]
+    waiting: tuple[WaitingPart, ...]
+    running_count: int
+    waiting_count: int
+
+
+def group_schedule(
+    explainer: Explainer, group: str, max_running: int, max_waiting: int
+) -> GroupSchedule:
+    """Return the running sessions that end first, and the pending sessions that are next."""
+    queue = explainer.queue
+    group_queue = queue.group_queue(group)
+    durations = Durations(queue.durations)
+    now = queue.now
+    running = [
+        (session, end_of(session, now, durations)) for session in group_queue.running.values()
+    ]
+    running.sort(key=lambda item: (item[1].seconds, item[0].started_at, item[0].id))
+    positions = explainer.positions(group)
+    estimates = explainer.estimates(group)
+    reserved = {r.session_id: r.placements for r in group_queue.reservations}
+    waiting = []
+    for session_id in sorted(positions, key=positions.__getitem__)[:max_waiting]:
+        pending = queue.pending(session_id)
+        if pending is None:
+            continue
+        estimate = estimates[session_id]
+        waiting.append(
+            WaitingPart(
+                session_id,
+                positions[session_id],
+                pending.priority,
+                reserved.get(session_id, ()),
+                estimate.starts_at,
+                _after(estimate.starts_at, run_time(pending, durations)),
+                estimate.certainty,
+                _failed(queue.reasons_of(session_id)),
+                _standing(explainer, group, pending),
+            )
+        )
+    return GroupSchedule(
+        at=now,
+        order=group_queue.state.order,
+        lanes=_lanes(explainer, group),
+        running=tuple(
+            RunningPart(s.id, s.placements, s.started_at, _after(now, end), end.certainty)
+            for s, end in running[:max_running]
+        ),
+        waiting=tuple(waiting),
+        running_count=len(running),
+        waiting_count=len(positions),
+    )
+
+
+def _after(at: datetime | None, end: End) -> datetime | None:
+    return None if at is None or isinf(end.seconds) else at + timedelta(seconds=end.seconds)
+
+
+def _failed(reasons: Sequence[Reason]) -> str:
+    return next((str(r["message"]) for r in reasons if not r.get("passed", False)), "")
+
+
+def _standing(explainer: Explainer, group: str, pending: PendingSession) -> tuple[float, ...]:
+    group_queue = explainer.queue.group_queue(group)
+    if group_queue.state.order in (Order.FIFO, Order.LIFO):
+        return ()
+    return group_queue.standing_with(fair_scopes(pending.scopes), group_queue.shares)
+
+
+def _lanes(explainer: Explainer, group: str) -> tuple[Lane, ...]:
+    found = []
+    for agent in explainer.queue.group_queue(group).agents.values():
+        found.append(Lane(agent.id))
+        found += [Lane(agent.id, d.id, d.family, d.model) for d in agent.devices]
+    return tuple(found)

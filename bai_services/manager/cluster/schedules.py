@@ -1,0 +1,170 @@
+"""The schedule of a resource group, with the sessions that the caller may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.errors import Unavailable
+from bai_services.core.listing import ListQuery
+from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.core.scheduling.placement import Placement
+from bai_services.core.scheduling.queue import Certainty, Order
+from bai_services.core.scheduling.queue.schedule import Lane, group_schedule
+
+from ..accounts import authorizer
+from ..scheduling.scheduler import Scheduler
+from ..sessions.sessions import Sessions
+from .resource_groups import ResourceGroups
+
+MAX_RUNNING = 300
+MAX_WAITING = 200
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceShare:
+    device_id: str
+    slot: str
+    amount: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledKernel:
+    agent_id: str
+    slots: ResourceSlots
+    devices: tuple[DeviceShare, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionName:
+    id: str
+    name: str
+    owner: str
+    project: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSession:
+    """A running or pending session.
+
+    ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
+    and ``priority`` are None for a running session, ``kernels`` is empty for a pending session
+    without a reservation. ``certainty`` is that of the end of a running session and of the start of
+    a pending one.
+    """
+
+    session: SessionName | None
+    kernels: tuple[ScheduledKernel, ...]
+    starts_at: datetime | None
+    ends_at: datetime | None
+    certainty: Certainty
+    position: int | None = None
+    priority: int | None = None
+    reason: str = ""
+    standing: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """``running_count`` and ``waiting_count`` include sessions beyond the limits of the lists."""
+
+    resource_group: str
+    at: datetime
+    order: Order
+    lanes: tuple[Lane, ...]
+    running: tuple[ScheduledSession, ...]
+    waiting: tuple[ScheduledSession, ...]
+    running_count: int
+    waiting_count: int
+
+
+class Schedules:
+    """Reads schedules from the scheduler's queue."""
+
+    def __init__(self, groups: ResourceGroups, scheduler: Scheduler, sessions: Sessions) -> None:
+        self._groups = groups
+        self._scheduler = scheduler
+        self._sessions = sessions
+
+    async def get(self, caller: Caller, group: str) -> Schedule:
+        """Return who runs and waits in a resource group, where, and until when.
+
+        Raises
+        ------
+        Forbidden
+            If the caller may not read agents.
+        NotFound
+            If there is no such group.
+        Unavailable
+            If this manager is on standby, or the queue is being loaded.
+        """
+        authorizer.require(caller, "agent.read")
+        await self._groups.get(caller, group)
+        found = await self._scheduler.query(
+            partial(group_schedule, group=group, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
+        )
+        if found is None:
+            raise Unavailable("the scheduler's queue is not loaded yet; try again in a moment")
+        ids = [part.session_id for part in found.running]
+        ids += [part.session_id for part in found.waiting]
+        names = await self._visible(caller, ids)
+        return Schedule(
+            resource_group=group,
+            at=found.at,
+            order=found.order,
+            lanes=found.lanes,
+            running=tuple(
+                ScheduledSession(
+                    names.get(part.session_id),
+                    kernels=_kernels(part.placements),
+                    starts_at=part.starts_at,
+                    ends_at=part.ends_at,
+                    certainty=part.certainty,
+                )
+                for part in found.running
+            ),
+            waiting=tuple(
+                ScheduledSession(
+                    names.get(part.session_id),
+                    kernels=_kernels(part.placements),
+                    starts_at=part.starts_at,
+                    ends_at=part.ends_at,
+                    certainty=part.certainty,
+                    position=part.position,
+                    priority=part.priority,
+                    reason=part.reason if part.session_id in names else "",
+                    standing=part.standing,
+                )
+                for part in found.waiting
+            ),
+            running_count=found.running_count,
+            waiting_count=found.waiting_count,
+        )
+
+    async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:
+        """Return those of the sessions that the caller may see."""
+        if not ids:
+            return {}
+        query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})
+        page = await self._sessions.page(caller, query)
+        return {
+            row["id"]: SessionName(row["id"], row["name"], row["owner"], row["project"])
+            for row in page.items
+        }
+
+
+def _kernels(placements: Sequence[Placement]) -> tuple[ScheduledKernel, ...]:
+    return tuple(
+        ScheduledKernel(
+            placement.agent_id,
+            placement.slots,
+            tuple(
+                DeviceShare(d.device_id, d.slot, format_amount(d.slot, d.amount))
+                for d in placement.devices
+            ),
+        )
+        for placement in placements
+    )

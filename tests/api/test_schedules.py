@@ -1,0 +1,68 @@
+"""`/resource-groups/{key}/schedule`: who runs and waits where, and until when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bai_services.client import Client
+from tests.api.test_sessions import status_of
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+SIX = {"cpu": "6", "mem": "1g"}
+PATH = "/resource-groups/default/schedule"
+
+
+async def test_schedule_of_a_group(api: Api, agent: FakeAgent, user: Client) -> None:
+    await user.post("/sessions", {"name": "runs", "resources": SIX})
+    await status_of(user, "runs", "SCHEDULED")
+    for name in ("first", "second"):
+        await user.post("/sessions", {"name": name, "resources": SIX})
+    admin = await api.client("domain-admin")
+
+    async def with_both_waiting() -> dict[str, Any] | None:
+        found = dict(await admin.get(PATH))
+        return found if found["waiting_count"] == 2 else None
+
+    schedule = await wait_until_async(with_both_waiting, 10, "two pending sessions")
+    assert (schedule["order"], schedule["running_count"]) == ("fifo", 1)
+    agents = {lane["agent_id"] for lane in schedule["lanes"]}
+    (running,) = schedule["running"]
+    assert (running["session"]["name"], running["session"]["owner"]) == ("runs", "user")
+    (kernel,) = running["kernels"]
+    assert kernel["agent_id"] in agents
+    assert kernel["slots"] == SIX
+    first, second = schedule["waiting"]
+    assert [(w["position"], w["session"]["name"]) for w in (first, second)] == [
+        (1, "first"),
+        (2, "second"),
+    ]
+    assert first["reason"]
+    # The first one has a reservation on the agent of the running session.
+    assert [k["agent_id"] for k in first["kernels"]] == [kernel["agent_id"]]
+    assert second["kernels"] == []
+
+
+async def test_sessions_of_other_domains_have_no_name(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    foreign = await api.client("acme-user")
+    await foreign.post("/sessions", {"name": "secret-plan", "resources": SIX})
+    await status_of(foreign, "secret-plan", "SCHEDULED")
+    await foreign.post("/sessions", {"name": "secret-next", "resources": SIX})
+    seen = {}
+    for role in ("domain-admin", "admin"):
+        client = await api.client(role)
+
+        async def with_waiting(client: Client = client) -> dict[str, Any] | None:
+            found = dict(await client.get(PATH))
+            return found if found["waiting_count"] else None
+
+        seen[role] = await wait_until_async(with_waiting, 10, "the pending session")
+    hidden, shown = seen["domain-admin"], seen["admin"]
+    assert [part["session"] for part in (*hidden["running"], *hidden["waiting"])] == [None, None]
+    assert hidden["waiting"][0]["reason"] == ""
+    assert "secret" not in str(hidden)
+    assert shown["running"][0]["session"]["name"] == "secret-plan"
+    assert shown["waiting"][0]["session"]["name"] == "secret-next"
