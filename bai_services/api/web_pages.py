@@ -34,6 +34,7 @@ PAGE_NAMES = frozenset(
         "agents",
         "storage",
         "resource-groups",
+        "scheduler",
         "audit",
         "settings",
     }

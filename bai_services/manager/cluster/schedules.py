@@ -103,6 +103,7 @@ class Schedules:
         """
         authorizer.require(caller, "agent.read")
         await self._groups.get(caller, group)
+        await self._scheduler.wait_for_changes()
         found = await self._scheduler.query(
             partial(group_schedule, group=group, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -38,6 +39,7 @@ STATE_DEBOUNCE_SECONDS = 0.5
 # Timeouts of a query: for a snapshot, which waits for a running pass, and for the result.
 SNAPSHOT_TIMEOUT_SECONDS = 0.25
 QUERY_TIMEOUT_SECONDS = 2.0
+CHANGES_TIMEOUT_SECONDS = 1.0
 # Listeners are notified in batches of this size; other tasks can run in between.
 NOTIFY_BATCH_SIZE = 50
 
@@ -82,6 +84,8 @@ class Scheduler:
         self._pass_gate = WorkGate()
         self._is_drained = False
         self._touched: set[str] = set()
+        # Set at the end of the current pass, and then replaced.
+        self._pass_ended = asyncio.Event()
         self._last_sequence = 0
         self._read_at = 0.0
         self._conflict_count = 0
@@ -148,6 +152,13 @@ class Scheduler:
         except TimeoutError:
             return None
 
+    async def wait_for_changes(self) -> None:
+        """Wait for the pass that applies the changes made before this call, at most 1 s."""
+        if self._touched:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(CHANGES_TIMEOUT_SECONDS):
+                    await self._pass_ended.wait()
+
     async def _new_snapshot(self) -> QueueSnapshot | None:
         """Return a current snapshot for queries; blocks passes only while the queue is copied."""
         async with self._in_use:
@@ -183,6 +194,8 @@ class Scheduler:
             # The queue may contain decisions that were not written, so discard it.
             self._queue = None
             raise
+        self._pass_ended.set()
+        self._pass_ended = asyncio.Event()
         self._state_loop.wake()
 
     async def _pass(self, token: int) -> None:

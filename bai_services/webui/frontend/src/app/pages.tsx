@@ -13,6 +13,7 @@ import {
   PlusCircleOutlined,
   ProjectOutlined,
   SafetyOutlined,
+  ScheduleOutlined,
   SettingOutlined,
   TeamOutlined
 } from '@ant-design/icons';
@@ -34,6 +35,7 @@ export type PagePath =
   | '/images'
   | '/agents'
   | '/resource-groups'
+  | '/scheduler'
   | '/storage'
   | '/audit'
   | '/settings';
@@ -72,6 +74,7 @@ export const PAGES: readonly Page[] = [
     icon: <DeploymentUnitOutlined />,
     roles: SUPERADMINS
   },
+  { path: '/scheduler', title: 'pages.scheduler', icon: <ScheduleOutlined />, roles: ADMINS },
   { path: '/storage', title: 'pages.storage', icon: <DatabaseOutlined />, roles: ADMINS },
   { path: '/audit', title: 'pages.audit', icon: <AuditOutlined />, roles: ADMINS },
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }

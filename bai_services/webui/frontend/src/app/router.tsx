@@ -7,6 +7,7 @@ import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
 import { readLauncherSearch } from '../pages/launcher/search';
 import { readSessionsSearch } from '../pages/sessions/search';
+import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
 import { StartPage } from '../pages/start/StartPage';
 import { root } from './root';
@@ -111,6 +112,13 @@ const resourceGroups = createRoute({
   validateSearch: readEntitySearch
 });
 
+const scheduler = createRoute({
+  getParentRoute: () => root,
+  path: '/scheduler',
+  component: lazyRouteComponent(() => import('../pages/scheduler/SchedulerPage'), 'SchedulerPage'),
+  validateSearch: readSchedulerSearch
+});
+
 const storage = createRoute({
   getParentRoute: () => root,
   path: '/storage',
@@ -148,6 +156,7 @@ export const router = createRouter({
     images,
     agents,
     resourceGroups,
+    scheduler,
     storage,
     audit,
     settings

@@ -1,0 +1,130 @@
+import { Tooltip, Typography } from 'antd';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { formatTime } from '../../components/time';
+import type { Schedule } from '../../data/schedule';
+import { rowsOf, type Bar, type Row } from './rows';
+import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
+
+/** Agents and devices over time: who runs there, and for whom they are reserved. */
+export function Timeline({ schedule, range }: { schedule: Schedule; range: Range }) {
+  const { t, i18n } = useTranslation();
+  const now = Date.parse(schedule.at);
+  const scale = timeScale(now, range);
+  const format = new Intl.DateTimeFormat(
+    i18n.language,
+    RANGES[range] > 24 ? { month: 'short', day: 'numeric' } : { hour: '2-digit', minute: '2-digit' }
+  );
+  return (
+    <figure className="bai-timeline" aria-label={t('scheduler.timeline')}>
+      <div className="bai-timeline-row bai-timeline-axis" aria-hidden>
+        <div />
+        <div className="bai-timeline-track">
+          {ticksOf(scale, range).map(at => (
+            <span key={at} style={{ left: `${positionOf(at, scale)}%` }}>
+              {format.format(at)}
+            </span>
+          ))}
+        </div>
+      </div>
+      {rowsOf(schedule).map(row => (
+        <TimelineRow key={row.key} row={row} scale={scale} now={now} />
+      ))}
+      <figcaption>
+        {(['running', 'reserved', 'waiting'] as const).map(kind => (
+          <span key={kind}>
+            <span className={`bai-timeline-key bai-bar-${kind}`} /> {t(`scheduler.kind-${kind}`)}
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}
+
+function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: number }) {
+  const { t } = useTranslation();
+  const { lane } = row;
+  const place = lane ? [lane.agent_id, lane.device_id].filter(Boolean).join(' · ') : '';
+  return (
+    <div className="bai-timeline-row">
+      <div className="bai-timeline-name">
+        <Typography.Text ellipsis={{ tooltip: true }}>
+          {lane
+            ? lane.model || lane.device_id || lane.agent_id
+            : t('scheduler.position', { position: row.bars[0]?.session.position })}
+        </Typography.Text>
+        {lane?.device_id && (
+          <Typography.Text type="secondary" ellipsis={{ tooltip: place }}>
+            {place}
+          </Typography.Text>
+        )}
+      </div>
+      <div className="bai-timeline-track">
+        <div className="bai-timeline-now" style={{ left: `${positionOf(now, scale)}%` }} />
+        {row.bars.map((bar, index) => (
+          <TimelineBar
+            key={bar.key}
+            bar={bar}
+            scale={scale}
+            place={{ index, count: row.bars.length }}
+          />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** A bar; those of one row share its height, because shares of a device run at the same time. */
+function TimelineBar(props: {
+  bar: Bar;
+  scale: TimeScale;
+  place: { index: number; count: number };
+}) {
+  const { t, i18n } = useTranslation();
+  const { bar, scale, place } = props;
+  const left = positionOf(bar.from, scale);
+  const right = bar.to === undefined ? 100 : positionOf(bar.to, scale);
+  if (right <= 0 || left >= 100) {
+    return null;
+  }
+  const { session } = bar.session;
+  const name = session?.name ?? t('scheduler.hidden');
+  const ends = bar.session.ends_at;
+  const text = [
+    session ? `${name} (${session.owner})` : name,
+    bar.amount,
+    t(`scheduler.kind-${bar.kind}`),
+    bar.session.starts_at
+      ? t('scheduler.from', { time: formatTime(bar.session.starts_at, i18n.language) })
+      : t('scheduler.no-start'),
+    ends ? t('scheduler.until', { time: formatTime(ends, i18n.language) }) : t('scheduler.no-end')
+  ]
+    .filter(Boolean)
+    .join(' · ');
+  const style = {
+    left: `${left}%`,
+    width: `${right - left}%`,
+    top: `${(100 * place.index) / place.count}%`,
+    height: `${100 / place.count}%`
+  };
+  const className = `bai-bar bai-bar-${bar.kind}${bar.to === undefined ? ' bai-bar-open' : ''}`;
+  return (
+    <Tooltip title={text}>
+      {session ? (
+        <Link
+          to="/sessions"
+          search={{ tab: 'all', session: session.id }}
+          className={className}
+          style={style}
+          aria-label={text}
+        >
+          {name}
+        </Link>
+      ) : (
+        <span className={className} style={style} role="img" aria-label={text}>
+          {name}
+        </span>
+      )}
+    </Tooltip>
+  );
+}

@@ -1,0 +1,76 @@
+import type { Lane, Schedule, ScheduledSession } from '../../data/schedule';
+
+/** One bar of the chart. */
+export interface Bar {
+  key: string;
+  session: ScheduledSession;
+  kind: 'running' | 'reserved' | 'waiting';
+  /** Milliseconds; without an end, the bar continues to the edge. */
+  from: number;
+  to: number | undefined;
+  /** What the session has there, for example 0.5. */
+  amount: string;
+}
+
+/** One row of the chart: a device, an agent, or a pending session without a place. */
+export interface Row {
+  key: string;
+  agent: string;
+  lane: Lane | undefined;
+  bars: Bar[];
+}
+
+const MAX_WAITING_ROWS = 20;
+
+const laneKey = (agent: string, device: string) => `${agent}/${device}`;
+const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
+
+/** The rows of all agents and devices, then those of pending sessions whose place is unknown. */
+export function rowsOf(schedule: Schedule): Row[] {
+  const now = Date.parse(schedule.at);
+  const rows = new Map<string, Row>(
+    schedule.lanes.map(lane => {
+      const key = laneKey(lane.agent_id, lane.device_id);
+      return [key, { key, agent: lane.agent_id, lane, bars: [] }];
+    })
+  );
+  const add = (session: ScheduledSession, kind: 'running' | 'reserved', from: number) => {
+    session.kernels.forEach((kernel, index) => {
+      const parts = kernel.devices.length
+        ? kernel.devices.map(({ device_id, amount }) => ({ device: device_id, amount }))
+        : [{ device: '', amount: `${kernel.slots['cpu'] ?? '0'} CPU` }];
+      for (const { device, amount } of parts) {
+        const key = `${kind}-${session.session?.id ?? from}-${index}-${device}`;
+        rows.get(laneKey(kernel.agent_id, device))?.bars.push({
+          key,
+          session,
+          kind,
+          from,
+          to: millis(session.ends_at),
+          amount
+        });
+      }
+    });
+  };
+  schedule.running.forEach(session => add(session, 'running', millis(session.starts_at) ?? now));
+  const withoutPlace: Row[] = [];
+  for (const session of schedule.waiting) {
+    const from = millis(session.starts_at);
+    if (session.kernels.length) {
+      add(session, 'reserved', from ?? now);
+    } else if (from !== undefined && withoutPlace.length < MAX_WAITING_ROWS) {
+      const key = `waiting-${session.position}`;
+      const bar = { key, session, kind: 'waiting' as const, from, to: millis(session.ends_at) };
+      withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
+    }
+  }
+  // An agent has a row of its own only for sessions without devices.
+  const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
+  const hasDevices = new Set(
+    schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)
+  );
+  return [
+    ...[...rows.values()].filter(row => isUsed(row) || !hasDevices.has(row.agent)),
+    ...withoutPlace
+  ];
+}

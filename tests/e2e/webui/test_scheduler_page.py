@@ -1,0 +1,101 @@
+"""The scheduler page: who runs where, who waits, and for whom capacity is reserved."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e.engines import JSON, checked, stop, wait_for
+from tests.hub import RunningHub, running_session
+
+from .conftest import Opener
+from .pages import Sessions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+class Scheduler(Sessions):
+    """The page `/scheduler`."""
+
+    def bar(self, name: str) -> Locator:
+        return self.page.locator(".bai-bar", has_text=name)
+
+    def queue_row(self, name: str) -> Locator:
+        return self.page.get_by_role("row").filter(
+            has=self.page.get_by_role("link", name=name, exact=True)
+        )
+
+
+@dataclass(frozen=True)
+class FullGroup:
+    """A group without free GPUs: the running session, and two pending ones."""
+
+    rest: httpx.Client
+    running: JSON
+    first: JSON
+    second: JSON
+
+    def priority_of(self, session: JSON) -> int:
+        return int(self.rest.get(f"/sessions/{session['id']}").json()["priority"])
+
+
+@pytest.fixture
+def group(hub: RunningHub) -> Iterator[FullGroup]:
+    with hub.rest("user") as rest:
+        free = rest.get("/sessions/options").json()["limits"]["cuda.shares"]["now"]
+        body = {"resources": {"cuda.shares": free}}
+        running = running_session(hub, "user", **body)
+        name = secrets.token_hex(3)
+        first, second = (
+            checked(rest.post("/sessions", json={"name": f"{name}-{n}", **body}), 201)
+            for n in (1, 2)
+        )
+        yield FullGroup(rest, running, first, second)
+        for session in (first, second):
+            checked(rest.delete(f"/sessions/{session['id']}"), 202)
+            wait_for(rest, session["id"], "CANCELLED", "TERMINATED")
+        stop(rest, running["id"])
+
+
+@pytest.mark.checklist("SCH-01")
+async def test_queue_is_shown_and_its_order_changed(
+    opened: Opener[Scheduler], group: FullGroup
+) -> None:
+    from playwright.async_api import expect
+
+    first, second = group.first["name"], group.second["name"]
+    ui = await opened(Scheduler, "admin", "/scheduler")
+    await ui.bar(group.running["name"]).first.wait_for()
+    await ui.queue_row(first).wait_for()
+    position = ui.queue_row(second).locator("td").first
+    before = await position.inner_text()
+    priority = ui.page.get_by_label(f"Priority of {second}")
+    await priority.fill("50")
+    await priority.press("Enter")
+    # The list is read again after the change.
+    await expect(position).not_to_have_text(before)
+    assert int(await position.inner_text()) < int(before)
+    assert group.priority_of(group.second) == 50
+
+    await ui.page.get_by_text("1 day", exact=True).click()
+    await ui.page.wait_for_url("**/scheduler?range=*")
+    await ui.queue_row(first).get_by_role("link").click()
+    await ui.drawer.get_by_text(first, exact=True).first.wait_for()
+
+
+async def test_monitors_only_read_the_queue_and_users_do_not(
+    opened: Opener[Scheduler], group: FullGroup
+) -> None:
+    ui = await opened(Scheduler, "monitor", "/scheduler")
+    await ui.queue_row(group.first["name"]).wait_for()
+    assert await ui.page.get_by_role("spinbutton").count() == 0
+    ui = await opened(Scheduler, "user2", "/scheduler")
+    await ui.page.get_by_text("You may not open this page").wait_for()
