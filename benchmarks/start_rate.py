@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from tests.hub import ROOT, Part, RunningHub
+from tests.hub import ROOT, Component, RunningHub
 
 from .bare_hub import BareHub, bare_hub
 from .noop_engine import URL_VARIABLE, serve_empty_responses
@@ -27,7 +27,7 @@ CALLERS = 16
 ROUNDS = 3
 LOOK_SECONDS = 0.1
 TIMEOUT_SECONDS = 300
-PARTS: tuple[Part, ...] = ("hub", "manager", "agent", "proxy")
+PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 PAGE = 500
 
 

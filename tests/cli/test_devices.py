@@ -162,3 +162,21 @@ async def test_agent_list_has_columns_free_and_used(
     words = ["admin", "agent", "list"]
     narrow = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=False)
     assert "FREE" in narrow.drawn and "USED" in narrow.drawn
+
+
+async def test_group_schedule_lists_running_and_pending_sessions(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
+    for name in ("runs", "waits"):
+        await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
+
+    async def document() -> Any:
+        done = await bai("admin", "group", "schedule", "default", "--json")
+        found = done.document
+        return found if found.get("running") and found["waiting"] else None
+
+    await wait_until_async(document, 20, "a running and a pending session")
+    shown = await bai("admin", "group", "schedule", "default")
+    assert (shown.code, shown.stderr) == (0, "")
+    assert "runs" in shown.stdout and "waits" in shown.stdout
+    assert (await bai("admin", "group", "schedule", "default", by="user")).code == 5

@@ -157,7 +157,7 @@ class ScheduleHandler(APIHandler):
         "Read who runs and waits in a group, where, and until when",
         tag=_TAG,
         returns=Schedule,
-        is_costly=True,
+        is_expensive=True,
     )
     async def get(self, key: str) -> schedules.Schedule:
         return await self.manager.cluster.schedules.get(self.caller, key)

@@ -376,6 +376,33 @@ async def unlink(
     output.print_done(f"{kind} {target} may no longer use {group}", done, as_json=as_json)
 
 
+@_resource_group_command.command("schedule", epilog=example("bai admin group schedule default"))
+@click.argument("group")
+@json_option
+@connected
+async def schedule(connection: Connection, group: str, *, as_json: bool) -> None:
+    """Show who runs and waits in a resource group, where, and until when."""
+    found = await connection.client.get(f"/resource-groups/{segment(group)}/schedule")
+    if as_json:
+        output.print_json(found)
+        return
+    rows = [
+        {
+            "position": row["position"] or "",
+            "session": (row["session"] or {}).get("name", "(another domain)"),
+            "owner": (row["session"] or {}).get("owner", ""),
+            "agents": ", ".join(kernel["agent_id"] for kernel in row["kernels"]),
+            "starts_at": row["starts_at"],
+            "ends_at": row["ends_at"],
+            "certainty": row["certainty"],
+        }
+        for row in (*found["running"], *found["waiting"])
+    ]
+    columns = ("position", "session", "owner", "agents", "starts_at", "ends_at", "certainty")
+    page = {"items": rows, "total": found["running_count"] + found["waiting_count"]}
+    output.print_page(page, columns, as_json=False, empty="no session runs or waits in this group")
+
+
 @admin.command("audit-counters", epilog=example("bai admin audit-counters"))
 @json_option
 @connected

@@ -160,7 +160,7 @@ function Priority({ id, name, value }: { id: string; name: string; value: number
           change.mutate({ kind: 'fields', values: { priority } });
         }
       }}
-      onPressEnter={event => event.currentTarget.blur()}
+      onPressEnter={event => (event.target as HTMLInputElement).blur()}
     />
   );
 }
