@@ -52,7 +52,7 @@ def create_batch(rest: httpx.Client, name: str, command: str, **fields: object) 
     return session_id
 
 
-@pytest.mark.checklist("LOG-01", "LOG-02", "LOG-03")
+@pytest.mark.checklist("LOG-01", "LOG-02", "LOG-03", "DET-03")
 async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx.Client) -> None:
     session_id = create_batch(rest, "drawer-log", PRINTER)
     wait_for(rest, session_id, "RUNNING")

@@ -67,7 +67,7 @@ async def test_deep_link_survives_sign_in(hub: RunningHub, browser: Browser) -> 
     assert await page.get_by_placeholder("Find by name").input_value() == "lab"
 
 
-@pytest.mark.checklist("SES-09")
+@pytest.mark.checklist("SES-09", "DET-04", "DET-07")
 async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     ui: Sessions, rest: httpx.Client
 ) -> None:
@@ -77,7 +77,12 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
 
     await ui.show("webui-live")
     assert ui.page.url.endswith(f"?session={session_id}")
+    # Every check of the scheduler, passed or not.
+    await ui.drawer.get_by_text("All checks").click()
+    await ui.drawer.get_by_label("not passed").first.wait_for()
+    assert await ui.drawer.get_by_label("passed", exact=True).count() > 2
     await ui.drawer.get_by_role("button", name="Cancel").click()
+    await ui.page.get_by_text("What is not in a folder is lost.").wait_for()
     # The drawer is also a dialog; the confirmation is the last dialog.
     await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
     await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
@@ -190,6 +195,7 @@ async def test_folder_is_created_in_the_page(ui: Sessions, rest: httpx.Client) -
     remove_folder(rest, "webui-folder")
 
 
+@pytest.mark.checklist("DET-01", "SSH-01", "SSH-03", "SSH-06")
 async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
     ui: Sessions, rest: httpx.Client
 ) -> None:
@@ -207,7 +213,18 @@ async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
     assert (found["name"], found["priority"]) == ("webui-new", 5)
 
     await ui.drawer.get_by_role("tab", name="Command line").click()
-    await ui.drawer.get_by_text("bai ssh webui-new").wait_for()
+    for command in (
+        "bai ssh webui-new",
+        "bai scp FILE webui-new:",
+        "rsync -e 'bai ssh' -a FOLDER webui-new:",
+        "sftp webui-new.bai",
+        "code --remote ssh-remote+webui-new.bai /home/work",
+    ):
+        await ui.drawer.get_by_text(command, exact=True).wait_for()
+    link = ui.drawer.get_by_role("link", name="Open in VS Code")
+    assert await link.get_attribute("href") == (
+        "vscode://vscode-remote/ssh-remote+webui-new.bai/home/work"
+    )
 
 
 async def test_tabs_filter_sessions_and_chosen_columns_are_remembered(

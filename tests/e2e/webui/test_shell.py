@@ -74,7 +74,7 @@ async def test_header_has_project_theme_and_account(opened: Opener[Shell]) -> No
     await account.click()
     menu = ui.page.get_by_role("menu").last
     await menu.get_by_text("user2@").wait_for()
-    for link in ("Hub: my servers", "Tokens", "Sign out"):
+    for link in ("Hub home", "Tokens", "Sign out"):
         await ui.page.get_by_role("link", name=link).wait_for()
     assert await ui.page.get_by_role("link", name="Hub: administration").count() == 0
     await ui.page.get_by_role("menuitem", name="Theme").hover()

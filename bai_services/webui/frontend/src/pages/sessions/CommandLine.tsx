@@ -1,31 +1,71 @@
 import { Descriptions, Typography } from 'antd';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { isEnded, type Session } from '../../data/sessions';
 
-/** Commands of `bai` for a session. */
+/** Commands of `bai` for a session, and how to connect by SSH. */
 export function CommandLine({ session }: { session: Session }) {
   const { t } = useTranslation();
+  const { name } = session;
+  const host = `${name}.bai`;
   const commands = isEnded(session)
-    ? (['info', 'logs'] as const)
-    : (['ssh', 'app', 'logs', 'exec', 'stop'] as const);
-  const words: Record<(typeof commands)[number], string> = {
-    info: `bai session info ${session.name}`,
-    ssh: `bai ssh ${session.name}`,
-    app: `bai app ${session.name} jupyterlab`,
-    logs: `bai session logs ${session.name}`,
-    exec: `bai session exec ${session.name} -- COMMAND`,
-    stop: `bai session rm ${session.name}`
-  };
+    ? { info: `bai session info ${name}`, logs: `bai session logs ${name}` }
+    : {
+        app: `bai app ${name} jupyterlab`,
+        logs: `bai session logs ${name}`,
+        exec: `bai session exec ${name} -- COMMAND`,
+        stop: `bai session rm ${name}`
+      };
+  return (
+    <>
+      <Commands commands={commands} />
+      {!isEnded(session) && (
+        <section style={{ marginTop: 16 }}>
+          <Typography.Title level={3} className="bai-card-title">
+            {t('commands.ssh-title')}
+          </Typography.Title>
+          <Typography.Paragraph>
+            {t('commands.ssh-help')} <Link to="/settings">{t('commands.ssh-keys')}</Link>
+          </Typography.Paragraph>
+          <Commands
+            commands={{
+              ssh: `bai ssh ${name}`,
+              scp: `bai scp FILE ${name}:`,
+              rsync: `rsync -e 'bai ssh' -a FOLDER ${name}:`,
+              config: 'bai ssh-config >> ~/.ssh/config'
+            }}
+          />
+          <Typography.Paragraph style={{ marginTop: 12 }}>
+            {t('commands.config-help', { host })}
+          </Typography.Paragraph>
+          <Commands
+            commands={{
+              sftp: `sftp ${host}`,
+              sshfs: `sshfs ${host}: FOLDER`,
+              vscode: `code --remote ssh-remote+${host} /home/work`
+            }}
+          />
+          <a href={`vscode://vscode-remote/ssh-remote+${host}/home/work`}>
+            {t('commands.open-vscode')}
+          </a>
+        </section>
+      )}
+    </>
+  );
+}
+
+function Commands({ commands }: { commands: Record<string, string> }) {
+  const { t } = useTranslation();
   return (
     <Descriptions
       size="small"
       column={1}
-      items={commands.map(command => ({
-        key: command,
-        label: t(`commands.${command}`),
+      items={Object.entries(commands).map(([key, text]) => ({
+        key,
+        label: t(`commands.${key}`),
         children: (
-          <Typography.Text code copyable={{ text: words[command] }}>
-            {words[command]}
+          <Typography.Text code copyable={{ text }}>
+            {text}
           </Typography.Text>
         )
       }))}

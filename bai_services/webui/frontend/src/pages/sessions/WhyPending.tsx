@@ -1,3 +1,4 @@
+import { CheckOutlined, CloseOutlined } from '@ant-design/icons';
 import { Alert, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
@@ -37,6 +38,7 @@ export function WhyPending({ session }: { session: Session }) {
                 })
               : t('why.no-estimate')}
           </div>
+          {why.checks.length > 0 && <Checks checks={why.checks} />}
           {why.sooner.length > 0 && (
             <>
               <strong>{t('why.sooner')}</strong>
@@ -50,5 +52,32 @@ export function WhyPending({ session }: { session: Session }) {
         </>
       }
     />
+  );
+}
+
+interface Check {
+  passed?: boolean;
+  message?: string;
+}
+
+/** Every check of the scheduler, passed or not, in the order of evaluation. */
+function Checks({ checks }: { checks: Check[] }) {
+  const { t, i18n } = useTranslation();
+  return (
+    <details>
+      <summary>{t('why.checks')}</summary>
+      <ul className="bai-checks">
+        {checks.map(({ passed = false, message = '' }, index) => (
+          <li key={index}>
+            {passed ? (
+              <CheckOutlined aria-label={t('why.passed')} />
+            ) : (
+              <CloseOutlined aria-label={t('why.failed')} />
+            )}{' '}
+            {withLocalTimes(message, i18n.language)}
+          </li>
+        ))}
+      </ul>
+    </details>
   );
 }
