@@ -102,7 +102,7 @@ async def _on_docker(
     await admin.patch("/resource-groups/default", {"engine": "docker"})
     await admin.post("/images", {"name": image})
     await agents.start(
-        "docker-test",
+        "docker-subpaths",
         words,
         BAI_AGENT_ENGINE="docker",
         BAI_AGENT_DOCKER_HOST=docker_engine.host,
@@ -140,7 +140,7 @@ def _forgotten(engine: DockerEngine, sessions: Sequence[Mapping[str, Any]]) -> N
     for session in sessions:
         with suppress(docker.errors.NotFound):
             engine.client.api.remove_container(container_name(session["id"]), force=True)
-    for network in engine.client.networks.list(filters={"label": "bai.agent-id=docker-test"}):
+    for network in engine.client.networks.list(filters={"label": "bai.agent-id=docker-subpaths"}):
         network.remove()
 
 

@@ -66,3 +66,9 @@ async def test_sessions_of_other_domains_have_no_name(
     assert "secret" not in str(hidden)
     assert shown["running"][0]["session"]["name"] == "secret-plan"
     assert shown["waiting"][0]["session"]["name"] == "secret-next"
+
+
+async def test_schedule_without_a_queue_is_empty(api: Api) -> None:
+    schedule = await (await api.client("admin")).get(PATH)
+    assert (schedule["is_complete"], schedule["order"]) == (False, "fifo")
+    assert schedule["running"] == schedule["waiting"] == schedule["lanes"] == []

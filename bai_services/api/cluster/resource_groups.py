@@ -108,9 +108,13 @@ class ScheduledSession(ResponseModel):
 
 
 class Schedule(ResponseModel):
-    """``running`` has at most 300 sessions, those that end first; ``waiting`` the 200 next ones."""
+    """``running`` has at most 300 sessions, those that end first; ``waiting`` the 200 next ones.
+
+    Not complete: the scheduler is starting, and the lists are empty.
+    """
 
     resource_group: str
+    is_complete: bool
     at: datetime
     order: str
     lanes: list[Lane]

@@ -8,7 +8,6 @@ from datetime import datetime
 from functools import partial
 
 from bai_services.core.accounts.roles import Caller
-from bai_services.core.errors import Unavailable
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.core.scheduling.placement import Placement
@@ -16,6 +15,7 @@ from bai_services.core.scheduling.queue import Certainty, Order
 from bai_services.core.scheduling.queue.schedule import Lane, group_schedule
 
 from ..accounts import authorizer
+from ..clock import Clock
 from ..scheduling.scheduler import Scheduler
 from ..sessions.sessions import Sessions
 from .resource_groups import ResourceGroups
@@ -69,22 +69,29 @@ class ScheduledSession:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """``running_count`` and ``waiting_count`` include sessions beyond the limits of the lists."""
+    """``running_count`` and ``waiting_count`` include sessions beyond the limits of the lists.
+
+    Not complete: this manager is on standby, or the queue is being loaded; the lists are empty.
+    """
 
     resource_group: str
+    is_complete: bool
     at: datetime
     order: Order
-    lanes: tuple[Lane, ...]
-    running: tuple[ScheduledSession, ...]
-    waiting: tuple[ScheduledSession, ...]
-    running_count: int
-    waiting_count: int
+    lanes: tuple[Lane, ...] = ()
+    running: tuple[ScheduledSession, ...] = ()
+    waiting: tuple[ScheduledSession, ...] = ()
+    running_count: int = 0
+    waiting_count: int = 0
 
 
 class Schedules:
     """Reads schedules from the scheduler's queue."""
 
-    def __init__(self, groups: ResourceGroups, scheduler: Scheduler, sessions: Sessions) -> None:
+    def __init__(
+        self, groups: ResourceGroups, scheduler: Scheduler, sessions: Sessions, clock: Clock
+    ) -> None:
+        self._clock = clock
         self._groups = groups
         self._scheduler = scheduler
         self._sessions = sessions
@@ -98,22 +105,21 @@ class Schedules:
             If the caller may not read agents.
         NotFound
             If there is no such group.
-        Unavailable
-            If this manager is on standby, or the queue is being loaded.
         """
         authorizer.require(caller, "agent.read")
-        await self._groups.get(caller, group)
+        row = await self._groups.get(caller, group)
         await self._scheduler.wait_for_changes()
         found = await self._scheduler.query(
             partial(group_schedule, group=group, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
         )
         if found is None:
-            raise Unavailable("the scheduler's queue is not loaded yet; try again in a moment")
+            return Schedule(group, False, self._clock(), Order(row["scheduler"]))
         ids = [part.session_id for part in found.running]
         ids += [part.session_id for part in found.waiting]
         names = await self._visible(caller, ids)
         return Schedule(
             resource_group=group,
+            is_complete=True,
             at=found.at,
             order=found.order,
             lanes=found.lanes,

@@ -38,5 +38,5 @@ def cluster_services(
         image_aliases=ImageAliases(context),
         presets=Presets(context, sessions.options),
         resource_groups=resource_groups,
-        schedules=Schedules(resource_groups, scheduler, sessions.sessions),
+        schedules=Schedules(resource_groups, scheduler, sessions.sessions, context.clock),
     )

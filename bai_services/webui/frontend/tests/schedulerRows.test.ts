@@ -22,6 +22,7 @@ const lane = (agent_id: string, device_id = '') => ({ agent_id, device_id, famil
 
 const schedule: Schedule = {
   resource_group: 'default',
+  is_complete: true,
   at: NOW,
   order: 'fifo',
   lanes: [lane('a'), lane('a', 'gpu0'), lane('a', 'gpu1'), lane('b')],

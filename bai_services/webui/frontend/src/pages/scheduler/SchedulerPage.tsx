@@ -1,4 +1,4 @@
-import { Flex, Segmented, Select, Skeleton, Typography } from 'antd';
+import { Alert, Flex, Segmented, Select, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -65,6 +65,9 @@ function GroupSchedule(props: { group: string; range: Range; mayChange: boolean 
   }
   if (!schedule) {
     return <Skeleton active />;
+  }
+  if (!schedule.is_complete) {
+    return <Alert type="info" showIcon title={t('scheduler.starting')} />;
   }
   return (
     <>
