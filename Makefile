@@ -33,11 +33,10 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscop
 # More options for the tests, for example --reruns=1.
 TEST_OPTIONS ?=
 
-# Two workers leave a third of two cores idle, because many tests wait for containers and timers.
 # Tests of whole demos run after the others: each nearly fills a small machine by itself.
 test: $(STAMP)-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
-	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
+	$(PYTEST) --ignore=tests/e2e $(TEST_OPTIONS)
 	$(PYTEST) tests/e2e $(TEST_OPTIONS)
 
 test-fast: install $(STAMP)-compiled
