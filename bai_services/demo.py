@@ -9,10 +9,11 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bai_services.bootstrap import ensure_prerequisites, is_missing
 from bai_services.core.accounts.passwords import broken_rules
+from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.db import schema
 from bai_services.db.accounts.users import UserStore
@@ -80,12 +81,6 @@ def _service_ports(image: str) -> str:
     return ",".join(f"{name}:http:{port}" for name, port in APPS.items() if name not in missing)
 
 
-@dataclass(frozen=True, slots=True)
-class DemoKeypair:
-    access_key: str
-    secret_key: str = field(repr=False)
-
-
 class Demo:
     """Create missing demo objects through the manager's services."""
 
@@ -93,7 +88,7 @@ class Demo:
         self._manager = manager
         self._caller = Caller(Role.SUPERADMIN, username="demo")
 
-    async def create(self, engine: str, image: str) -> dict[str, DemoKeypair]:
+    async def create(self, engine: str, image: str) -> dict[str, NewKeypair]:
         """Create the demo objects; return the keypairs of new users by user name.
 
         ``image`` is the target of the alias ``python``, the default image of the projects.
@@ -117,12 +112,12 @@ class Demo:
                 await self._default_image(f"{domain}/{name}")
         return await self._users()
 
-    async def _users(self) -> dict[str, DemoKeypair]:
+    async def _users(self) -> dict[str, NewKeypair]:
         keypairs = {}
         for user in USERS:
             if not await is_missing(self._manager.accounts.users, self._caller, user.username):
                 continue
-            row = await self._manager.accounts.users.create(
+            created = await self._manager.accounts.users.create(
                 self._caller,
                 {
                     "username": user.username,
@@ -133,7 +128,7 @@ class Demo:
                     "projects": list(user.projects),
                 },
             )
-            keypairs[user.username] = DemoKeypair(**row["keypair"])
+            keypairs[user.username] = created.keypair
         return keypairs
 
     async def _group(self, engine: str) -> None:
@@ -141,7 +136,7 @@ class Demo:
         if await is_missing(groups, self._caller, GROUP):
             spec = {"name": GROUP, "engine": engine, "is_default": True}
             await groups.create(self._caller, spec)
-        elif (await groups.get(self._caller, GROUP))["engine"] != engine:
+        elif (await groups.get(self._caller, GROUP)).engine != engine:
             await groups.update(self._caller, GROUP, {"engine": engine})
 
     async def _image(self, name: str) -> None:
@@ -152,7 +147,7 @@ class Demo:
         aliases = self._manager.cluster.image_aliases
         if await is_missing(aliases, self._caller, ALIAS):
             await aliases.create(self._caller, {"alias": ALIAS, "image": name})
-        elif (await aliases.get(self._caller, ALIAS))["image"] != name:
+        elif (await aliases.get(self._caller, ALIAS)).image != name:
             await aliases.update(self._caller, ALIAS, {"image": name})
 
     async def _presets(self) -> None:
@@ -162,9 +157,8 @@ class Demo:
                 await self._manager.cluster.presets.create(self._caller, spec)
 
     async def _default_image(self, project: str) -> None:
-        if (await self._manager.accounts.projects.get(self._caller, project))[
-            "default_image"
-        ] is None:
+        found = await self._manager.accounts.projects.get(self._caller, project)
+        if found.default_image is None:
             await self._manager.accounts.projects.update(
                 self._caller, project, {"default_image": ALIAS}
             )
@@ -181,17 +175,17 @@ class DemoPasswords:
 
     async def has(self, username: str) -> bool:
         """Return whether the user has a password; after an interrupted run, it may be missing."""
-        row = await self._users.find(username)
-        return row is not None and row["password_changed_at"] is not None
+        user = await self._users.find(username)
+        return user is not None and user.password_changed_at is not None
 
     async def set(self, username: str, password: str) -> None:
         caller = Caller(Role.SUPERADMIN, username="demo")
-        row = await self._manager.accounts.users.get(caller, username)
+        user = await self._manager.accounts.users.get(caller, username)
         entry = self._manager.audit.entry(
-            caller, "user.reset-password", row["id"], domain=row["domain"], name=username
+            caller, "user.reset-password", user.id, domain=user.domain, name=username
         )
         now = self._manager.clock()
-        await self._users.set_password(row["id"], await self._passwords.hash(password), now, entry)
+        await self._users.set_password(user.id, await self._passwords.hash(password), now, entry)
 
 
 def random_password() -> str:

@@ -36,15 +36,15 @@ async def create_first_admin(manager: Manager, spec: Mapping[str, str]) -> str:
     page = await manager.accounts.users.page(caller, query)
     if page.items:
         raise AlreadyExists(
-            f"{page.items[0]['username']} is already a superadmin and can create others: "
+            f"{page.items[0].username} is already a superadmin and can create others: "
             "bai admin user create NAME --role superadmin",
-            username=page.items[0]["username"],
+            username=page.items[0].username,
         )
     await ensure_prerequisites(manager, caller, spec["domain"])
-    row = await manager.accounts.users.create(
+    created = await manager.accounts.users.create(
         caller, {**spec, "role": Role.SUPERADMIN, "projects": ["default"]}
     )
-    return f"access key {row['keypair']['access_key']}\nsecret key {row['keypair']['secret_key']}"
+    return f"access key {created.keypair.access_key}\nsecret key {created.keypair.secret_key}"
 
 
 async def run(spec: Mapping[str, str]) -> str:

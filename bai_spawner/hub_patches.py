@@ -35,7 +35,7 @@ def _hash_generated_secrets_once() -> None:
 
     The secret is the server's API token, which JupyterHub already hashes with one round elsewhere,
     because a random UUID cannot be guessed (jupyterhub/jupyterhub#1258, #1299). The 16,384 rounds
-    protect nothing: whoever can read the database can attack the hash with one round instead. No
+    add no protection: an attacker who can read the database attacks the hash with one round. No
     upstream issue is known. Secrets chosen by an administrator keep their rounds. Each hash
     contains its number of rounds, so hashes from before the patch remain valid.
     """

@@ -223,7 +223,7 @@ class _Speed:
         gate = WorkGate()
         stop = threading.Event()
         fork = self.queue.fork()
-        fork.give_way = gate.give_way
+        fork.pause_if_busy = gate.pause_if_busy
 
         def estimate() -> None:
             while not stop.is_set():

@@ -99,7 +99,7 @@ async def _release(manager: Manager) -> float:
             .order_by(sessions.sessions.c.sequence)
             .limit(1)
         )
-    await manager.lifecycle.move(str(session_id), Event.STOP_REQUESTED)
+    await manager.lifecycle.apply(str(session_id), Event.STOP_REQUESTED)
     began = time.perf_counter()
     manager.lifecycle.listen(listen)
     try:

@@ -59,14 +59,14 @@ def read_files(nodes: Path, pods: Path) -> tuple[list[AgentState], list[Pod]]:
     """
     try:
         with nodes.open(newline="", encoding="utf-8") as file:
-            agents, broken = read_nodes(file, nodes.name)
+            agents, invalid_rows = read_nodes(file, nodes.name)
         with pods.open(newline="", encoding="utf-8") as file:
             workload = read_pods(file, pods.name)
     except InvalidRequest as error:
         raise BadFile(str(error)) from None
-    broken = [*broken, *workload.broken]
-    if broken:
-        raise BadFile("; ".join(str(row) for row in broken[:10]))
+    invalid_rows = [*invalid_rows, *workload.invalid_rows]
+    if invalid_rows:
+        raise BadFile("; ".join(str(row) for row in invalid_rows[:10]))
     if not agents or not workload.jobs:
         raise BadFile(f"{(pods if agents else nodes).name} has no rows")
     return agents, [_pod(job) for job in sorted(workload.jobs, key=lambda job: job.id)]

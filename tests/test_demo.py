@@ -85,20 +85,20 @@ async def test_demo_objects_and_change_of_the_engine(tmp_path: Path) -> None:
         image = await manager.cluster.images.get(SUPERADMIN, "python")
     finally:
         await manager.stop()
-    assert [d["name"] for d in domains.items] == ["acme", "default"]
-    assert [(p["domain"], p["name"], p["default_image"]) for p in projects.items] == [
+    assert [d.name for d in domains.items] == ["acme", "default"]
+    assert [(p.domain, p.name, p.default_image) for p in projects.items] == [
         ("acme", "default", "python"),
         ("default", "default", "python"),
         ("default", "research", "python"),
     ]
-    assert [p["name"] for p in presets.items] == [
+    assert [p.name for p in presets.items] == [
         "cpu-medium",
         "cpu-small",
         "gpu-half",
         "gpu-quarter",
         "gpu-whole",
     ]
-    assert (group["engine"], group["is_default"], image["name"]) == ("docker", True, "mine:1")
+    assert (group.engine, group.is_default, image.name) == ("docker", True, "mine:1")
 
 
 def test_secrets_are_stable_private_and_not_in_repr(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core import audit
+from bai_services.core.listing import ListQuery, Page
 
 from .base import APIHandler, operation
 from .fields import ResponseModel
@@ -27,7 +28,7 @@ class AuditEntry(ResponseModel):
 
 class AuditLogHandler(APIHandler):
     @operation("List the entries of the audit log", tag="audit", returns=AuditEntry, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[audit.LoggedEntry]:
         return await self.manager.audit.page(self.caller, query)
 
 

@@ -19,6 +19,7 @@ MAX_FILTERS = 50
 MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,10 @@ class Page(Generic[T]):
     total: int
     limit: int
     offset: int
+
+    def with_items(self, items: Sequence[U]) -> Page[U]:
+        """Return the same page with its items converted."""
+        return Page(items, self.total, self.limit, self.offset)
 
 
 def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page[T]:

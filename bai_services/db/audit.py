@@ -1,16 +1,14 @@
-"""The audit log: one row per change, written in the transaction of the change."""
+"""Store of the audit log: one row per change, written in the transaction of the change."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Collection
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry, LoggedEntry
 from bai_services.core.listing import ListQuery, Page
 
 from .accounts.owner_visibility import is_owner_visible
@@ -18,34 +16,12 @@ from .database import Database
 from .listing import Listing
 from .tables.accounts import audit_log
 
-Row = Mapping[str, Any]
-
 _ENTRY = audit_log.insert()
 
 _LISTING = Listing(
     columns={column.name: column for column in audit_log.columns if column.name != "details"},
     default_sort=("-id",),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AuditEntry:
-    """An action, its actor and target, and its outcome (``done`` or an error code).
-
-    ``domain`` is the domain of the target; domain admins may read the entries of their domain.
-    ``details`` never contains a secret.
-    """
-
-    at: datetime
-    actor: str
-    action: str
-    entity: str
-    entity_id: str
-    actor_id: str | None = None
-    client_ip: str = ""
-    domain: str | None = None
-    outcome: str = "done"
-    details: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def record(tx: AsyncConnection, entry: AuditEntry) -> None:
@@ -67,7 +43,7 @@ class AuditStore:
 
     async def page(
         self, query: ListQuery, domain: str | None = None, hidden_roles: Collection[Role] = ()
-    ) -> Page[Row]:
+    ) -> Page[LoggedEntry]:
         """Return a page of the log, of one domain if given.
 
         Entries whose actor currently has one of ``hidden_roles`` are omitted.
@@ -76,5 +52,4 @@ class AuditStore:
         if domain is not None:
             rows = rows.where(audit_log.c.domain == domain)
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, LoggedEntry)

@@ -14,12 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.errors import BaiError, InUse, NotFound
 
 
-def first_row(result: sa.CursorResult[Any]) -> dict[str, Any] | None:
-    """Return the only row of a result as a dict, None if the result is empty."""
-    row = result.mappings().one_or_none()
-    return None if row is None else dict(row)
-
-
 @contextmanager
 def raise_on_violation(error: BaiError, if_duplicate: BaiError | None = None) -> Iterator[None]:
     """Raise ``error`` if the block raises an IntegrityError.

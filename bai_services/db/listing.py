@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.listing import ListQuery, most_counted
+from bai_services.core.listing import ListQuery, Page, most_counted
 from bai_services.core.user_input import read_whole, shown
+
+from .records import T, records
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
     "": operator.eq,
@@ -54,9 +56,15 @@ class Listing:
     named: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
-        self, tx: AsyncConnection, rows: sa.Select[Any], query: ListQuery
-    ) -> tuple[list[Mapping[str, Any]], int]:
-        """Return the rows of a page, and the total number of rows up to ``most_counted``.
+        self,
+        tx: AsyncConnection,
+        rows: sa.Select[Any],
+        query: ListQuery,
+        make: Callable[..., T],
+    ) -> Page[T]:
+        """Return a page with ``make(**columns)`` of each row.
+
+        ``total`` is counted up to ``most_counted``.
 
         Raises
         ------
@@ -67,14 +75,14 @@ class Listing:
             rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
         order = [self._order(name) for name in (query.sort or self.default_sort)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
-        found: list[Mapping[str, Any]] = [dict(row) for row in result.mappings()]
-        if len(found) < query.limit and (found or not query.offset):
-            return found, query.offset + len(found)  # the list ends here
+        found = records(make, result)
+        if len(found) < query.limit and (found or not query.offset):  # the list ends here
+            return Page(found, query.offset + len(found), query.limit, query.offset)
         # Limit the count: counting a long list takes much longer than reading a page.
         most = most_counted(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
-        return found, int(total or 0)
+        return Page(found, int(total or 0), query.limit, query.offset)
 
     async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry, LoggedEntry
 from bai_services.core.errors import Forbidden
 from bai_services.core.listing import ListQuery, Page
-from bai_services.db.audit import AuditEntry, AuditStore, Row
+from bai_services.db.audit import AuditStore
 from bai_services.db.database import Database
 
 from .accounts import authorizer
@@ -74,7 +75,7 @@ class Audit:
             self.entry(caller, action, path, domain=caller.domain or None, outcome=error.code)
         )
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[LoggedEntry]:
         """Return the entries that the caller may see: all, or those of the caller's domain.
 
         Callers who see only their domain do not see entries of actors with a higher role.

@@ -263,7 +263,7 @@ class StorageHost:
         """Raise the error that ``commit`` would raise now, before the client sends the content."""
         parts = safe_paths.file_parts(path, is_new=True)
         await self._run_in_folder(location, None, OpenFolder.check_target, parts, expected)
-        await self._workers.run(self._check_room, size_bytes)
+        await self._workers.run(self._require_free_space, size_bytes)
 
     async def commit(
         self, location: Location, writer: Writer, path: str, uid: int | None,
@@ -444,7 +444,7 @@ class StorageHost:
     ) -> None:
         held = self._measure(source)
         progress.total_files, progress.total_bytes = held.files, held.bytes
-        host._check_room(held.disk_bytes)
+        host._require_free_space(held.disk_bytes)
         host._delete(target)
         host._create(target)
         self.backend.clone(self._path(source), host._path(target), progress)
@@ -491,9 +491,9 @@ class StorageHost:
         with self._opened(location) as opened:
             return trash if opened.remove(parts, trash) else None
 
-    def _check_room(self, size_bytes: int) -> None:
-        room = os.statvfs(self._root)
-        free = room.f_bavail * room.f_frsize
+    def _require_free_space(self, size_bytes: int) -> None:
+        stats = os.statvfs(self._root)
+        free = stats.f_bavail * stats.f_frsize
         if size_bytes > free:
             raise StorageFull(
                 f"storage host {self.name} has {free} bytes left, but {size_bytes} are needed",

@@ -189,8 +189,8 @@ def option_descriptors(
 
     The others contain the files /etc/passwd, /etc/group and, with ``hosts``, /etc/hosts of the
     sandbox. The arguments set the environment, which contains tokens: on a command line every user
-    of the host could read them. Neither are they bubblewrap's own environment: loader
-    variables such as LD_PRELOAD would take effect outside the sandbox.
+    of the host could read them. They are not set in bubblewrap's own environment either, because
+    loader variables such as LD_PRELOAD would take effect outside the sandbox.
     """
     descriptors: list[int] = []
     try:

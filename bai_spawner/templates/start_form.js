@@ -175,7 +175,7 @@
   // Shows the enforcement level of shares, and which shares the devices in use still offer.
   function showEnforcement(line, limit, number) {
     const isEnforced = !["none", "soft"].includes(limit.enforcement);
-    const offered = limit.in_force ? [translate("uniform-shares", { amounts: limit.in_force.join(", ") })] : [];
+    const offered = limit.in_force?.length ? [translate("uniform-shares", { amounts: limit.in_force.join(", ") })] : [];
     line.id = number.id + "-held";
     line.hidden = false;
     line.querySelector("i").classList.add(isEnforced ? "fa-lock" : "fa-unlock");

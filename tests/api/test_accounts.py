@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bai_services.client import Client
+from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.errors import (
     AlreadyExists,
     BaiError,
@@ -17,7 +18,6 @@ from bai_services.core.errors import (
     NotFound,
     NotSignedIn,
 )
-from bai_services.demo import DemoKeypair
 from tests.testbed.manager import Api
 
 HOSTS = {"local": ["create-vfolder", "mount-in-session"]}
@@ -130,7 +130,7 @@ async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
 async def test_main_keypair_of_a_new_user_authenticates(api: Api, admin: Client) -> None:
     spec = {"username": "new", "email": "new@example.org", "domain": "acme"}
     made = await admin.post("/users", spec)
-    api.world.keys["new"] = DemoKeypair(**made["keypair"])
+    api.world.keys["new"] = NewKeypair(**made["keypair"])
     me = await (await api.client("new")).get("/me")
     assert me == {
         "id": made["id"],
@@ -188,7 +188,7 @@ async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
     key = api.world.keys["user"].access_key
     renewed = await user.patch(f"/keypairs/{key}", {"new_secret": True})
     await expect_error(NotSignedIn, user.get("/me"))
-    api.world.keys["user"] = DemoKeypair(key, renewed["secret_key"])
+    api.world.keys["user"] = NewKeypair(key, renewed["secret_key"])
     user = await api.client("user")
     await expect_error(Forbidden, user.post("/keypairs", {}))
     await expect_error(Forbidden, user.patch(f"/keypairs/{key}", {"rate_limit": 99}))

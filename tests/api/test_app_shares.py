@@ -11,6 +11,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
+from bai_services.core.apps.records import AdmittedVisit
 from bai_services.manager.manager import Manager
 from tests.api.test_sessions import started
 from tests.testbed.fake_agent import FakeAgent
@@ -22,7 +23,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 TOKEN = "hub-token-of-the-visitor"
 ENDED_TOKENS: set[str] = set()
 
-EnterApp = Callable[..., Awaitable[dict[str, Any]]]
+EnterApp = Callable[..., Awaitable[AdmittedVisit]]
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ async def session(
 def enter(api: Api, session: dict[str, Any]) -> EnterApp:
     """Return a function that opens the link of a share and returns the admitted visit."""
 
-    async def open_link(share: dict[str, Any], name: str | None, **others: str) -> dict[str, Any]:
+    async def open_link(share: dict[str, Any], name: str | None, **others: str) -> AdmittedVisit:
         shares = api.world.manager.app_shares
         caller = None if name is None else await api.world.caller(name)
         address = await shares.create_entry_url(
@@ -57,7 +58,7 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
         )
         assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
         entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
-        return dict(await ask(api, session, share["app"], entry=entry, **others))
+        return await ask(api, session, share["app"], entry=entry, **others)
 
     return open_link
 
@@ -67,13 +68,13 @@ async def is_signed_in(token: str) -> bool:
     return token == TOKEN and token not in ENDED_TOKENS
 
 
-async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> dict[str, Any]:
+async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> AdmittedVisit:
     """Authorize a visitor as the session's server does."""
     manager = api.world.manager
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
     assert caller.role is Role.SESSION
     facts = {"session_id": session["id"], "app": app, "client_ip": CLIENT_IP, **shown}
-    return dict(await manager.app_shares.authorize_visit(caller, facts, is_signed_in))
+    return await manager.app_shares.authorize_visit(caller, facts, is_signed_in)
 
 
 def shares_of(session: dict[str, Any]) -> str:
@@ -90,10 +91,10 @@ async def test_share_is_listed_for_both_users_and_can_be_revoked(
     for client, path in ((user, shares_of(session)), (user, "/app-shares"), (guest, "/app-shares")):
         assert [item["id"] for item in (await client.get(path))["items"]] == [made["id"]]
     visit = await enter(made, "user2")
-    assert (await ask(api, session, "tensorboard", visit=visit["visit"]))["audience"] == "user"
+    assert (await ask(api, session, "tensorboard", visit=visit.visit)).audience == "user"
     await user.delete(f"{shares_of(session)}/{made['id']}")
     with pytest.raises(errors.Forbidden, match="not shared with you"):
-        await ask(api, session, "tensorboard", visit=visit["visit"])
+        await ask(api, session, "tensorboard", visit=visit.visit)
     assert (await guest.get("/app-shares"))["items"] == []
     with pytest.raises(errors.NotFound):
         await user.delete(f"{shares_of(session)}/{made['id']}")
@@ -128,7 +129,7 @@ async def test_only_the_audience_of_a_share_is_admitted(
         pytest.fail(f"the demo has no user {visitor}: {sorted(api.world.keys)}")
     made = await user.post(shares_of(session), {"app": "tensorboard", **audience})
     if is_admitted:
-        assert (await enter(made, visitor))["visit"]
+        assert (await enter(made, visitor)).visit
     else:
         # The same message as for a missing share, so that guessing reveals nothing.
         with pytest.raises(errors.NotFound, match="no such share, or it is not for you"):
@@ -194,7 +195,7 @@ async def test_visit_ends_with_share_policy_account_or_membership(
     short = {"app": "tensorboard", "expires_in": 600}
     to_person = await user.post(shares_of(session), {**short, "user": "user2"})
     to_project = await user.post(shares_of(session), {**short, "project": "default"})
-    visits = [(await enter(share, "user2"))["visit"] for share in (to_person, to_project)]
+    visits = [(await enter(share, "user2")).visit for share in (to_person, to_project)]
 
     async def is_admitted(visit: str, **others: str) -> bool:
         try:

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 from bai_services.api import openapi
 from bai_services.api.routes import ROUTES
 from bai_services.core.accounts import signature
-from bai_services.demo import DemoKeypair
+from bai_services.core.accounts.records import NewKeypair
 from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving
 
@@ -78,7 +78,7 @@ CREATORS = {
 class KeypairAuth(AuthBase):
     """Signs requests with a keypair."""
 
-    def __init__(self, keys: DemoKeypair) -> None:
+    def __init__(self, keys: NewKeypair) -> None:
         self._keys = keys
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
@@ -112,7 +112,7 @@ class ManagerThread:
 
     home: Path
     url: str = ""
-    keys: dict[str, DemoKeypair] = field(default_factory=dict)
+    keys: dict[str, NewKeypair] = field(default_factory=dict)
     resources: dict[str, str] = field(default_factory=dict)
     failure: BaseException | None = None
 

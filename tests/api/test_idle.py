@@ -10,6 +10,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.sessions.records import IdleDeadline
 from tests.api.test_sessions import started, status_of
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
@@ -28,10 +29,10 @@ class IdleSession:
         self._caller = caller
         self._id = session_id
 
-    async def report(self, idle_seconds: float) -> dict[str, Any]:
+    async def report(self, idle_seconds: float) -> IdleDeadline:
         """Report the time since the last activity and return the response."""
         activity = self._api.world.manager.sessions.activity
-        return dict(await activity.record_use(self._caller, self._id, idle_seconds))
+        return await activity.record_use(self._caller, self._id, idle_seconds)
 
     async def status(self) -> str:
         """Let the manager check all deadlines and return the session's status."""
@@ -60,7 +61,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     session_server.wait(100)
     # The last activity was 10 s ago.
     answer = await session_server.report(10)
-    assert answer["next_report_seconds"] == 60
+    assert answer.next_report_seconds == 60
     session = await user.get("/sessions/lab1")
     began, since, ends = (
         datetime.fromisoformat(session[name])
@@ -69,7 +70,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     assert (since - began, ends - since) == (timedelta(seconds=90), timedelta(seconds=600))
     assert session["notices"] == []
     session_server.wait(570)
-    assert (await session_server.report(580))["next_report_seconds"] == 20
+    assert (await session_server.report(580)).next_report_seconds == 20
     (warning,) = (await user.get("/sessions/lab1"))["notices"]
     assert warning.startswith("idle-timeout: unused since") and "10min" in warning
     assert await session_server.status() == "RUNNING"
@@ -83,7 +84,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
     assert (last["to_status"], last["reason"]) == ("TERMINATING", why)
     # Reports of a session that is being stopped have no effect.
-    assert (await session_server.report(601))["idle_ends_at"] is None
+    assert (await session_server.report(601)).idle_ends_at is None
     with pytest.raises(errors.Conflict, match="only a running session"):
         await user.post("/sessions/lab1/activity", {})
 
@@ -141,7 +142,7 @@ async def test_changed_idle_timeout_applies_to_running_sessions(
 ) -> None:
     session_server = await start_session(api, agent)
     session_server.wait(600)
-    assert (await session_server.report(600))["idle_since"] is None
+    assert (await session_server.report(600)).idle_since is None
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
     assert await session_server.status() == "RUNNING"
     await idle_limit(api, 700)

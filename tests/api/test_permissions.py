@@ -11,7 +11,6 @@ import pytest
 from bai_services.api.openapi import METHODS
 from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Token
-from bai_services.demo import DemoKeypair
 from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
@@ -385,7 +384,7 @@ async def factory(api: Api) -> ResourceFactory:
     await manager.folders.vfolders.start()
     spec = {"username": "other-admin", "email": "o@example.com", "role": "admin", "domain": "acme"}
     user = await manager.accounts.users.create(SUPERADMIN, {**spec, "projects": ["acme/default"]})
-    api.world.keys["other-admin"] = DemoKeypair(**user["keypair"])
+    api.world.keys["other-admin"] = user.keypair
     return await ResourceFactory.of(api)
 
 

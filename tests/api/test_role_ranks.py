@@ -17,7 +17,6 @@ from bai_services.api.routes import ROUTES
 from bai_services.client import Client, Keypair, Token
 from bai_services.core.accounts.roles import SESSION_SCOPE, Role
 from bai_services.core.errors import Forbidden, NotFound
-from bai_services.demo import DemoKeypair
 from tests.api.resource_factory import PLACEHOLDER, ResourceFactory
 from tests.api.test_permissions import OPEN, TABLE, Row, operation_of, operations
 from tests.testbed.fake_hub import FakeHub, serve_fake_hub
@@ -246,7 +245,7 @@ async def api_with_all_roles(database_url: str, tmp_path: Path, hub: FakeHub) ->
                 user = await manager.accounts.users.create(
                     SUPERADMIN, {**spec, "domain": domain, "projects": projects}
                 )
-                world.keys[name] = DemoKeypair(**user["keypair"])
+                world.keys[name] = user.keypair
                 hub.tokens[f"session-of-{name}"] = {
                     "kind": "user",
                     "name": name,

@@ -472,7 +472,7 @@ async def test_session_renames_but_does_not_prioritize_sessions_of_its_owner(
     caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
     with pytest.raises(errors.Forbidden, match="session.change-priority"):
         await sessions.change(caller, made["id"], {"priority": 9})
-    assert (await sessions.change(caller, made["id"], {"name": "renamed"}))["name"] == "renamed"
+    assert (await sessions.change(caller, made["id"], {"name": "renamed"})).name == "renamed"
 
 
 async def test_template_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:

@@ -481,6 +481,8 @@ async def test_options_show_the_limits_that_can_start_now(
         "allowed": "6",
         "largest": "8",
         "step": "0.001",
+        "in_force": [],
+        "enforcement": None,
     }
     assert options["device_models"] == [
         {"family": "cuda", "model": "", "memory_bytes": 16 * 2**30, "count": 2}

@@ -62,7 +62,7 @@ def filled() -> Path:
             ).items
             for policy in policies:
                 unlimited = {"max_vfolder_count": 0}
-                await manager.accounts.user_policies.update(SUPERADMIN, policy["name"], unlimited)
+                await manager.accounts.user_policies.update(SUPERADMIN, policy.name, unlimited)
 
     asyncio.run(fill())
     return home / "bai.sqlite"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bai_services.client import Client
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.mounts import MountRequest
-from bai_services.db.audit import AuditEntry
 from bai_services.db.folders.grants import GrantStore
 from tests.testbed.manager import SUPERADMIN, Api
 

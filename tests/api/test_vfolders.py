@@ -358,7 +358,7 @@ async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
     offered = await api.world.manager.folders.mounts.mountable(
         await api.world.user_id("user"), await api.world.project_id()
     )
-    assert [(o["name"], o["owner"], o["permission"]) for o in offered] == [
+    assert [(o.name, o.owner, o.permission) for o in offered] == [
         ("data", "user", "rw"),
         ("lent", "user2", "ro"),
         ("team", "project default", "rw"),

@@ -8,43 +8,43 @@ import pytest
 
 from bai_services.core.apps.shares import (
     Audience,
-    Pass,
-    PassKind,
+    VisitorToken,
+    VisitorTokenKind,
     check_addresses,
     check_app,
     check_sharing,
-    seal,
+    decode_token,
+    encode_token,
     share_end,
-    unseal,
 )
 from bai_services.core.errors import Forbidden, InvalidRequest
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 KEY = b"key"
-ENTRY = Pass(PassKind.ENTRY, "share", "person", NOW + timedelta(minutes=1), "nonce")
+ENTRY = VisitorToken(VisitorTokenKind.ENTRY, "share", "person", NOW + timedelta(minutes=1), "nonce")
 
 
-def test_unseal_returns_the_sealed_pass() -> None:
-    assert unseal(KEY, seal(KEY, ENTRY), PassKind.ENTRY, NOW) == ENTRY
+def test_decoded_token_equals_the_encoded_one() -> None:
+    assert decode_token(KEY, encode_token(KEY, ENTRY), VisitorTokenKind.ENTRY, NOW) == ENTRY
 
 
 @pytest.mark.parametrize(
     ("text", "kind", "key", "later"),
     [
-        (seal(KEY, ENTRY), PassKind.VISIT, KEY, 0),
-        (seal(KEY, ENTRY), PassKind.ENTRY, b"another", 0),
-        (seal(KEY, ENTRY), PassKind.ENTRY, KEY, 60),
-        (seal(KEY, ENTRY).replace("person", "boss"), PassKind.ENTRY, KEY, 0),
-        (seal(KEY, ENTRY) + "x", PassKind.ENTRY, KEY, 0),
-        ("", PassKind.ENTRY, KEY, 0),
-        ("a.b.c.d.e.f", PassKind.ENTRY, KEY, 0),
-        ("ä", PassKind.ENTRY, KEY, 0),
+        (encode_token(KEY, ENTRY), VisitorTokenKind.VISIT, KEY, 0),
+        (encode_token(KEY, ENTRY), VisitorTokenKind.ENTRY, b"another", 0),
+        (encode_token(KEY, ENTRY), VisitorTokenKind.ENTRY, KEY, 60),
+        (encode_token(KEY, ENTRY).replace("person", "boss"), VisitorTokenKind.ENTRY, KEY, 0),
+        (encode_token(KEY, ENTRY) + "x", VisitorTokenKind.ENTRY, KEY, 0),
+        ("", VisitorTokenKind.ENTRY, KEY, 0),
+        ("a.b.c.d.e.f", VisitorTokenKind.ENTRY, KEY, 0),
+        ("ä", VisitorTokenKind.ENTRY, KEY, 0),
     ],
 )
 def test_forged_or_expired_pass_is_rejected(
-    text: str, kind: PassKind, key: bytes, later: int
+    text: str, kind: VisitorTokenKind, key: bytes, later: int
 ) -> None:
-    assert unseal(key, text, kind, NOW + timedelta(seconds=later)) is None
+    assert decode_token(key, text, kind, NOW + timedelta(seconds=later)) is None
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
     ],
     "apps.shares.check_app": [app_shares.check_app],
-    "apps.shares.unseal": [
-        lambda t: app_shares.unseal(KEY, t, app_shares.PassKind.ENTRY, NOW),
+    "apps.shares.decode_token": [
+        lambda t: app_shares.decode_token(KEY, t, app_shares.VisitorTokenKind.ENTRY, NOW),
     ],
     "sessions.batch.check_batch": [
         lambda t: batch.check_batch(SessionType.BATCH, {"startup_command": t}, NOW),
@@ -220,6 +220,7 @@ NOT_FROM_USERS = {
     "accounts.signature.check_body",
     "accounts.signature.sign",
     "apps.shares.check_sharing",
+    "records.fields_of",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",
     "cluster.devices.most_of",

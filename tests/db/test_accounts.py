@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict
 from bai_services.core.listing import ListQuery
 from bai_services.db import schema
@@ -16,7 +17,6 @@ from bai_services.db.accounts.policies import PolicyStore
 from bai_services.db.accounts.projects import ProjectStore
 from bai_services.db.accounts.sign_in_failures import SignInFailureStore
 from bai_services.db.accounts.users import UserChange, UserStore
-from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import sqlite
 
 from bai_services.core.accounts.roles import Visibility
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
     AlreadyExists,
     InUse,
@@ -21,7 +22,6 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.queue import run_pass
 from bai_services.core.sessions.lifecycle import Event, Result, Status
-from bai_services.db.audit import AuditEntry
 from bai_services.db.sessions.rows import SELECT
 from bai_services.db.sessions.session_insert import NewSession
 from bai_services.db.sessions.transitions import TransitionValues

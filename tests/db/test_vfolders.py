@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
 from bai_services.core.sessions.lifecycle import Event, Status
-from bai_services.db.audit import AuditEntry
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_mounts

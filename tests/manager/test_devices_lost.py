@@ -6,6 +6,7 @@ from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.records import Session
 from tests.testbed.fake_agent import FakeAgent
 
 from .test_hub_servers import Cluster, cluster
@@ -20,9 +21,9 @@ def gpu(name: str, sharing: Sharing, **facts: Any) -> dict[str, Any]:
     return {"id": name, "family": "cuda", "index": 0, "facts": sharing.to_facts(), **facts}
 
 
-async def devices_of(cluster: Cluster, session: dict[str, Any]) -> list[str]:
-    await cluster.until(session["id"], Status.SCHEDULED, Status.PREPARING)
-    view = await cluster.store.view(session["id"])
+async def devices_of(cluster: Cluster, session: Session) -> list[str]:
+    await cluster.until(session.id, Status.SCHEDULED, Status.PREPARING)
+    view = await cluster.store.view(session.id)
     return [a.device_id for a in view.allocations if a.device_id]
 
 
@@ -35,7 +36,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     # Run a pass now: the first one may have to JIT-compile its code, which takes long.
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
-    await cluster.until(first["id"], Status.RUNNING)
+    await cluster.until(first.id, Status.RUNNING)
     await cluster.launch(first)
     await cluster.agent.beat([cluster.agent.running(item)])
     other = FakeAgent(cluster.agent.client, "a2", devices=[gpu("g2", soft)])
@@ -47,11 +48,11 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     # No session is placed on the lost agent.
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
-    assert (await cluster.store.find(third["id"])).status is Status.PENDING
+    assert (await cluster.store.find(third.id)).status is Status.PENDING
     cluster.clock.advance(minutes=61)
     await other.beat()
     await cluster.manager.servers.reconciler.step()
-    row = await cluster.until(first["id"], Status.ERROR)
+    row = await cluster.until(first.id, Status.ERROR)
     assert row.status_info == "its agent has been lost for more than 60 minutes"
 
 
@@ -61,7 +62,7 @@ async def test_paused_device_is_not_granted_until_it_is_available(cluster: Clust
     await cluster.agent.beat(devices=[gpu("g1", paused)])
     session = await cluster.create("lab1", resources=QUARTER)
     await cluster.manager.scheduling.scheduler.run_pass()
-    row = await cluster.store.find(session["id"])
+    row = await cluster.store.find(session.id)
     assert row.status is Status.PENDING
     await cluster.agent.beat(devices=[gpu("g1", process)])
     assert await devices_of(cluster, session) == ["g1"]
@@ -75,16 +76,16 @@ async def test_running_session_keeps_its_device_when_the_device_list_changes(
     session = await cluster.create("lab1", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
-    await cluster.until(session["id"], Status.RUNNING)
+    await cluster.until(session.id, Status.RUNNING)
     kernel = cluster.agent.running(item)
-    (held,) = [a.device_id for a in (await cluster.store.view(session["id"])).allocations
+    (held,) = [a.device_id for a in (await cluster.store.view(session.id)).allocations
                if a.device_id]  # fmt: skip
     # The device is removed, then split into a MIG instance, then unhealthy: the session keeps it.
     part = gpu("m1", Sharing(Level.HARDWARE, most=0))
     part["facts"]["slot"] = "cuda.mig-1g.10gb"
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):
         await cluster.agent.beat([kernel], devices=devices)
-        assert (await cluster.store.find(session["id"])).status is Status.RUNNING
+        assert (await cluster.store.find(session.id)).status is Status.RUNNING
     assert await cluster.manager.sessions.records.check_consistency() == []
     instance = await cluster.create("lab2", resources={"cuda.mig-1g.10gb": "1"})
     assert await devices_of(cluster, instance) == ["m1"]

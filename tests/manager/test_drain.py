@@ -17,8 +17,8 @@ async def test_pending_session_is_not_scheduled(cluster: Cluster) -> None:
     waiting = await cluster.create("second")
     await cluster.manager.drain.begin(HUB)
     await cluster.manager.scheduling.scheduler.run_pass()
-    assert (await cluster.store.find(waiting["id"])).status is Status.PENDING
-    assert (await cluster.store.find(running["id"])).status is Status.RUNNING
+    assert (await cluster.store.find(waiting.id)).status is Status.PENDING
+    assert (await cluster.store.find(running.id)).status is Status.RUNNING
 
 
 async def test_prepared_session_is_not_started(cluster: Cluster) -> None:
@@ -26,7 +26,7 @@ async def test_prepared_session_is_not_started(cluster: Cluster) -> None:
     await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.manager.drain.begin(HUB)
     await cluster.agent.prepare()
-    await cluster.until(session["id"], Status.PREPARED)
+    await cluster.until(session.id, Status.PREPARED)
     await cluster.manager.servers.starter.step()
     assert cluster.hub.start_requests == []
 

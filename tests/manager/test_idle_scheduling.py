@@ -82,11 +82,11 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
     done: list[str] = []
 
     async def both() -> None:
-        give_way, has_begun = idle_scheduling.give_way(), threading.Event()
+        pause_if_busy, has_begun = idle_scheduling.loop_pauser(), threading.Event()
 
         def work() -> None:
             has_begun.set()
-            give_way()
+            pause_if_busy()
             done.append("thread")
 
         thread = asyncio.create_task(asyncio.to_thread(work))
@@ -128,7 +128,7 @@ def test_busy_loop_slows_a_thread_down(
 
 
 async def test_work_does_not_pause_in_another_event_loop() -> None:
-    assert idle_scheduling.give_way() is no_op
+    assert idle_scheduling.loop_pauser() is no_op
     await idle_scheduling.wait_until_idle()
     frozen = gc.get_freeze_count()
     idle_scheduling.freeze_objects()

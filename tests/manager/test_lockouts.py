@@ -44,7 +44,7 @@ async def test_failures_with_user_name_and_email_add_up(user_world: World) -> No
     await fail(user_world, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
     for name in ("user", "user@example.com"):
         assert await attempt(user_world, name, PASSWORD) is not None
-    assert (await user_world.manager.accounts.users.get(SUPERADMIN, "user"))["is_locked"]
+    assert (await user_world.manager.accounts.users.get(SUPERADMIN, "user")).is_locked
 
 
 async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> None:
@@ -98,18 +98,18 @@ async def test_administrator_sees_and_removes_a_lockout(
 ) -> None:
     users = user_world.manager.accounts.users
     shown = await users.get(SUPERADMIN, "user")
-    assert (shown["is_locked"], shown["locked_until"]) == (False, None)
+    assert (shown.is_locked, shown.locked_until) == (False, None)
     await fail(user_world, "user", FAILURES_ALLOWED)
     shown = await users.get(SUPERADMIN, "user")
-    assert (shown["is_locked"], shown["locked_until"]) == (True, clock() + BLOCK_TIME)
+    assert (shown.is_locked, shown.locked_until) == (True, clock() + BLOCK_TIME)
     with pytest.raises(Forbidden):
         await users.unlock(await user_world.caller("user"), "user")
     await users.unlock(await user_world.caller("domain-admin"), "user")
-    assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
+    assert not (await users.get(SUPERADMIN, "user")).is_locked
     assert await attempt(user_world, "user", PASSWORD) is None
     await fail(user_world, "user", FAILURES_ALLOWED, ABROAD)
     clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
-    assert not (await users.get(SUPERADMIN, "user"))["is_locked"]
+    assert not (await users.get(SUPERADMIN, "user")).is_locked
 
 
 def test_canonical_names_and_networks() -> None:

@@ -49,7 +49,7 @@ async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
     result = asyncio.create_task(manager.scheduling.scheduler.query(query))
     assert await asyncio.to_thread(has_begun.wait, LIMIT_SECONDS)
     ended = (await in_status(manager, Status.SCHEDULED))[0]
-    await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
+    await manager.lifecycle.apply(ended, Event.STOP_REQUESTED)
     async with asyncio.timeout(LIMIT_SECONDS):
         await manager.scheduling.scheduler._step()
     assert len(await in_status(manager, Status.PENDING)) == 19
@@ -86,7 +86,7 @@ async def test_new_position_is_visible_at_once_and_written_later(
 
     async def release() -> None:
         ended = (await in_status(manager, Status.SCHEDULED))[0]
-        await manager.lifecycle.move(ended, Event.STOP_REQUESTED)
+        await manager.lifecycle.apply(ended, Event.STOP_REQUESTED)
         await scheduler.run_pass()
 
     async def written() -> int | None:

@@ -367,7 +367,7 @@ async def test_audit_log_contains_sign_in_outcomes_but_no_secrets(
     page = await user_world.manager.audit.page(
         SUPERADMIN, ListQuery(filters={"action": "sign-in.hub"}, sort=("id",))
     )
-    assert [(row["outcome"], row["actor"]) for row in page.items] == [
+    assert [(row.outcome, row.actor) for row in page.items] == [
         ("sign-in-refused", "(not signed in)"),
         ("done", "user"),
     ]

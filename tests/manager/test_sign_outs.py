@@ -17,7 +17,7 @@ async def statuses(world: World, username: str) -> list[str]:
     page = await world.manager.sessions.sessions.page(
         SUPERADMIN, ListQuery(filters={"owner": username})
     )
-    return [item["status"] for item in page.items]
+    return [item.status for item in page.items]
 
 
 @pytest.mark.parametrize(

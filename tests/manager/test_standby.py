@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.records import Session
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.database import Database
 from bai_services.db.scheduling.lease import LeaseStore
@@ -50,7 +50,7 @@ async def two_managers(
         await first.stop_session_loops()
 
 
-async def create_prepared(cluster: Cluster, name: str) -> dict[str, Any]:
+async def create_prepared(cluster: Cluster, name: str) -> Session:
     session = await cluster.create(name)
     await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.agent.prepare()
@@ -67,11 +67,11 @@ async def test_standby_starts_no_servers(
         expected = [key_of(session)]
         await wait_until_async(lambda: cluster.hub.start_requests == expected, 15, "the start")
         await standby.servers.starter.step()
-        standby.servers.starter.begin(await cluster.store.find(session["id"]))
+        standby.servers.starter.begin(await cluster.store.find(session.id))
         # A start by the standby would reach the Hub before this request.
         await standby.hub.servers_of("user")
         cluster.hub.mark_ready(expected[0])
-        await cluster.until(session["id"], Status.RUNNING)
+        await cluster.until(session.id, Status.RUNNING)
         assert cluster.hub.start_requests == expected
 
 
@@ -86,8 +86,8 @@ async def test_session_created_by_a_standby_is_scheduled_at_once(
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
             own = await cluster.create(f"own-{number}", resources={"cpu": "1", "mem": "512m"})
-            await cluster.until(own["id"], Status.SCHEDULED)
-            await cluster.until(created["id"], Status.SCHEDULED)
+            await cluster.until(own.id, Status.SCHEDULED)
+            await cluster.until(created.id, Status.SCHEDULED)
 
 
 async def test_standby_does_not_reconcile(
@@ -95,7 +95,7 @@ async def test_standby_does_not_reconcile(
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         session = await create_prepared(cluster, "lab1")
-        await cluster.until(session["id"], Status.RUNNING)
+        await cluster.until(session.id, Status.RUNNING)
         stuck = await cluster.create("lab2")
         await cluster.manager.scheduling.scheduler.run_pass()
         cluster.hub.servers.clear()
@@ -105,11 +105,11 @@ async def test_standby_does_not_reconcile(
             await standby.servers.reconciler.step()
         await standby.hub.servers_of("user")
         assert len(cluster.hub.start_requests) == 1
-        assert (await cluster.store.find(stuck["id"])).status is Status.SCHEDULED
+        assert (await cluster.store.find(stuck.id)).status is Status.SCHEDULED
         for _ in range(4):
             await cluster.manager.servers.reconciler.step()
         await wait_until_async(lambda: len(cluster.hub.start_requests) == 2, 15, "the second start")
-        assert (await cluster.store.find(stuck["id"])).status is Status.ERROR
+        assert (await cluster.store.find(stuck.id)).status is Status.ERROR
 
 
 async def test_standby_does_not_enforce_deadlines(
@@ -122,9 +122,9 @@ async def test_standby_does_not_enforce_deadlines(
         session = await cluster.create("lab1")
         clock.advance(seconds=601)
         await standby.sessions.deadlines.step()
-        assert (await cluster.store.find(session["id"])).status is Status.PENDING
+        assert (await cluster.store.find(session.id)).status is Status.PENDING
         await cluster.manager.sessions.deadlines.step()
-        assert (await cluster.store.find(session["id"])).status is Status.CANCELLED
+        assert (await cluster.store.find(session.id)).status is Status.CANCELLED
 
 
 async def test_new_lease_holder_takes_over_starts(
@@ -141,7 +141,7 @@ async def test_new_lease_holder_takes_over_starts(
         )
         second.scheduling.scheduler.lease.start()
         await second.servers.starter.step()
-        await cluster.until(session["id"], Status.RUNNING)
+        await cluster.until(session.id, Status.RUNNING)
         # The first manager continues and believes that it still has the lease.
         cluster.hub.servers.clear()
         clock.advance(minutes=16)
@@ -165,7 +165,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
         cluster.user = await api.world.caller("user")
         leases = LeaseStore(files.database)
 
-        async def create_prepared_at_once(name: str) -> dict[str, Any]:
+        async def create_prepared_at_once(name: str) -> Session:
             session = await cluster.create(name)
             await until(session, Status.SCHEDULED)
             await cluster.agent.prepare()
@@ -176,14 +176,14 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 clock.now = now
                 await cluster.agent.beat(None)
 
-        async def until(session: dict[str, Any], status: Status) -> None:
+        async def until(session: Session, status: Status) -> None:
             # Placement may be JIT-compiled first, and an agent without heartbeats is LOST.
             async def has_status() -> bool:
                 await beat()
-                return (await cluster.store.find(session["id"])).status is status
+                return (await cluster.store.find(session.id)).status is status
 
             # Less than the interval at which a manager reads the whole queue.
-            await wait_until_async(has_status, 90, f"{status} of {session['name']}")
+            await wait_until_async(has_status, 90, f"{status} of {session.name}")
 
         async def holds(token: int) -> bool:
             row = await leases.read()

@@ -18,13 +18,14 @@ from bai_services.api.accounts.sign_in import SignIn
 from bai_services.api.app import make_app
 from bai_services.api.base import BODY_CHUNK_BYTES
 from bai_services.client import Client, Keypair, Token
+from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.listing import ListQuery
 from bai_services.db import schema
 from bai_services.db.accounts.keypairs import KeypairStore
 from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
-from bai_services.demo import Demo, DemoKeypair, DemoPasswords
+from bai_services.demo import Demo, DemoPasswords
 from bai_services.manager.accounts.keypair_secrets import KeypairSecrets
 from bai_services.manager.manager import Manager
 from bai_services.manager.settings import Settings
@@ -89,7 +90,7 @@ class World:
 
     manager: Manager
     clock: MovableClock
-    keys: dict[str, DemoKeypair] = field(default_factory=dict)
+    keys: dict[str, NewKeypair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # No delays after failed sign-ins; tests of the delays replace this function again.
@@ -102,12 +103,12 @@ class World:
     async def user_id(self, username: str) -> str:
         row = await UserStore(self.manager.database).find(username)
         assert row is not None
-        return str(row["id"])
+        return row.id
 
     async def project_id(self, key: str = "default/default") -> str:
         """Return the id of ``DOMAIN/NAME``."""
         row = await self.manager.accounts.projects.get(SUPERADMIN, key)
-        return str(row["id"])
+        return row.id
 
     async def set_password(self, username: str, password: str = PASSWORD) -> None:
         await DemoPasswords(self.manager).set(username, password)
@@ -132,9 +133,9 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
     store, secrets = KeypairStore(manager.database), KeypairSecrets(KEY)
     keys = {}
     for row in (await store.page(ListQuery())).items:
-        encrypted = await store.encrypted_secret(row["access_key"])
+        encrypted = await store.encrypted_secret(row.access_key)
         assert encrypted is not None
-        keys[row["user"]] = DemoKeypair(row["access_key"], secrets.decrypt(encrypted))
+        keys[row.user] = NewKeypair(row.access_key, secrets.decrypt(encrypted))
     return World(manager, clock, keys)
 
 

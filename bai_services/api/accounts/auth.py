@@ -93,7 +93,7 @@ class VerifyHandler(APIHandler):
     @operation(
         "Verify a password (Hub only)", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
     )
-    async def post(self, body: CredentialsAtHub) -> Any:
+    async def post(self, body: CredentialsAtHub) -> dict[str, Any]:
         return await self.manager.accounts.sign_ins.verify(
             self.caller, body.name, body.password.get_secret_value(), body.client_ip
         )
@@ -101,7 +101,7 @@ class VerifyHandler(APIHandler):
 
 class AccountHandler(APIHandler):
     @operation("Read an account (Hub only)", tag="auth", returns=Account)
-    async def get(self, username: str) -> Any:
+    async def get(self, username: str) -> dict[str, Any]:
         return await self.manager.accounts.sign_ins.account(self.caller, username)
 
 
@@ -113,7 +113,7 @@ class TokenHandler(APIHandler):
         returns=HubToken,
         is_open=True,
     )
-    async def post(self, body: Credentials) -> Any:
+    async def post(self, body: Credentials) -> dict[str, str]:
         address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.create_token(
             body.name, body.password.get_secret_value(), address
@@ -157,7 +157,7 @@ class CodeHandler(APIHandler):
         returns=OneTimeCode,
         is_open=True,
     )
-    async def post(self, body: Challenge) -> Any:
+    async def post(self, body: Challenge) -> dict[str, str]:
         # Tokens are not accepted: a token could create a new token that expires later.
         sign_in = self.settings["sign_in"]
         caller = await sign_in.browser_caller(self)
@@ -173,7 +173,7 @@ class RedeemHandler(APIHandler):
         returns=HubToken,
         is_open=True,
     )
-    async def post(self, body: Redemption) -> Any:
+    async def post(self, body: Redemption) -> dict[str, str]:
         address = await self.settings["sign_in"].user_ip(self)
         return await self.manager.accounts.sign_ins.redeem_code(body.code, body.verifier, address)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.accounts import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import Body, Count, Hosts, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
@@ -36,7 +36,7 @@ class Domain(ResponseModel):
 
 class DomainsHandler(APIHandler):
     @operation("List domains", tag="domains", returns=Domain, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Domain]:
         return await self.manager.accounts.domains.page(self.caller, query)
 
     @operation(
@@ -46,17 +46,17 @@ class DomainsHandler(APIHandler):
         returns=Domain,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewDomain) -> Any:
+    async def post(self, body: NewDomain) -> records.Domain:
         return await self.manager.accounts.domains.create(self.caller, body.given_fields())
 
 
 class DomainHandler(APIHandler):
     @operation("Read a domain", tag="domains", returns=Domain)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Domain:
         return await self.manager.accounts.domains.get(self.caller, key)
 
     @operation("Change a domain", tag="domains", body=DomainChange, returns=Domain)
-    async def patch(self, key: str, body: DomainChange) -> Any:
+    async def patch(self, key: str, body: DomainChange) -> records.Domain:
         return await self.manager.accounts.domains.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused domain", tag="domains", status=HTTPStatus.NO_CONTENT)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.accounts import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import Body, Count, NameText, ResponseModel
@@ -63,7 +63,7 @@ class CallbackSecret(ResponseModel):
 
 class KeypairsHandler(APIHandler):
     @operation("List keypairs", tag="keypairs", returns=Keypair, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Keypair]:
         return await self.manager.accounts.keypairs.page(self.caller, query)
 
     @operation(
@@ -73,17 +73,17 @@ class KeypairsHandler(APIHandler):
         returns=CreatedKeypair,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewKeypair) -> Any:
+    async def post(self, body: NewKeypair) -> records.KeypairWithSecret:
         return await self.manager.accounts.keypairs.create(self.caller, body.given_fields())
 
 
 class KeypairHandler(APIHandler):
     @operation("Read a keypair", tag="keypairs", returns=Keypair)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Keypair:
         return await self.manager.accounts.keypairs.get(self.caller, key)
 
     @operation("Change a keypair", tag="keypairs", body=KeypairChange, returns=ChangedKeypair)
-    async def patch(self, key: str, body: KeypairChange) -> Any:
+    async def patch(self, key: str, body: KeypairChange) -> records.Keypair:
         return await self.manager.accounts.keypairs.update(self.caller, key, body.given_fields())
 
     @operation("Delete a keypair", tag="keypairs", status=HTTPStatus.NO_CONTENT)
@@ -97,7 +97,7 @@ class CallbackSecretHandler(APIHandler):
         tag="keypairs",
         returns=CallbackSecret,
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> dict[str, str]:
         return await self.manager.accounts.keypairs.callback_secret(self.caller, key)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from bai_services.core.accounts import records
 
 from ..base import APIHandler, operation
 from ..fields import ResponseModel, SlotsOutput
@@ -25,7 +25,7 @@ class OwnAccount(ResponseModel):
 
 class MeHandler(APIHandler):
     @operation("Read your own account, limits and usage", tag="me", returns=OwnAccount)
-    async def get(self) -> Any:
+    async def get(self) -> records.OwnAccount:
         return await self.manager.accounts.me.get(self.caller)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bai_services.core.accounts import records
 from bai_services.core.apps.shares import Sharing
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
 from bai_services.manager.accounts.policies import Policies
 
@@ -106,7 +107,7 @@ def _handlers(
 
     class PoliciesHandler(APIHandler):
         @operation(f"List {kind} policies", tag=tag, returns=policy, is_list=True)
-        async def get(self, query: ListQuery) -> Any:
+        async def get(self, query: ListQuery) -> Page[records.ResourcePolicy]:
             return await policies(self).page(self.caller, query)
 
         @operation(
@@ -116,16 +117,16 @@ def _handlers(
             returns=policy,
             status=HTTPStatus.CREATED,
         )
-        async def post(self, body: Body) -> Any:
+        async def post(self, body: Body) -> records.ResourcePolicy:
             return await policies(self).create(self.caller, body.given_fields())
 
     class PolicyHandler(APIHandler):
         @operation(f"Read a {kind} policy", tag=tag, returns=policy)
-        async def get(self, key: str) -> Any:
+        async def get(self, key: str) -> records.ResourcePolicy:
             return await policies(self).get(self.caller, key)
 
         @operation(f"Change a {kind} policy", tag=tag, body=change_body, returns=policy)
-        async def patch(self, key: str, body: Body) -> Any:
+        async def patch(self, key: str, body: Body) -> records.ResourcePolicy:
             return await policies(self).update(self.caller, key, body.given_fields())
 
         @operation(f"Delete an unused {kind} policy", tag=tag, status=HTTPStatus.NO_CONTENT)

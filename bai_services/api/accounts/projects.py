@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Literal
+from typing import Literal
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.accounts import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import (
@@ -65,7 +66,7 @@ class Member(ResponseModel):
 
 class ProjectsHandler(APIHandler):
     @operation("List projects", tag="projects", returns=Project, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Project]:
         return await self.manager.accounts.projects.page(self.caller, query)
 
     @operation(
@@ -75,17 +76,17 @@ class ProjectsHandler(APIHandler):
         returns=Project,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewProject) -> Any:
+    async def post(self, body: NewProject) -> records.Project:
         return await self.manager.accounts.projects.create(self.caller, body.given_fields())
 
 
 class ProjectHandler(APIHandler):
     @operation("Read a project", tag="projects", returns=Project)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Project:
         return await self.manager.accounts.projects.get(self.caller, key)
 
     @operation("Change a project", tag="projects", body=ProjectChange, returns=Project)
-    async def patch(self, key: str, body: ProjectChange) -> Any:
+    async def patch(self, key: str, body: ProjectChange) -> records.Project:
         return await self.manager.accounts.projects.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused project", tag="projects", status=HTTPStatus.NO_CONTENT)
@@ -95,7 +96,7 @@ class ProjectHandler(APIHandler):
 
 class MembersHandler(APIHandler):
     @operation("List the members of a project", tag="projects", returns=Member, is_list=True)
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[records.Member]:
         return await self.manager.accounts.projects.members(self.caller, key, query)
 
 

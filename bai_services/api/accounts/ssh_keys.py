@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import StringConstraints
+
+from bai_services.core.accounts import records
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel
@@ -40,8 +43,8 @@ class SshKeyList(ResponseModel):
 
 class SshKeysHandler(APIHandler):
     @operation("List your own SSH keys", tag="me", returns=SshKeyList, is_for_sessions=True)
-    async def get(self) -> Any:
-        return await self.manager.accounts.ssh_keys.list(self.caller)
+    async def get(self) -> dict[str, Sequence[records.SshKey]]:
+        return {"items": await self.manager.accounts.ssh_keys.list(self.caller)}
 
     @operation(
         "Add an SSH key, or create a key pair",
@@ -50,7 +53,7 @@ class SshKeysHandler(APIHandler):
         returns=CreatedSshKey,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewSshKey) -> Any:
+    async def post(self, body: NewSshKey) -> records.CreatedSshKey:
         return await self.manager.accounts.ssh_keys.add(self.caller, body.given_fields())
 
 

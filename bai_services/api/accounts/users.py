@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.accounts import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import Body, LongText, NameText, ResponseModel
@@ -89,7 +90,7 @@ class CreatedUser(User):
 
 class UsersHandler(APIHandler):
     @operation("List users", tag="users", returns=User, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.User]:
         return await self.manager.accounts.users.page(self.caller, query)
 
     @operation(
@@ -99,17 +100,17 @@ class UsersHandler(APIHandler):
         returns=CreatedUser,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewUser) -> Any:
+    async def post(self, body: NewUser) -> records.CreatedUser:
         return await self.manager.accounts.users.create(self.caller, body.given_fields())
 
 
 class UserHandler(APIHandler):
     @operation("Read a user", tag="users", returns=User)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.User:
         return await self.manager.accounts.users.get(self.caller, key)
 
     @operation("Change a user", tag="users", body=UserChange, returns=User)
-    async def patch(self, key: str, body: UserChange) -> Any:
+    async def patch(self, key: str, body: UserChange) -> records.User:
         return await self.manager.accounts.users.update(self.caller, key, body.given_fields())
 
     @operation("Delete a user (soft delete)", tag="users", status=HTTPStatus.NO_CONTENT)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 from tornado.web import RequestHandler
 
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.apps import records
 from bai_services.core.apps.shares import MAX_ADDRESSES, Audience
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, manager_of, operation
 from ..fields import Body, NameText, ResponseModel
@@ -83,7 +84,7 @@ class AppSharesHandler(APIHandler):
         is_list=True,
         is_for_sessions=True,
     )
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[records.ListedShare]:
         return await self.manager.app_shares.page_of_session(self.caller, key, query)
 
     @operation(
@@ -93,7 +94,7 @@ class AppSharesHandler(APIHandler):
         returns=AppShare,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, key: str, body: NewAppShare) -> Any:
+    async def post(self, key: str, body: NewAppShare) -> records.ListedShare:
         return await self.manager.app_shares.create(self.caller, key, body.given_fields())
 
 
@@ -110,7 +111,7 @@ class OwnAppSharesHandler(APIHandler):
         returns=AppShare,
         is_list=True,
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ListedShare]:
         return await self.manager.app_shares.page_of_caller(self.caller, query)
 
 
@@ -122,7 +123,7 @@ class AppVisitsHandler(APIHandler):
         returns=AdmittedVisit,
         is_for_sessions=True,
     )
-    async def post(self, body: VisitCredentials) -> Any:
+    async def post(self, body: VisitCredentials) -> records.AdmittedVisit:
         return await self.manager.app_shares.authorize_visit(
             self.caller,
             {name: str(value) for name, value in body.given_fields().items()},

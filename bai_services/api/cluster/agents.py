@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from bai_services.core.cluster import records
 from bai_services.core.cluster.model import EngineName, check_device
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.user_input import read_decimal, shown
 from bai_services.manager.cluster.agents import AgentHeartbeat, NewDevice
@@ -154,17 +155,17 @@ class WorkList(ResponseModel):
 
 class AgentsHandler(APIHandler):
     @operation("List agents", tag=_TAG, returns=Agent, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Agent]:
         return await self.manager.cluster.agents.page(self.caller, query)
 
 
 class AgentHandler(APIHandler):
     @operation("Read an agent", tag=_TAG, returns=Agent)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Agent:
         return await self.manager.cluster.agents.get(self.caller, key)
 
     @operation("Change an agent", tag=_TAG, body=AgentChange, returns=Agent)
-    async def patch(self, key: str, body: AgentChange) -> Any:
+    async def patch(self, key: str, body: AgentChange) -> records.Agent:
         return await self.manager.cluster.agents.update(self.caller, key, body.given_fields())
 
     @operation("Delete a terminated agent", tag=_TAG, status=HTTPStatus.NO_CONTENT)
@@ -174,7 +175,7 @@ class AgentHandler(APIHandler):
 
 class HeartbeatHandler(APIHandler):
     @operation("Send a heartbeat", tag=_TAG, body=Heartbeat, returns=HeartbeatResponse)
-    async def post(self, key: str, body: Heartbeat) -> Any:
+    async def post(self, key: str, body: Heartbeat) -> records.HeartbeatResponse:
         kernels = None if body.kernels is None else [one.model_dump() for one in body.kernels]
         return await self.manager.cluster.agents.heartbeat(
             self.caller, key, body.to_heartbeat(), kernels

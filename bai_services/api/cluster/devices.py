@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.cluster import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import ResponseModel
@@ -39,7 +40,7 @@ class ListedDevice(Device):
 
 class DevicesHandler(APIHandler):
     @operation("List devices", tag="agents", returns=ListedDevice, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ListedDevice]:
         return await self.manager.cluster.agents.devices(self.caller, query)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.cluster import records
+from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
 from ..fields import Body, LongText, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
@@ -76,23 +77,23 @@ class ImageAlias(ResponseModel):
 
 class ImagesHandler(APIHandler):
     @operation("List images", tag=_TAG, returns=Image, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Image]:
         return await self.manager.cluster.images.page(self.caller, query)
 
     @operation(
         "Register an image", tag=_TAG, body=NewImage, returns=Image, status=HTTPStatus.CREATED
     )
-    async def post(self, body: NewImage) -> Any:
+    async def post(self, body: NewImage) -> records.Image:
         return await self.manager.cluster.images.create(self.caller, body.given_fields())
 
 
 class ImageHandler(APIHandler):
     @operation("Read an image", tag=_TAG, returns=Image)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Image:
         return await self.manager.cluster.images.get(self.caller, key)
 
     @operation("Change an image", tag=_TAG, body=ImageChange, returns=Image)
-    async def patch(self, key: str, body: ImageChange) -> Any:
+    async def patch(self, key: str, body: ImageChange) -> records.Image:
         return await self.manager.cluster.images.update(self.caller, key, body.given_fields())
 
     @operation("Delete an unused image", tag=_TAG, status=HTTPStatus.NO_CONTENT)
@@ -102,7 +103,7 @@ class ImageHandler(APIHandler):
 
 class AliasesHandler(APIHandler):
     @operation("List image aliases", tag=_TAG, returns=ImageAlias, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ImageAlias]:
         return await self.manager.cluster.image_aliases.page(self.caller, query)
 
     @operation(
@@ -112,17 +113,17 @@ class AliasesHandler(APIHandler):
         returns=ImageAlias,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewAlias) -> Any:
+    async def post(self, body: NewAlias) -> records.ImageAlias:
         return await self.manager.cluster.image_aliases.create(self.caller, body.given_fields())
 
 
 class AliasHandler(APIHandler):
     @operation("Read an image alias", tag=_TAG, returns=ImageAlias)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.ImageAlias:
         return await self.manager.cluster.image_aliases.get(self.caller, key)
 
     @operation("Change the image of an alias", tag=_TAG, body=AliasChange, returns=ImageAlias)
-    async def patch(self, key: str, body: AliasChange) -> Any:
+    async def patch(self, key: str, body: AliasChange) -> records.ImageAlias:
         return await self.manager.cluster.image_aliases.update(
             self.caller, key, body.given_fields()
         )

@@ -6,7 +6,8 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.cluster import records
+from bai_services.core.listing import ListQuery, Page
 from bai_services.manager.cluster import schedules
 
 from ..base import APIHandler, operation
@@ -126,7 +127,7 @@ class Schedule(ResponseModel):
 
 class ResourceGroupsHandler(APIHandler):
     @operation("List resource groups", tag=_TAG, returns=ResourceGroup, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ResourceGroup]:
         return await self.manager.cluster.resource_groups.page(self.caller, query)
 
     @operation(
@@ -136,17 +137,17 @@ class ResourceGroupsHandler(APIHandler):
         returns=ResourceGroup,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewResourceGroup) -> Any:
+    async def post(self, body: NewResourceGroup) -> records.ResourceGroup:
         return await self.manager.cluster.resource_groups.create(self.caller, body.given_fields())
 
 
 class ResourceGroupHandler(APIHandler):
     @operation("Read a resource group", tag=_TAG, returns=ResourceGroup)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.ResourceGroup:
         return await self.manager.cluster.resource_groups.get(self.caller, key)
 
     @operation("Change a resource group", tag=_TAG, body=ResourceGroupChange, returns=ResourceGroup)
-    async def patch(self, key: str, body: ResourceGroupChange) -> Any:
+    async def patch(self, key: str, body: ResourceGroupChange) -> records.ResourceGroup:
         return await self.manager.cluster.resource_groups.update(
             self.caller, key, body.given_fields()
         )
@@ -169,7 +170,7 @@ class ScheduleHandler(APIHandler):
 
 class GroupLinksHandler(APIHandler):
     @operation("List the links of a resource group", tag=_TAG, returns=GroupLink, is_list=True)
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[records.GroupLink]:
         return await self.manager.cluster.resource_groups.links(self.caller, key, query)
 
 
@@ -177,7 +178,7 @@ class GroupLinkHandler(APIHandler):
     @operation(
         "Link a domain, project, user or keypair that may use a group", tag=_TAG, returns=GroupLink
     )
-    async def put(self, key: str, kind: str, target: str) -> Any:
+    async def put(self, key: str, kind: str, target: str) -> records.GroupLink:
         return await self.manager.cluster.resource_groups.link(self.caller, key, kind, target)
 
     @operation("Delete a link of a resource group", tag=_TAG, status=HTTPStatus.NO_CONTENT)

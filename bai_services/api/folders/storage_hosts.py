@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bai_services.core.folders import sharing
 from bai_services.core.folders.vfolders import InvitationStatus, Permission
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
+from bai_services.manager.folders import quotas, storage_hosts
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel
@@ -89,7 +91,7 @@ class Invitation(ResponseModel):
 
 class HostsHandler(APIHandler):
     @operation("List storage hosts", tag=_TAG, returns=StorageHost, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[storage_hosts.HostView]:
         return await self.manager.folders.storage_hosts.page(self.caller, query)
 
 
@@ -97,23 +99,23 @@ class ScopesHandler(APIHandler):
     @operation(
         "List quota scopes", tag=_TAG, returns=QuotaScope, is_list=True, is_for_sessions=True
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[quotas.QuotaScope]:
         return await self.manager.folders.quotas.page(self.caller, query)
 
 
 class ScopeHandler(APIHandler):
     @operation("Read a quota scope", tag=_TAG, returns=QuotaScope)
-    async def get(self, host: str, scope: str) -> Any:
+    async def get(self, host: str, scope: str) -> quotas.QuotaScope:
         return await self.manager.folders.quotas.get(self.caller, host, scope)
 
     @operation("Set the limit of a quota scope", tag=_TAG, body=QuotaRequest, returns=QuotaScope)
-    async def put(self, host: str, scope: str, body: QuotaRequest) -> Any:
+    async def put(self, host: str, scope: str, body: QuotaRequest) -> quotas.QuotaScope:
         return await self.manager.folders.quotas.put(self.caller, host, scope, body.limit_bytes)
 
 
 class FolderInvitationsHandler(APIHandler):
     @operation("List the invitations to a folder", tag=_TAG, returns=Invitation, is_list=True)
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[sharing.Invitation]:
         return await self.manager.folders.invitations.page_of_folder(self.caller, key, query)
 
     @operation(
@@ -123,7 +125,7 @@ class FolderInvitationsHandler(APIHandler):
         returns=Invitation,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, key: str, body: NewInvitation) -> Any:
+    async def post(self, key: str, body: NewInvitation) -> sharing.Invitation:
         return await self.manager.folders.invitations.create(
             self.caller, key, body.user, body.permission
         )
@@ -136,13 +138,13 @@ class InvitationsHandler(APIHandler):
         returns=Invitation,
         is_list=True,
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[sharing.Invitation]:
         return await self.manager.folders.invitations.page(self.caller, query)
 
 
 class InvitationHandler(APIHandler):
     @operation("Read an invitation", tag=_TAG, returns=Invitation)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> sharing.Invitation:
         return await self.manager.folders.invitations.get(self.caller, key)
 
     @operation(
@@ -151,7 +153,7 @@ class InvitationHandler(APIHandler):
         body=InvitationChange,
         returns=Invitation,
     )
-    async def patch(self, key: str, body: InvitationChange) -> Any:
+    async def patch(self, key: str, body: InvitationChange) -> sharing.Invitation:
         return await self.manager.folders.invitations.update(self.caller, key, body.permission)
 
     @operation("Withdraw an invitation", tag=_TAG, status=HTTPStatus.NO_CONTENT)
@@ -161,13 +163,13 @@ class InvitationHandler(APIHandler):
 
 class AcceptHandler(APIHandler):
     @operation("Accept an invitation", tag=_TAG, returns=Invitation)
-    async def post(self, key: str) -> Any:
+    async def post(self, key: str) -> sharing.Invitation:
         return await self.manager.folders.invitations.accept(self.caller, key)
 
 
 class DeclineHandler(APIHandler):
     @operation("Decline an invitation", tag=_TAG, returns=Invitation)
-    async def post(self, key: str) -> Any:
+    async def post(self, key: str) -> sharing.Invitation:
         return await self.manager.folders.invitations.decline(self.caller, key)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 
+from bai_services.core.folders import sharing
 from bai_services.core.folders.vfolders import Permission, UsageMode
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
+from bai_services.manager.folders import quotas, vfolders
 from bai_services.manager.folders.vfolders import VFolder
 
 from ..base import APIHandler, operation
@@ -79,23 +81,23 @@ class VFoldersHandler(APIHandler):
         is_list=True,
         is_for_sessions=True,
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[vfolders.VFolder]:
         return await self.manager.folders.vfolders.page(self.caller, query)
 
     @operation(
         "Create a folder", tag=_TAG, body=NewVFolder, returns=VFolder, status=HTTPStatus.CREATED
     )
-    async def post(self, body: NewVFolder) -> Any:
+    async def post(self, body: NewVFolder) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.create(self.caller, body.given_fields())
 
 
 class VFolderHandler(APIHandler):
     @operation("Read a folder", tag=_TAG, returns=VFolder)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.get(self.caller, key)
 
     @operation("Rename or change a folder", tag=_TAG, body=VFolderChange, returns=VFolder)
-    async def patch(self, key: str, body: VFolderChange) -> Any:
+    async def patch(self, key: str, body: VFolderChange) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.update(self.caller, key, body.given_fields())
 
     @operation("Move a folder to the trash", tag=_TAG, status=HTTPStatus.NO_CONTENT)
@@ -105,7 +107,7 @@ class VFolderHandler(APIHandler):
 
 class RestoreHandler(APIHandler):
     @operation("Restore a folder from the trash", tag=_TAG, returns=VFolder)
-    async def post(self, key: str) -> Any:
+    async def post(self, key: str) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.restore(self.caller, key)
 
 
@@ -116,7 +118,7 @@ class PurgeHandler(APIHandler):
         returns=VFolder,
         status=HTTPStatus.ACCEPTED,
     )
-    async def post(self, key: str) -> Any:
+    async def post(self, key: str) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.purge(self.caller, key)
 
 
@@ -128,7 +130,7 @@ class CloneHandler(APIHandler):
         returns=VFolder,
         status=HTTPStatus.ACCEPTED,
     )
-    async def post(self, key: str, body: VFolderClone) -> Any:
+    async def post(self, key: str, body: VFolderClone) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.clone(self.caller, key, body.given_fields())
 
 
@@ -140,7 +142,7 @@ class OwnerHandler(APIHandler):
         returns=VFolder,
         status=HTTPStatus.ACCEPTED,
     )
-    async def put(self, key: str, body: NewOwner) -> Any:
+    async def put(self, key: str, body: NewOwner) -> vfolders.VFolder:
         return await self.manager.folders.vfolders.change_owner(self.caller, key, body.user)
 
 
@@ -151,7 +153,7 @@ class UsageHandler(APIHandler):
         returns=FolderUsage,
         parameters={"fresh": "true: count now, which may take long; default: the last count"},
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> quotas.FolderUsage:
         is_fresh = self.get_query_argument("fresh", "") == "true"
         return await self.manager.folders.files.usage(self.caller, key, is_fresh)
 
@@ -163,13 +165,13 @@ class GrantsHandler(APIHandler):
         returns=Grant,
         is_list=True,
     )
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[sharing.Grant]:
         return await self.manager.folders.grants.page(self.caller, key, query)
 
 
 class GrantHandler(APIHandler):
     @operation("Read a user's grant for a folder", tag=_TAG, returns=Grant)
-    async def get(self, key: str, user: str) -> Any:
+    async def get(self, key: str, user: str) -> sharing.Grant:
         return await self.manager.folders.grants.get(self.caller, key, user)
 
     @operation(
@@ -178,7 +180,7 @@ class GrantHandler(APIHandler):
         body=GrantRequest,
         returns=Grant,
     )
-    async def put(self, key: str, user: str, body: GrantRequest) -> Any:
+    async def put(self, key: str, user: str, body: GrantRequest) -> sharing.Grant:
         return await self.manager.folders.grants.put(self.caller, key, user, body.permission)
 
     @operation("Stop sharing a folder with a user", tag=_TAG, status=HTTPStatus.NO_CONTENT)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions import records
 
 from ..base import APIHandler, operation
 from ..fields import ResponseModel
@@ -51,7 +52,7 @@ class Dependency(ResponseModel):
 
 class KernelsHandler(APIHandler):
     @operation("List kernels", tag="sessions", returns=Kernel, is_list=True)
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ListedKernel]:
         return await self.manager.sessions.records.kernels(self.caller, query)
 
 
@@ -62,7 +63,7 @@ class AllocationsHandler(APIHandler):
         returns=LedgerEntry,
         is_list=True,
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ListedAllocation]:
         return await self.manager.sessions.records.page(self.caller, query)
 
 
@@ -70,7 +71,7 @@ class DependenciesHandler(APIHandler):
     @operation(
         "List dependencies between sessions", tag="sessions", returns=Dependency, is_list=True
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.ListedDependency]:
         return await self.manager.sessions.records.dependencies(self.caller, query)
 
 

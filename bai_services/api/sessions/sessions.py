@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions import options, previews, records
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.user_input import read_decimal, shown
 
@@ -38,6 +39,8 @@ from .responses import (
 
 DEFAULT_WAIT_SECONDS = 20.0
 
+T = TypeVar("T")
+
 
 class SessionsHandler(APIHandler):
     @operation(
@@ -48,7 +51,7 @@ class SessionsHandler(APIHandler):
         is_for_sessions=True,
         parameters={"viewer": "Hub only: list the sessions that this user may see"},
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[records.Session]:
         caller, filters = self.caller, dict(query.filters)
         if (viewer := filters.pop("viewer", None)) is not None:
             caller = await self.manager.accounts.callers.viewer(caller, viewer)
@@ -61,7 +64,7 @@ class SessionsHandler(APIHandler):
         returns=Session,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewSession) -> Any:
+    async def post(self, body: NewSession) -> records.Session | None:
         if body.enqueue_only and body.max_wait_seconds:
             raise InvalidRequest(
                 "enqueue_only and max_wait_seconds are mutually exclusive",
@@ -71,7 +74,7 @@ class SessionsHandler(APIHandler):
         row, is_new = await self.manager.sessions.sessions.create(self.caller, request.to_spec())
         if body.max_wait_seconds:
             row = await self.manager.sessions.sessions.wait(
-                self.caller, row["id"], Status.RUNNING, body.max_wait_seconds
+                self.caller, row.id, Status.RUNNING, body.max_wait_seconds
             )
         return await finish_creation(self, row, is_new)
 
@@ -84,7 +87,7 @@ class PreviewHandler(APIHandler):
         returns=SessionPreview,
         is_expensive=True,
     )
-    async def post(self, body: TemplatedSession) -> Any:
+    async def post(self, body: TemplatedSession) -> previews.SessionPreview:
         request = await apply_template(self, body)
         return await self.manager.sessions.previews.get(self.caller, request.to_spec())
 
@@ -98,7 +101,7 @@ class BulkHandler(APIHandler):
         status=HTTPStatus.CREATED,
         is_expensive=True,
     )
-    async def post(self, body: NewSessions) -> Any:
+    async def post(self, body: NewSessions) -> dict[str, list[records.Session]] | None:
         specs = [(await apply_template(self, request)).to_spec() for request in body.sessions]
         results = await self.manager.sessions.sessions.create_all(self.caller, specs)
         content = {"items": [row for row, _ in results]}
@@ -116,7 +119,7 @@ class SessionHandler(APIHandler):
             "timeout": f"maximum wait in seconds; default: {DEFAULT_WAIT_SECONDS:g}",
         },
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.Session:
         until = self.get_query_argument("wait", "")
         if not until:
             return await self.manager.sessions.sessions.get(self.caller, key)
@@ -130,7 +133,7 @@ class SessionHandler(APIHandler):
         returns=Session,
         is_for_sessions=True,
     )
-    async def patch(self, key: str, body: SessionChange) -> Any:
+    async def patch(self, key: str, body: SessionChange) -> records.Session:
         return await self.manager.sessions.sessions.change(self.caller, key, body.given_fields())
 
     @operation(
@@ -141,7 +144,7 @@ class SessionHandler(APIHandler):
         is_for_sessions=True,
         parameters={"force": "true: remove the kernels immediately, without a graceful shutdown"},
     )
-    async def delete(self, key: str) -> Any:
+    async def delete(self, key: str) -> records.Session:
         force = self.get_query_argument("force", "false").lower() == "true"
         return await self.manager.sessions.sessions.stop(self.caller, key, force)
 
@@ -154,7 +157,7 @@ class LifetimeHandler(APIHandler):
         returns=Session,
         is_for_sessions=True,
     )
-    async def post(self, key: str, body: LifetimeExtension) -> Any:
+    async def post(self, key: str, body: LifetimeExtension) -> records.Session:
         return await self.manager.sessions.lifetimes.extend(self.caller, key, body.seconds)
 
 
@@ -166,7 +169,7 @@ class ActivityHandler(APIHandler):
         returns=Idleness,
         is_for_sessions=True,
     )
-    async def post(self, key: str, body: SessionActivity) -> Any:
+    async def post(self, key: str, body: SessionActivity) -> records.IdleDeadline:
         return await self.manager.sessions.activity.record_use(self.caller, key, body.idle_seconds)
 
 
@@ -177,15 +180,15 @@ class TokenHandler(APIHandler):
         returns=SessionToken,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, key: str) -> Any:
+    async def post(self, key: str) -> dict[str, Any]:
         self.settings["sign_in"].require_signature(self)
         return await self.manager.servers.session_tokens.create(self.caller, key)
 
 
 class HistoryHandler(APIHandler):
     @operation("Read the status changes of a session", tag="sessions", returns=History)
-    async def get(self, key: str) -> Any:
-        return await self.manager.sessions.sessions.history(self.caller, key)
+    async def get(self, key: str) -> dict[str, list[records.StatusChange]]:
+        return {"items": await self.manager.sessions.sessions.history(self.caller, key)}
 
 
 class UsageHandler(APIHandler):
@@ -195,7 +198,7 @@ class UsageHandler(APIHandler):
         returns=Usage,
         is_for_sessions=True,
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.SessionUsage:
         return await self.manager.sessions.sessions.usage(self.caller, key)
 
 
@@ -205,7 +208,7 @@ class WhyHandler(APIHandler):
         tag="sessions",
         returns=PendingExplanation,
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> previews.PendingExplanation:
         return await self.manager.sessions.explanations.get(self.caller, key)
 
 
@@ -216,7 +219,7 @@ class GraphHandler(APIHandler):
         returns=DependencyGraph,
         is_expensive=True,
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> records.DependencyGraph:
         return await self.manager.sessions.sessions.graph(self.caller, key)
 
 
@@ -232,7 +235,7 @@ class OptionsHandler(APIHandler):
             "resource_group": "resource group for which to compute the options",
         },
     )
-    async def get(self) -> Any:
+    async def get(self) -> options.SessionOptions:
         names = ("owner", "project", "resource_group")
         target = [self.get_query_argument(name, None) for name in names]
         return await self.manager.sessions.options.get(self.caller, *target)
@@ -248,7 +251,7 @@ class QuotasHandler(APIHandler):
             "resource_group": "resource group for which to compute the quotas",
         },
     )
-    async def get(self) -> Any:
+    async def get(self) -> options.SessionQuotas:
         target = [self.get_query_argument(name, None) for name in ("project", "resource_group")]
         return await self.manager.sessions.options.quotas(self.caller, *target)
 
@@ -273,7 +276,7 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
         raise invalid_request(error, prefix) from None
 
 
-async def finish_creation(handler: APIHandler, content: Any, is_new: bool) -> Any:
+async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | None:
     """Return the content if sessions were created (status 201); otherwise send it with 200."""
     if is_new:
         return content

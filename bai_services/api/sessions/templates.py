@@ -6,7 +6,8 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Literal
 
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
+from bai_services.core.sessions import templates
 
 from ..base import APIHandler, operation
 from ..fields import Body, LongText, NameText, ResponseModel, ShortText
@@ -55,7 +56,7 @@ class TemplatesHandler(APIHandler):
         returns=Template,
         is_list=True,
     )
-    async def get(self, query: ListQuery) -> Any:
+    async def get(self, query: ListQuery) -> Page[templates.Template]:
         return await self.manager.sessions.templates.page(self.caller, query)
 
     @operation(
@@ -65,17 +66,17 @@ class TemplatesHandler(APIHandler):
         returns=Template,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, body: NewTemplate) -> Any:
+    async def post(self, body: NewTemplate) -> templates.Template:
         return await self.manager.sessions.templates.create(self.caller, body.given_fields())
 
 
 class TemplateHandler(APIHandler):
     @operation("Read a session template", tag=_TAG, returns=Template)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> templates.Template:
         return await self.manager.sessions.templates.get(self.caller, key)
 
     @operation("Change a session template", tag=_TAG, body=TemplateChange, returns=Template)
-    async def patch(self, key: str, body: TemplateChange) -> Any:
+    async def patch(self, key: str, body: TemplateChange) -> templates.Template:
         return await self.manager.sessions.templates.update(self.caller, key, body.given_fields())
 
     @operation("Delete a session template", tag=_TAG, status=HTTPStatus.NO_CONTENT)

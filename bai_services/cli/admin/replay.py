@@ -11,7 +11,7 @@ import click
 
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.scheduling.replay.workload import refuse_broken
+from bai_services.core.scheduling.replay.workload import refuse_invalid_rows
 
 from .. import output, profile
 from ..command import example, json_option
@@ -61,7 +61,9 @@ ROWS = (
     help="Replay only this resource group of a hub's session history.",
 )  # fmt: skip
 @click.option(
-    "--skip-broken", is_flag=True, help="Skip invalid rows of the workload instead of failing."
+    "--skip-broken",
+    is_flag=True,
+    help="Skip invalid rows of the workload instead of failing.",
 )
 @click.option(
     "--plots", metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
@@ -91,15 +93,15 @@ def replay(
     source = asyncio.run(_history()) if workload == HUB else Path(workload)
     found = replay_input.read_workload(source, workload, nodes, resource_group)
     if not skip_broken:
-        refuse_broken(found.broken)
+        refuse_invalid_rows(found.invalid_rows)
     replays = {policy.name: policy.replay(found.jobs, found.agents) for policy in chosen}
     reports = {name: measures.report(replayed) for name, replayed in replays.items()}
     written = plotting.write(replays, plots) if plotting else []
     document = {
         "workload": workload,
         "agents": len(found.agents),
-        "broken_rows": [str(row) for row in found.broken],
-        "left_out": found.left_out or {},
+        "broken_rows": [str(row) for row in found.invalid_rows],
+        "left_out": found.skipped or {},
         "policies": reports,
         "plots": [str(path) for path in written],
     }

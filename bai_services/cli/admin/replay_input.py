@@ -55,11 +55,13 @@ def read_workload(
     else:
         found = read_history(source, name, group)
     if nodes is not None:
-        agents, broken = read_nodes(_text(nodes).splitlines(keepends=True), nodes.name)
-        found = replace(found, agents=tuple(agents), broken=(*found.broken, *broken))
-    if not found.jobs and not found.broken:
+        agents, invalid_rows = read_nodes(_text(nodes).splitlines(keepends=True), nodes.name)
+        found = replace(
+            found, agents=tuple(agents), invalid_rows=(*found.invalid_rows, *invalid_rows)
+        )
+    if not found.jobs and not found.invalid_rows:
         raise InvalidRequest(f"{name} contains no session that ran; nothing to replay")
-    if not found.agents and not found.broken:
+    if not found.agents and not found.invalid_rows:
         raise InvalidRequest(f"{name} lists no machines; pass --nodes CSV")
     return found
 

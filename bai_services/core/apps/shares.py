@@ -16,9 +16,9 @@ from ..errors import Forbidden, InvalidRequest
 
 MAX_ADDRESSES = 64
 DEFAULT_LIFE = timedelta(days=7)
-# Lifetimes of the one-time pass in a link, and of the pass in a visitor's cookie.
-ENTRY_LIFE = timedelta(minutes=1)
-PASS_LIFE = timedelta(hours=12)
+# Lifetimes of the one-time token in a link, and of the token in a visitor's cookie.
+ENTRY_LIFETIME = timedelta(minutes=1)
+VISIT_LIFETIME = timedelta(hours=12)
 
 # Apps that give access to the whole session: its files, its shell, its owner's tokens.
 WHOLE_SESSION = frozenset(
@@ -44,22 +44,22 @@ class Sharing(StrEnum):
     PUBLIC = "public"
 
 
-class PassKind(StrEnum):
+class VisitorTokenKind(StrEnum):
     ENTRY = "entry"  # in a URL, valid once
     VISIT = "visit"  # in a cookie
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class VisitorToken:
     """A visitor and the share that admits them; ``user_id`` is empty for an anonymous visitor."""
 
-    kind: PassKind
+    kind: VisitorTokenKind
     share_id: str
     user_id: str
     expires_at: datetime
     nonce: str
     # The visitor's Hub token, encrypted by the manager; empty for an anonymous visitor. Must not
-    # contain a dot, which separates the fields of a sealed pass.
+    # contain a dot, which separates the fields of an encoded token.
     sign_in: str = ""
 
 
@@ -157,8 +157,8 @@ def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
     return now + timedelta(seconds=seconds)
 
 
-def seal(key: bytes, visitor: Pass) -> str:
-    """Return a pass as a text with a message authentication code; ``unseal`` is the inverse."""
+def encode_token(key: bytes, visitor: VisitorToken) -> str:
+    """Return a token as a text with a message authentication code (see ``decode_token``)."""
     expires = str(int(visitor.expires_at.timestamp()))
     body = ".".join(
         [visitor.kind, visitor.share_id, visitor.user_id, expires, visitor.nonce, visitor.sign_in]
@@ -166,19 +166,21 @@ def seal(key: bytes, visitor: Pass) -> str:
     return f"{body}.{_mac(key, body)}"
 
 
-def unseal(key: bytes, text: str, kind: PassKind, now: datetime) -> Pass | None:
-    """Verify and parse a pass; return None if it is forged, of another kind, or expired."""
+def decode_token(
+    key: bytes, text: str, kind: VisitorTokenKind, now: datetime
+) -> VisitorToken | None:
+    """Verify and parse a token; return None if it is forged, of another kind, or expired."""
     body, _, mac = text.rpartition(".")
     if not hmac.compare_digest(_mac(key, body).encode(), mac.encode(errors="backslashreplace")):
         return None
     parts = body.split(".")
     if len(parts) != 6:
-        return None  # a pass of an earlier version
+        return None  # a token of an earlier version
     text_kind, share_id, user_id, expires, nonce, sign_in = parts
     expires_at = datetime.fromtimestamp(int(expires), now.tzinfo)
     if text_kind != kind or expires_at <= now:
         return None
-    return Pass(kind, share_id, user_id, expires_at, nonce, sign_in)
+    return VisitorToken(kind, share_id, user_id, expires_at, nonce, sign_in)
 
 
 def _mac(key: bytes, body: str) -> str:

@@ -7,18 +7,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.accounts.records import Domain
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
-from ..integrity import first_row, raise_on_violation, require_unused
+from ..integrity import raise_on_violation, require_unused
 from ..listing import Listing
+from ..records import first_record
 from ..tables.accounts import domains, memberships, projects, users
 from ..tables.folders import vfolders
 from ..tables.sessions import sessions
-
-Row = Mapping[str, Any]
 
 _LISTING = Listing(
     columns={
@@ -35,19 +36,18 @@ class DomainStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, name: str | None = None) -> Page[Row]:
+    async def page(self, query: ListQuery, name: str | None = None) -> Page[Domain]:
         """Return a page of all domains, or only the domain ``name``."""
         rows = sa.select(domains)
         if name is not None:
             rows = rows.where(domains.c.name == name)
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, Domain)
 
-    async def one(self, name: str) -> Row | None:
+    async def one(self, name: str) -> Domain | None:
         async with self._db.read() as tx:
             found = await tx.execute(sa.select(domains).where(domains.c.name == name))
-            return first_row(found)
+            return first_record(Domain, found)
 
     async def create(
         self, values: Mapping[str, Any], project: Mapping[str, Any], audit: AuditEntry
@@ -70,7 +70,7 @@ class DomainStore:
 
     async def update(
         self, name: str, changes: Mapping[str, Any], signs_out: bool, audit: AuditEntry
-    ) -> Row:
+    ) -> Domain:
         """Update a domain and return it.
 
         With ``signs_out``, all users of the domain are marked for sign-out. Superadmins are exempt:
@@ -86,11 +86,11 @@ class DomainStore:
                     .values(needs_hub_sign_out=True, tokens_to_end="all")
                 )
             found = await tx.execute(sa.select(domains).where(domains.c.name == name))
-            row = first_row(found)
-            if row is None:
+            domain = first_record(Domain, found)
+            if domain is None:
                 raise NotFound(f"there is no domain {name}")
             await record(tx, audit)
-            return row
+            return domain
 
     async def delete(self, name: str, audit: AuditEntry) -> None:
         """Delete a domain and its project ``default``.

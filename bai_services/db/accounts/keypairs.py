@@ -7,17 +7,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.accounts.records import Keypair
+from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
-from ..integrity import delete_unused, first_row, raise_on_violation
+from ..integrity import delete_unused, raise_on_violation
 from ..listing import Listing
+from ..records import first_record
 from ..tables.accounts import keypairs, users
 from ..tables.sessions import sessions
-
-Row = Mapping[str, Any]
 
 _COLUMNS = (
     keypairs.c.access_key,
@@ -47,18 +49,17 @@ class KeypairStore:
 
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
-    ) -> Page[Row]:
+    ) -> Page[Keypair]:
         """Return a page of the keypairs of a domain's users, of one user, or of all users."""
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, _visible(domain, user_id), query, _keypair)
 
-    async def one(self, access_key: str) -> Row | None:
+    async def one(self, access_key: str) -> Keypair | None:
         async with self._db.read() as tx:
             found = await tx.execute(
                 _visible(None, None).where(keypairs.c.access_key == access_key)
             )
-            return first_row(found)
+            return first_record(_keypair, found)
 
     async def encrypted_secret(self, access_key: str) -> str | None:
         """Return the encrypted secret key of a keypair; None if the keypair does not exist."""
@@ -84,7 +85,7 @@ class KeypairStore:
 
     async def update(
         self, access_key: str, changes: Mapping[str, Any], is_main: bool, audit: AuditEntry
-    ) -> Row:
+    ) -> Keypair:
         is_keypair = keypairs.c.access_key == access_key
         async with self._db.write() as tx:
             if changes:
@@ -96,11 +97,11 @@ class KeypairStore:
                     users.update().where(users.c.id == owner).values(main_access_key=access_key)
                 )
             found = await tx.execute(_visible(None, None).where(is_keypair))
-            row = first_row(found)
-            if row is None:
+            keypair = first_record(_keypair, found)
+            if keypair is None:
                 raise NotFound("the keypair no longer exists")
             await record(tx, audit)
-            return row
+            return keypair
 
     async def delete(self, access_key: str, audit: AuditEntry) -> None:
         """Delete a keypair.
@@ -120,6 +121,11 @@ class KeypairStore:
             row = (keypairs, keypairs.c.access_key == access_key)
             await delete_unused(tx, f"keypair {access_key}", row, uses)
             await record(tx, audit)
+
+
+def _keypair(*, role: str, is_main: bool, **columns: Any) -> Keypair:
+    # SQLite returns the computed column as an integer.
+    return Keypair(role=Role(role), is_main=bool(is_main), **columns)
 
 
 def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:

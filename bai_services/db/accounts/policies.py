@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.accounts.records import (
+    KeypairPolicy,
+    ProjectPolicy,
+    ResourcePolicy,
+    UserPolicy,
+)
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
-from ..integrity import delete_unused, first_row, raise_on_violation
+from ..integrity import delete_unused, raise_on_violation
 from ..listing import Listing
+from ..records import first_record
 from ..tables.accounts import (
     keypair_policies,
     keypairs,
@@ -24,23 +32,30 @@ from ..tables.accounts import (
     users,
 )
 
-Row = Mapping[str, Any]
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyKind:
-    """A kind of policy: its table, the column that refers to it, and a noun for referring rows."""
+    """A kind of policy.
+
+    ``make`` is the class of its record, ``reference`` the column that refers to a policy, and
+    ``referring_noun`` a plural noun for the rows that refer to one.
+    """
 
     name: str
+    make: Callable[..., ResourcePolicy]
     table: sa.Table
     referring_noun: str
     reference: sa.Column[Any]
 
 
 KINDS: Mapping[str, PolicyKind] = {
-    "keypair": PolicyKind("keypair", keypair_policies, "keypairs", keypairs.c.resource_policy),
-    "user": PolicyKind("user", user_policies, "users", users.c.resource_policy),
-    "project": PolicyKind("project", project_policies, "projects", projects.c.resource_policy),
+    "keypair": PolicyKind(
+        "keypair", KeypairPolicy, keypair_policies, "keypairs", keypairs.c.resource_policy
+    ),
+    "user": PolicyKind("user", UserPolicy, user_policies, "users", users.c.resource_policy),
+    "project": PolicyKind(
+        "project", ProjectPolicy, project_policies, "projects", projects.c.resource_policy
+    ),
 }
 
 
@@ -60,15 +75,14 @@ class PolicyStore:
             default_sort=("name",),
         )
 
-    async def page(self, query: ListQuery) -> Page[Row]:
+    async def page(self, query: ListQuery) -> Page[ResourcePolicy]:
         async with self._db.read() as tx:
-            items, total = await self._listing.page(tx, sa.select(self._table), query)
-        return Page(items, total, query.limit, query.offset)
+            return await self._listing.page(tx, sa.select(self._table), query, self._kind.make)
 
-    async def one(self, name: str) -> Row | None:
+    async def one(self, name: str) -> ResourcePolicy | None:
         async with self._db.read() as tx:
             found = await tx.execute(sa.select(self._table).where(self._table.c.name == name))
-            return first_row(found)
+            return first_record(self._kind.make, found)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         already_exists = AlreadyExists(
@@ -79,17 +93,19 @@ class PolicyStore:
                 await tx.execute(self._table.insert().values(values))
             await record(tx, audit)
 
-    async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, name: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> ResourcePolicy:
         is_policy = self._table.c.name == name
         async with self._db.write() as tx:
             if changes:
                 await tx.execute(self._table.update().where(is_policy).values(changes))
             found = await tx.execute(sa.select(self._table).where(is_policy))
-            row = first_row(found)
-            if row is None:
+            policy = first_record(self._kind.make, found)
+            if policy is None:
                 raise NotFound(f"there is no {self._kind.name} policy {name}")
             await record(tx, audit)
-            return row
+            return policy
 
     async def delete(self, name: str, audit: AuditEntry) -> None:
         """Delete a policy.

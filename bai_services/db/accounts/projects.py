@@ -8,19 +8,21 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.accounts.records import Member, Project
+from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
-from ..integrity import delete_unused, first_row, insert_ignoring, raise_on_violation
+from ..integrity import delete_unused, insert_ignoring, raise_on_violation
 from ..listing import Listing
+from ..records import first_record, records
 from ..tables.accounts import memberships, projects, users
 from ..tables.cluster import resource_group_links
 from ..tables.folders import vfolders
 from ..tables.sessions import sessions
-
-Row = Mapping[str, Any]
 
 _LISTING = Listing(
     columns={
@@ -60,18 +62,17 @@ class ProjectStore:
         query: ListQuery,
         domain: str | None = None,
         ids: Collection[str] | None = None,
-    ) -> Page[Row]:
+    ) -> Page[Project]:
         """Return a page of the projects; ``domain`` and ``ids`` restrict them if given."""
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _visible(domain, ids), query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, _visible(domain, ids), query, Project)
 
     async def named(
         self,
         key: str,
         domain: str | None = None,
         ids: Collection[str] | None = None,
-    ) -> Sequence[Row]:
+    ) -> Sequence[Project]:
         """Return the visible project with the id ``key``, else the visible projects with that name.
 
         A name can also be written as ``DOMAIN/NAME``.
@@ -84,8 +85,8 @@ class ProjectStore:
         )
         async with self._db.read() as tx:
             found = await tx.execute(_visible(domain, ids).where(condition))
-            rows = [dict(row) for row in found.mappings()]
-        return [row for row in rows if row["id"] == key] or rows
+            matches = records(Project, found)
+        return [project for project in matches if project.id == key] or matches
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         """Insert a project.
@@ -104,7 +105,9 @@ class ProjectStore:
                 await tx.execute(projects.insert().values(values))
             await record(tx, audit)
 
-    async def update(self, project_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, project_id: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> Project:
         async with self._db.write() as tx:
             if changes:
                 with raise_on_violation(
@@ -115,11 +118,11 @@ class ProjectStore:
                         projects.update().where(projects.c.id == project_id).values(changes)
                     )
             found = await tx.execute(sa.select(projects).where(projects.c.id == project_id))
-            row = first_row(found)
-            if row is None:
+            project = first_record(Project, found)
+            if project is None:
                 raise NotFound("the project no longer exists")
             await record(tx, audit)
-            return row
+            return project
 
     async def delete(self, project_id: str, audit: AuditEntry) -> None:
         """Delete a project and its memberships.
@@ -144,15 +147,14 @@ class ProjectStore:
             await delete_unused(tx, what, (projects, projects.c.id == project_id), uses)
             await record(tx, audit)
 
-    async def members(self, project_id: str, query: ListQuery) -> Page[Row]:
+    async def members(self, project_id: str, query: ListQuery) -> Page[Member]:
         rows = (
             sa.select(*_MEMBERS.columns.values())
             .join(memberships, memberships.c.user_id == users.c.id)
             .where(memberships.c.project_id == project_id)
         )
         async with self._db.read() as tx:
-            items, total = await _MEMBERS.page(tx, rows, query)
-        return Page(items, total, query.limit, query.offset)
+            return await _MEMBERS.page(tx, rows, query, _member)
 
     async def add_member(self, project_id: str, user_id: str, audit: AuditEntry) -> bool:
         """Add a user to a project; return False if the user was already a member."""
@@ -185,6 +187,10 @@ async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequen
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
         )
     return len(added.all())
+
+
+def _member(*, role: str, **columns: Any) -> Member:
+    return Member(role=Role(role), **columns)
 
 
 def _visible(domain: str | None, ids: Collection[str] | None) -> sa.Select[Any]:

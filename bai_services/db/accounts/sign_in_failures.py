@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from ..audit import AuditEntry, record
+from bai_services.core.audit import AuditEntry
+
+from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring
 from ..tables.accounts import known_sign_in_addresses, sign_in_failures

@@ -7,15 +7,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.accounts.records import SshKey
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
+from ..records import records
 from ..tables.accounts import users
 from ..tables.ssh_keys import ssh_keys
-
-Row = Mapping[str, Any]
 
 _COLUMNS = tuple(c for c in ssh_keys.c if c.name not in ("id", "user_id"))
 
@@ -26,11 +27,11 @@ class SshKeyStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def of(self, user_id: str) -> Sequence[Row]:
+    async def of(self, user_id: str) -> Sequence[SshKey]:
         """Return a user's keys, sorted by name."""
         select = sa.select(*_COLUMNS).where(ssh_keys.c.user_id == user_id).order_by(ssh_keys.c.name)
         async with self._db.read() as tx:
-            return [dict(row) for row in (await tx.execute(select)).mappings()]
+            return records(SshKey, await tx.execute(select))
 
     async def add(self, values: Mapping[str, Any], max_keys: int, audit: AuditEntry) -> None:
         """Insert a key of a user.

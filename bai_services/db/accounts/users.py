@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.accounts.records import (
+    PendingSignOut,
+    ProjectName,
+    Revocation,
+    User,
+)
 from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..records import records
 from ..tables.accounts import domains, keypairs, memberships, projects, users
 from ..tables.sessions import sessions
 from .container_uids import next_container_uid
 from .projects import add_memberships
-
-Row = Mapping[str, Any]
-# Credentials to revoke. "sign-ins": browser sign-ins with OAuth tokens; "all": also API tokens.
-Revocation = Literal["sign-ins", "all"]
 
 # Columns that are never returned: a secret and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
@@ -59,28 +63,26 @@ class UserStore:
 
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
-    ) -> Page[Row]:
+    ) -> Page[User]:
         """Return a page of the users; ``domain`` and ``user_id`` restrict them if given."""
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _visible(domain, user_id), query)
-            shown = await _with_projects(tx, items)
-        return Page(shown, total, query.limit, query.offset)
+            page = await _LISTING.page(tx, _visible(domain, user_id), query, _user)
+            return page.with_items(await _with_projects(tx, page.items))
 
     async def find(
         self, key: str, domain: str | None = None, user_id: str | None = None
-    ) -> Row | None:
+    ) -> User | None:
         """Return the visible user whose id, user name or e-mail address is ``key``, or None."""
         condition = sa.or_(
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
         async with self._db.read() as tx:
             found = await tx.execute(_visible(domain, user_id).where(condition))
-            rows = [dict(row) for row in found.mappings()]
             # An id takes precedence. User names and e-mail addresses never conflict: only addresses
             # contain @.
-            rows.sort(key=lambda row: row["id"] != key)
-            shown = await _with_projects(tx, rows[:1])
-        return shown[0] if shown else None
+            matches = sorted(records(_user, found), key=lambda user: user.id != key)
+            users_found = await _with_projects(tx, matches[:1])
+        return users_found[0] if users_found else None
 
     async def create(
         self,
@@ -109,7 +111,7 @@ class UserStore:
             await add_memberships(tx, values["id"], project_ids)
             await record(tx, audit)
 
-    async def update(self, user_id: str, change: UserChange, audit: AuditEntry) -> Row:
+    async def update(self, user_id: str, change: UserChange, audit: AuditEntry) -> User:
         """Update a user and return it.
 
         Raises
@@ -137,26 +139,26 @@ class UserStore:
                     keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)
                 )
             found = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
-            shown = await _with_projects(tx, [dict(row) for row in found.mappings()])
-            if not shown:
+            changed = await _with_projects(tx, records(_user, found))
+            if not changed:
                 raise NotFound("the user no longer exists")
             await record(tx, audit)
-        return shown[0]
+        return changed[0]
 
-    async def pending_sign_outs(self) -> Sequence[Row]:
+    async def pending_sign_outs(self) -> Sequence[PendingSignOut]:
         """Return the users whose servers the Hub still has to stop."""
         return await self._due(users.c.needs_hub_sign_out)
 
-    async def pending_revocations(self) -> Sequence[Row]:
+    async def pending_revocations(self) -> Sequence[PendingSignOut]:
         """Return the users whose browser sign-ins or tokens the Hub still has to revoke."""
         return await self._due(users.c.tokens_to_end.is_not(None))
 
-    async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[Row]:
+    async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[PendingSignOut]:
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(users.c.id, users.c.username, users.c.tokens_to_end).where(condition)
             )
-            return [dict(row) for row in found.mappings()]
+            return records(PendingSignOut, found)
 
     async def ids_with_roles(self, roles: Collection[Role]) -> frozenset[str]:
         """Return the ids of all users with one of these roles."""
@@ -234,20 +236,22 @@ def _visible(domain: str | None, user_id: str | None) -> sa.Select[Any]:
     return rows
 
 
-async def _with_projects(
-    tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Add ``projects`` to rows of users: ``[{id, name}]``, sorted by name."""
+def _user(*, role: str, **columns: Any) -> User:
+    return User(role=Role(role), projects=(), **columns)
+
+
+async def _with_projects(tx: AsyncConnection, found_users: Sequence[User]) -> list[User]:
+    """Return the users with their projects, sorted by name."""
     found = await tx.execute(
         sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
         .join(projects, projects.c.id == memberships.c.project_id)
-        .where(memberships.c.user_id.in_([row["id"] for row in rows]))
+        .where(memberships.c.user_id.in_([user.id for user in found_users]))
         .order_by(projects.c.name)
     )
-    of_user: dict[str, list[dict[str, str]]] = {}
+    of_user: dict[str, list[ProjectName]] = {}
     for row in found:
-        of_user.setdefault(row.user_id, []).append({"id": row.id, "name": row.name})
-    return [{**row, "projects": of_user.get(row["id"], [])} for row in rows]
+        of_user.setdefault(row.user_id, []).append(ProjectName(row.id, row.name))
+    return [replace(user, projects=of_user.get(user.id, ())) for user in found_users]
 
 
 def _missing() -> NotFound:

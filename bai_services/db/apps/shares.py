@@ -9,14 +9,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import Status
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring, raise_on_violation
 from ..listing import Listing
+from ..records import first_record
 from ..tables.accounts import memberships, projects, user_policies, users
 from ..tables.apps import app_shares, used_entry_tokens
 from ..tables.sessions import sessions
@@ -113,8 +115,7 @@ class AppShareStore:
     async def find(self, share_id: str, now: datetime) -> AppShare | None:
         live = sa.and_(app_shares.c.id == share_id, app_shares.c.expires_at > now)
         async with self._db.read() as tx:
-            found = (await tx.execute(_ROWS.where(live))).mappings().one_or_none()
-        return None if found is None else _share(dict(found))
+            return first_record(_share, await tx.execute(_ROWS.where(live)))
 
     async def policy(self, user_id: str) -> SharingPolicy:
         async with self._db.read() as tx:
@@ -160,9 +161,8 @@ class AppShareStore:
     ) -> Page[AppShare]:
         rows = _ROWS.where(condition, app_shares.c.expires_at > now)
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page([_share(item) for item in items], total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, _share)
 
 
-def _share(row: Mapping[str, Any]) -> AppShare:
-    return AppShare(**{**row, "status": Status(row["status"])})
+def _share(*, status: str, **columns: Any) -> AppShare:
+    return AppShare(status=Status(status), **columns)

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.errors import InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import OCCUPYING
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..listing import Listing
+from ..records import records
 from ..tables.cluster import agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
 from .agent_devices import Inventory, NewDevice, write_devices, write_slots
+from .device_rows import DeviceRow, ListedDeviceRow
 from .shares_in_force import with_shares_in_force
-
-Row = Mapping[str, Any]
 
 _LISTING = Listing(
     columns={c.name: c for c in agents.columns if c.name != "facts"}, default_sort=("id",)
@@ -66,6 +67,28 @@ class HeartbeatResult:
     status: AgentStatus
     before: AgentStatus | None = None
     refused: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRow:
+    """An agent with ``capacity`` and ``used`` of cpu and mem, devices, and number of kernels."""
+
+    id: str
+    created_at: datetime
+    resource_group: str
+    status: str
+    status_changed_at: datetime
+    last_heartbeat_at: datetime
+    schedulable: bool
+    engine: str
+    endpoint: str
+    architecture: str
+    version: str
+    facts: Mapping[str, Any]
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    devices: Sequence[DeviceRow] = ()
+    kernels: int = 0
 
 
 class AgentStore:
@@ -141,13 +164,12 @@ class AgentStore:
             )
             return found is not None
 
-    async def page(self, query: ListQuery) -> Page[Row]:
+    async def page(self, query: ListQuery) -> Page[AgentRow]:
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, sa.select(agents), query)
-            rows = await _complete(tx, items)
-        return Page(rows, total, query.limit, query.offset)
+            page = await _LISTING.page(tx, sa.select(agents), query, AgentRow)
+            return page.with_items(await _complete(tx, page.items))
 
-    async def one(self, agent_id: str) -> Row:
+    async def one(self, agent_id: str) -> AgentRow:
         """Return an agent with its slots, devices and kernels.
 
         Raises
@@ -163,7 +185,9 @@ class AgentStore:
             found = await tx.scalar(sa.select(agents.c.id).where(agents.c.id == agent_id))
             return found is not None
 
-    async def update(self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> AgentRow:
         """Update ``schedulable`` or ``resource_group``; running sessions continue.
 
         Raises
@@ -214,11 +238,10 @@ class AgentStore:
             await tx.execute(agents.delete().where(agents.c.id == agent_id))
             await record(tx, audit)
 
-    async def devices(self, query: ListQuery) -> Page[Row]:
+    async def devices(self, query: ListQuery) -> Page[ListedDeviceRow]:
         async with self._db.read() as tx:
-            items, total = await _DEVICE_LISTING.page(tx, _DEVICES, query)
-            rows = await with_shares_in_force(tx, items)
-        return Page(rows, total, query.limit, query.offset)
+            page = await _DEVICE_LISTING.page(tx, _DEVICES, query, ListedDeviceRow)
+            return page.with_items(await with_shares_in_force(tx, page.items))
 
 
 def _values(
@@ -263,30 +286,29 @@ async def _lock(tx: AsyncConnection, agent_id: str) -> sa.RowMapping | None:
     return (await tx.execute(select.where(agents.c.id == agent_id))).mappings().one_or_none()
 
 
-async def _one(tx: AsyncConnection, agent_id: str) -> Row:
-    found = (await tx.execute(sa.select(agents).where(agents.c.id == agent_id))).mappings()
-    rows = [dict(row) for row in found]
+async def _one(tx: AsyncConnection, agent_id: str) -> AgentRow:
+    rows = records(AgentRow, await tx.execute(sa.select(agents).where(agents.c.id == agent_id)))
     if not rows:
         raise _no_agent(agent_id)
     return (await _complete(tx, rows))[0]
 
 
-async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
-    """Add ``capacity`` and ``used`` of cpu and mem, ``devices``, and the number of ``kernels``."""
-    ids = [row["id"] for row in rows]
+async def _complete(tx: AsyncConnection, rows: Sequence[AgentRow]) -> list[AgentRow]:
+    """Return the agents with ``capacity``, ``used``, ``devices`` and ``kernels``."""
+    ids = [row.id for row in rows]
     capacity: dict[str, dict[str, int]] = defaultdict(dict)
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for slot in await tx.execute(sa.select(agent_slots).where(agent_slots.c.agent_id.in_(ids))):
         capacity[slot.agent_id][slot.slot] = slot.capacity
         used[slot.agent_id][slot.slot] = slot.used
-    devices_of_agent: dict[str, list[Row]] = defaultdict(list)
+    devices_of_agent: dict[str, list[DeviceRow]] = defaultdict(list)
     found = await tx.execute(
         sa.select(devices)
         .where(devices.c.agent_id.in_(ids))
         .order_by(devices.c.family, devices.c.index, devices.c.id)
     )
-    for device in await with_shares_in_force(tx, [dict(row) for row in found.mappings()]):
-        devices_of_agent[device["agent_id"]].append(device)
+    for device in await with_shares_in_force(tx, records(DeviceRow, found)):
+        devices_of_agent[device.agent_id].append(device)
     counted = await tx.execute(
         sa.select(kernels.c.agent_id, sa.func.count())
         .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
@@ -295,13 +317,13 @@ async def _complete(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
     )
     live = {agent_id: count for agent_id, count in counted}
     return [
-        {
-            **row,
-            "capacity": capacity[row["id"]],
-            "used": used[row["id"]],
-            "devices": devices_of_agent[row["id"]],
-            "kernels": live.get(row["id"], 0),
-        }
+        replace(
+            row,
+            capacity=capacity[row.id],
+            used=used[row.id],
+            devices=devices_of_agent[row.id],
+            kernels=live.get(row.id, 0),
+        )
         for row in rows
     ]
 

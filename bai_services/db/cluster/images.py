@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
+from bai_services.core.cluster.records import ImageAlias
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.lifecycle import LIVE
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation, require_unused
 from ..listing import Listing
+from ..records import first_record, records
 from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
 from ..tables.sessions import sessions
-
-Row = Mapping[str, Any]
 
 _NOT_COMPARED = {"labels", "min_slots", "max_slots"}
 
@@ -49,26 +53,41 @@ _ALIAS_LISTING = Listing(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRow:
+    id: str
+    created_at: datetime
+    name: str
+    architecture: str
+    description: str
+    digest: str
+    size_bytes: int
+    labels: Mapping[str, str]
+    min_slots: ResourceSlots
+    max_slots: ResourceSlots
+    is_active: bool
+    aliases: Sequence[str] = ()
+
+
 class ImageStore:
     """Reads and writes images with their ``aliases``. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery) -> Page[Row]:
+    async def page(self, query: ListQuery) -> Page[ImageRow]:
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, sa.select(images), query)
-            rows = await _with_aliases(tx, items)
-        return Page(rows, total, query.limit, query.offset)
+            page = await _LISTING.page(tx, sa.select(images), query, ImageRow)
+            return page.with_items(await _with_aliases(tx, page.items))
 
-    async def named(self, key: str, canonical: str | None = None) -> list[Row]:
+    async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
         ``canonical``, one per architecture.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> ImageRow:
         """Insert an image and return it.
 
         Raises
@@ -86,7 +105,9 @@ class ImageStore:
             await record(tx, audit)
             return (await find_images(tx, values["id"]))[0]
 
-    async def update(self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> ImageRow:
         already_exists = AlreadyExists("an image with that name and architecture already exists")
         async with self._db.write() as tx:
             if changes:
@@ -113,15 +134,13 @@ class ImageStore:
             image = rows[0]
             uses = {
                 "live sessions": sa.and_(
-                    sessions.c.image == image["name"],
-                    sessions.c.architecture == image["architecture"],
+                    sessions.c.image == image.name,
+                    sessions.c.architecture == image.architecture,
                     sessions.c.status.in_(sorted(LIVE)),
                 ),
-                "projects": projects.c.default_image.in_(
-                    [image_id, image["name"], *image["aliases"]]
-                ),
+                "projects": projects.c.default_image.in_([image_id, image.name, *image.aliases]),
             }
-            await require_unused(tx, f"image {image['name']}", uses)
+            await require_unused(tx, f"image {image.name}", uses)
             await tx.execute(image_aliases.delete().where(image_aliases.c.image_id == image_id))
             await tx.execute(images.delete().where(images.c.id == image_id))
             await record(tx, audit)
@@ -133,16 +152,15 @@ class ImageAliasStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery) -> Page[Row]:
+    async def page(self, query: ListQuery) -> Page[ImageAlias]:
         async with self._db.read() as tx:
-            items, total = await _ALIAS_LISTING.page(tx, _ALIASES, query)
-        return Page(items, total, query.limit, query.offset)
+            return await _ALIAS_LISTING.page(tx, _ALIASES, query, ImageAlias)
 
-    async def one(self, alias: str) -> Row:
+    async def one(self, alias: str) -> ImageAlias:
         async with self._db.read() as tx:
             return await _alias(tx, alias)
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> ImageAlias:
         """Insert an alias and return it.
 
         Raises
@@ -159,7 +177,7 @@ class ImageAliasStore:
             await record(tx, audit)
             return await _alias(tx, alias)
 
-    async def update(self, alias: str, image_id: str, audit: AuditEntry) -> Row:
+    async def update(self, alias: str, image_id: str, audit: AuditEntry) -> ImageAlias:
         """Point an alias to another image."""
         async with self._db.write() as tx:
             await _lock_image(tx, image_id)
@@ -188,7 +206,9 @@ class ImageAliasStore:
             await record(tx, audit)
 
 
-async def find_images(tx: AsyncConnection, key: str, canonical: str | None = None) -> list[Row]:
+async def find_images(
+    tx: AsyncConnection, key: str, canonical: str | None = None
+) -> list[ImageRow]:
     """Return the image with the id or alias ``key``, else all images named ``key`` or
     ``canonical``, sorted by architecture.
     """
@@ -196,7 +216,7 @@ async def find_images(tx: AsyncConnection, key: str, canonical: str | None = Non
     names = sorted({key, canonical or key})
     for condition in (images.c.id == key, images.c.id.in_(aliased), images.c.name.in_(names)):
         found = await tx.execute(sa.select(images).where(condition).order_by(images.c.architecture))
-        rows = [dict(row) for row in found.mappings()]
+        rows = records(ImageRow, found)
         if rows:
             return await _with_aliases(tx, rows)
     return []
@@ -211,21 +231,21 @@ async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
         raise NotFound("the image no longer exists")
 
 
-async def _alias(tx: AsyncConnection, alias: str) -> Row:
+async def _alias(tx: AsyncConnection, alias: str) -> ImageAlias:
     found = await tx.execute(_ALIASES.where(image_aliases.c.alias == alias))
-    row = found.mappings().one_or_none()
-    if row is None:
+    record_found = first_record(ImageAlias, found)
+    if record_found is None:
         raise NotFound(f"there is no image alias {alias}", alias=alias)
-    return dict(row)
+    return record_found
 
 
-async def _with_aliases(tx: AsyncConnection, rows: Sequence[Row]) -> list[Row]:
+async def _with_aliases(tx: AsyncConnection, rows: Sequence[ImageRow]) -> list[ImageRow]:
     found = await tx.execute(
         sa.select(image_aliases.c.image_id, image_aliases.c.alias)
-        .where(image_aliases.c.image_id.in_([row["id"] for row in rows]))
+        .where(image_aliases.c.image_id.in_([row.id for row in rows]))
         .order_by(image_aliases.c.alias)
     )
     of_image: dict[str, list[str]] = defaultdict(list)
     for image_id, alias in found:
         of_image[image_id].append(alias)
-    return [{**row, "aliases": of_image[row["id"]]} for row in rows]
+    return [replace(row, aliases=of_image[row.id]) for row in rows]

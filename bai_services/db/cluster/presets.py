@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import ResourceSlots
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..records import first_record, records
 from ..tables.cluster import presets, resource_groups
 from .resource_groups import GroupFilter, usable_by
-
-Row = Mapping[str, Any]
 
 _LISTING = Listing(
     columns={c.name: c for c in presets.columns if c.name != "resource_slots"},
     default_sort=("name", "resource_group"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class PresetRow:
+    """A preset; with an empty ``resource_group``, it is valid in every group."""
+
+    id: str
+    created_at: datetime
+    name: str
+    resource_group: str
+    resource_slots: ResourceSlots
+    shared_memory_bytes: int | None
 
 
 class PresetStore:
@@ -38,16 +53,15 @@ class PresetStore:
 
     async def page(
         self, query: ListQuery, user: GroupFilter | None = None, group: str | None = None
-    ) -> Page[Row]:
+    ) -> Page[PresetRow]:
         """Return a page of the presets; with ``group``, only of presets valid in that group."""
         rows = _visible(user)
         if group is not None:
             rows = rows.where(presets.c.resource_group.in_(["", group]))
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, PresetRow)
 
-    async def named(self, key: str, user: GroupFilter | None = None) -> list[Row]:
+    async def named(self, key: str, user: GroupFilter | None = None) -> list[PresetRow]:
         """Return the preset with that id, else the presets with that name."""
         async with self._db.read() as tx:
             found = await tx.execute(
@@ -55,10 +69,10 @@ class PresetStore:
                 .where(sa.or_(presets.c.id == key, presets.c.name == key))
                 .order_by(presets.c.resource_group)
             )
-            rows: list[Row] = [dict(row) for row in found.mappings()]
-        return [row for row in rows if row["id"] == key] or rows
+            rows = records(PresetRow, found)
+        return [row for row in rows if row.id == key] or rows
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> PresetRow:
         """Insert a preset and return it.
 
         Raises
@@ -75,7 +89,9 @@ class PresetStore:
             await record(tx, audit)
             return await _one(tx, values["id"])
 
-    async def update(self, preset_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, preset_id: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> PresetRow:
         async with self._db.write() as tx:
             if changes:
                 with raise_on_violation(_taken(changes.get("name", ""))):
@@ -103,12 +119,12 @@ def _visible(user: GroupFilter | None) -> sa.Select[Any]:
     )
 
 
-async def _one(tx: AsyncConnection, preset_id: str) -> Row:
+async def _one(tx: AsyncConnection, preset_id: str) -> PresetRow:
     found = await tx.execute(sa.select(presets).where(presets.c.id == preset_id))
-    row = found.mappings().one_or_none()
+    row = first_record(PresetRow, found)
     if row is None:
         raise NotFound("the preset no longer exists")
-    return dict(row)
+    return row
 
 
 async def _check_group(tx: AsyncConnection, name: str) -> None:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus, LinkKind
+from bai_services.core.cluster.records import GroupLink, ResourceGroup
 from bai_services.core.errors import AlreadyExists, InUse, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import insert_ignoring, raise_on_violation, require_unused
 from ..listing import Listing
+from ..records import first_record
 from ..tables.accounts import domains, keypairs, projects, users
 from ..tables.cluster import agents, presets, resource_group_links, resource_groups
 from ..tables.sessions import sessions
-
-Row = Mapping[str, Any]
 
 _groups, _links = resource_groups.c, resource_group_links.c
 _JSON_COLUMNS = {"scheduler_opts", "allowed_session_types", "total_resource_slots"}
@@ -78,12 +79,11 @@ class GroupStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, user: GroupFilter | None = None) -> Page[Row]:
+    async def page(self, query: ListQuery, user: GroupFilter | None = None) -> Page[ResourceGroup]:
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _visible(user), query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, _visible(user), query, ResourceGroup)
 
-    async def one(self, name: str, user: GroupFilter | None = None) -> Row:
+    async def one(self, name: str, user: GroupFilter | None = None) -> ResourceGroup:
         """Return a group.
 
         Raises
@@ -92,10 +92,9 @@ class GroupStore:
             If there is no group with that name, or ``user`` may not use it.
         """
         async with self._db.read() as tx:
-            found = await tx.execute(_visible(user).where(_groups.name == name))
-            return _one(found.mappings().one_or_none(), name)
+            return await _one(tx, name, user)
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> ResourceGroup:
         """Insert a group and return it; a new default group replaces the previous one.
 
         Raises
@@ -114,7 +113,9 @@ class GroupStore:
             await record(tx, audit)
             return row
 
-    async def update(self, name: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, name: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> ResourceGroup:
         """Update a group and return it; a new default group replaces the previous one.
 
         Raises
@@ -166,21 +167,24 @@ class GroupStore:
             with raise_on_violation(InUse(f"resource group {name} is now in use; try again")):
                 deleted = await tx.execute(resource_groups.delete().where(_groups.name == name))
             if not deleted.rowcount:
-                _one(None, name)
+                raise _no_group(name)
             await record(tx, audit)
 
-    async def links(self, name: str, query: ListQuery) -> Page[Row]:
+    async def links(self, name: str, query: ListQuery) -> Page[GroupLink]:
         """Return a page of a group's links, each with ``kind``, ``target`` (an id) and ``name``."""
-        rows = sa.select(_links.kind, _links.target).where(_links.resource_group == name)
+        rows = sa.select(_links.kind, _links.target, _links.target.label("name")).where(
+            _links.resource_group == name
+        )
         async with self._db.read() as tx:
-            found = await tx.execute(_visible(None).where(_groups.name == name))
-            _one(found.mappings().one_or_none(), name)
-            items, total = await _LINK_LISTING.page(tx, rows, query)
-            for item in items:
-                item["name"] = await _name_of(tx, item["kind"], item["target"])  # type: ignore[index]
-        return Page(items, total, query.limit, query.offset)
+            await _one(tx, name)
+            page = await _LINK_LISTING.page(tx, rows, query, GroupLink)
+            named = [
+                replace(link, name=await _name_of(tx, link.kind, link.target))
+                for link in page.items
+            ]
+            return page.with_items(named)
 
-    async def link(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> Row:
+    async def link(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> GroupLink:
         """Grant a domain, project, user or keypair access to a group; idempotent.
 
         Raises
@@ -189,8 +193,7 @@ class GroupStore:
             If the group, or ``target`` (an id or a name of that kind), does not exist.
         """
         async with self._db.write() as tx:
-            found = await tx.execute(_visible(None).where(_groups.name == name))
-            _one(found.mappings().one_or_none(), name)
+            await _one(tx, name)
             target_id = await _resolve(tx, kind, target)
             if target_id is None:
                 raise NotFound(f"there is no {kind} {target}", kind=kind, target=target)
@@ -200,11 +203,7 @@ class GroupStore:
                 )
             )
             await record(tx, audit)
-            return {
-                "kind": str(kind),
-                "target": target_id,
-                "name": await _name_of(tx, kind, target_id),
-            }
+            return GroupLink(kind, target_id, await _name_of(tx, kind, target_id))
 
     async def unlink(self, name: str, kind: LinkKind, target: str, audit: AuditEntry) -> None:
         """Delete a link, even if its target was deleted.
@@ -231,18 +230,23 @@ def _visible(user: GroupFilter | None) -> sa.Select[Any]:
     return rows if user is None else rows.where(usable_by(user))
 
 
-def _one(row: sa.RowMapping | None, name: str) -> Row:
-    if row is None:
-        raise NotFound(f"there is no resource group {name}, or you may not use it", name=name)
-    return dict(row)
+async def _one(tx: AsyncConnection, name: str, user: GroupFilter | None = None) -> ResourceGroup:
+    found = await tx.execute(_visible(user).where(_groups.name == name))
+    group = first_record(ResourceGroup, found)
+    if group is None:
+        raise _no_group(name)
+    return group
 
 
-async def _finish_change(tx: AsyncConnection, name: str, is_default: bool) -> Row:
+def _no_group(name: str) -> NotFound:
+    return NotFound(f"there is no resource group {name}, or you may not use it", name=name)
+
+
+async def _finish_change(tx: AsyncConnection, name: str, is_default: bool) -> ResourceGroup:
     if is_default:
         others = sa.and_(_groups.name != name, _groups.is_default)
         await tx.execute(resource_groups.update().where(others).values(is_default=False))
-    found = await tx.execute(sa.select(resource_groups).where(_groups.name == name))
-    return _one(found.mappings().one_or_none(), name)
+    return await _one(tx, name)
 
 
 async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Mapping[str, Any]:

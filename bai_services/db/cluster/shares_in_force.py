@@ -5,8 +5,9 @@ The sharing technique of some devices requires that all sessions on the device h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,6 +18,9 @@ from bai_services.core.cluster.devices import SHARES
 from .. import setwise
 from ..tables.cluster import devices
 from ..tables.sessions import allocations
+from .device_rows import DeviceRow
+
+AnyDeviceRow = TypeVar("AnyDeviceRow", bound=DeviceRow)
 
 _IS_UNIFORM = devices.c.facts["shares"]["is_uniform"].as_boolean()
 _SELECT = (
@@ -55,14 +59,12 @@ def needs_uniform_shares(device: sa.Row[Any]) -> bool:
 
 
 async def with_shares_in_force(
-    tx: AsyncConnection, rows: Sequence[Mapping[str, Any]]
-) -> list[Mapping[str, Any]]:
-    """Add ``share_in_force`` to rows of devices, None if no share is in force."""
-    used = [row for row in rows if row["used"]]
-    found = await read_shares_in_force(
-        tx, {row["agent_id"] for row in used}, [row["id"] for row in used]
-    )
-    return [{**row, "share_in_force": found.get(row["id"])} for row in rows]
+    tx: AsyncConnection, rows: Sequence[AnyDeviceRow]
+) -> list[AnyDeviceRow]:
+    """Return the devices with ``share_in_force``, None if no share is in force."""
+    used = [row for row in rows if row.used]
+    found = await read_shares_in_force(tx, {row.agent_id for row in used}, [row.id for row in used])
+    return [replace(row, share_in_force=found.get(row.id)) for row in rows]
 
 
 async def read_mixed_shares(

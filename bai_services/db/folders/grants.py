@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import NotFound
+from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import InvitationStatus
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations
 from .vfolders import lock_folder
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Access of a user to a folder; a pending grant is an invitation that is not accepted yet."""
-
-    user: str
-    user_id: str
-    permission: str
-    granted_by: str
-    created_at: datetime
-    is_pending: bool = False
-    invitation_id: str | None = None
-
 
 _GRANTS = Listing(
     columns={
@@ -66,8 +53,7 @@ class GrantStore:
         if user_id is not None:
             rows = rows.where(vfolder_grants.c.user_id == user_id)
         async with self._db.read() as tx:
-            items, total = await _GRANTS.page(tx, rows, query)
-        return Page([Grant(**item) for item in items], total, query.limit, query.offset)
+            return await _GRANTS.page(tx, rows, query, Grant)
 
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
         """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, NotFound
+from bai_services.core.folders.sharing import Invitation
 from bai_services.core.folders.vfolders import InvitationStatus, VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
@@ -22,25 +23,6 @@ from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from .vfolders import lock_folder
 
 _table = vfolder_invitations
-
-
-@dataclass(frozen=True, slots=True)
-class Invitation:
-    """An invitation; ``owner``: user name of the folder's owner, None for a project's folder."""
-
-    id: str
-    created_at: datetime
-    vfolder_id: str
-    vfolder: str
-    domain: str
-    owner: str | None
-    invitee_id: str
-    invitee: str
-    inviter_id: str
-    inviter: str
-    permission: str
-    status: str
-    status_changed_at: datetime
 
 
 _invitees = users.alias("invitees")
@@ -82,8 +64,7 @@ class InvitationStore:
         if vfolder_id is not None:
             rows = rows.where(_table.c.vfolder_id == vfolder_id)
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page([Invitation(**item) for item in items], total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, Invitation)
 
     async def get(self, invitation_id: str) -> Invitation | None:
         async with self._db.read() as tx:

@@ -10,10 +10,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.audit import AuditEntry
 from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.listing import ListQuery, Page
 
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import (
@@ -108,8 +109,7 @@ class QuotaStore:
             scopes = [f"user:{user_id}", *(f"project:{key}" for key in sorted(project_ids))]
             rows = rows.where(_known.c.scope.in_(scopes))
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, rows, query)
-        return Page([QuotaScopeRow(**item) for item in items], total, query.limit, query.offset)
+            return await _LISTING.page(tx, rows, query, QuotaScopeRow)
 
     async def get(self, host: str, scope: str) -> QuotaScopeRow | None:
         """Return a scope on a host, None if the scope has neither folders nor a row there."""

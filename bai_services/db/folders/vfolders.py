@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import (
     NAME_RESERVING,
@@ -24,10 +25,11 @@ from bai_services.core.folders.vfolders import (
 from bai_services.core.listing import ListQuery, Page
 
 from ..accounts.owner_visibility import is_owner_visible
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..records import records
 from ..tables.accounts import memberships, project_policies, projects, user_policies, users
 from ..tables.folders import vfolder_grants, vfolder_mounts, vfolders
 from ..tables.sessions import sessions
@@ -163,8 +165,7 @@ class VfolderStore:
             rows = rows.where(vfolders.c.status != VfolderStatus.DELETE_COMPLETE)
         async with self._db.read() as tx:
             columns = {**_LISTING.columns, "relation": seen.relation()}
-            items, total = await replace(_LISTING, columns=columns).page(tx, rows, query)
-        return Page([_row_of(item) for item in items], total, query.limit, query.offset)
+            return await replace(_LISTING, columns=columns).page(tx, rows, query, _row)
 
     async def named(
         self, key: str, seen: VfolderVisibility, statuses: Collection[VfolderStatus]
@@ -378,7 +379,7 @@ class VfolderStore:
         select = _mountable_select(project_id is not None, keys is not None)
         async with self._db.read() as tx:
             found = await tx.execute(select, values)
-            return [_row_of(row) for row in found.mappings()]
+            return records(_row, found)
 
 
 _User = str | sa.BindParameter[str] | None
@@ -441,14 +442,12 @@ def _select(user_id: _User) -> sa.Select[Any]:
     )
 
 
-def _row_of(mapping: Mapping[str, Any]) -> VfolderRow:
+def _row(*, status: str, owner_role: str | None, is_mounted: bool, **columns: Any) -> VfolderRow:
     return VfolderRow(
-        **{
-            **mapping,
-            "status": VfolderStatus(mapping["status"]),
-            "owner_role": Role(mapping["owner_role"]) if mapping["owner_role"] else None,
-            "is_mounted": bool(mapping["is_mounted"]),
-        }
+        status=VfolderStatus(status),
+        owner_role=Role(owner_role) if owner_role else None,
+        is_mounted=bool(is_mounted),
+        **columns,
     )
 
 
@@ -456,7 +455,7 @@ async def _read(
     tx: AsyncConnection, user_id: str | None, condition: sa.ColumnElement[bool]
 ) -> list[VfolderRow]:
     found = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
-    return [_row_of(row) for row in found.mappings()]
+    return records(_row, found)
 
 
 async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:

@@ -16,6 +16,7 @@ from bai_services.core.cluster.devices import thousandths
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
+from bai_services.core.sessions.records import ListedDependency, ListedKernel
 
 from ..database import Database
 from ..listing import Listing
@@ -142,21 +143,18 @@ class AllocationStore:
         if is_held:
             select = select.where(_LIVE_ROWS)
         async with self._db.read() as tx:
-            rows, total = await _LEDGER_LISTING.page(tx, select, query)
-        return Page([LedgerRow(**row) for row in rows], total, query.limit, query.offset)
+            return await _LEDGER_LISTING.page(tx, select, query, LedgerRow)
 
-    async def kernels(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
+    async def kernels(self, query: ListQuery, visible: Visibility) -> Page[ListedKernel]:
         async with self._db.read() as tx:
             select = _KERNELS.where(*visible_to(visible))
-            rows, total = await _KERNEL_LISTING.page(tx, select, query)
-        return Page(rows, total, query.limit, query.offset)
+            return await _KERNEL_LISTING.page(tx, select, query, ListedKernel)
 
-    async def dependencies(self, query: ListQuery, visible: Visibility) -> Page[Mapping[str, Any]]:
+    async def dependencies(self, query: ListQuery, visible: Visibility) -> Page[ListedDependency]:
         """Return a page of the dependencies between sessions."""
         async with self._db.read() as tx:
             select = _DEPENDENCIES.where(*visible_to(visible))
-            rows, total = await _DEPENDENCY_LISTING.page(tx, select, query)
-        return Page(rows, total, query.limit, query.offset)
+            return await _DEPENDENCY_LISTING.page(tx, select, query, ListedDependency)
 
     async def audit(self) -> list[str]:
         """Return a message for each difference between ledger, counters and statuses.

@@ -17,8 +17,10 @@ from bai_services.core.scheduling.caps import Scope, ScopeCaps
 from bai_services.core.scheduling.placement import ALIVE, AgentState
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.options import DeviceModel
 
 from ..database import Database
+from ..records import records
 from ..scheduling import ledger
 from ..scheduling.caps import CHUNK, read_caps, read_usage
 from ..scheduling.queue_rows import read_agents
@@ -86,16 +88,6 @@ class PresetFacts:
     resource_group: str
     slots: ResourceSlots
     shared_memory_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceModel:
-    """Devices of one model in a resource group."""
-
-    family: str
-    model: str
-    memory_bytes: int | None  # of each; None: unknown
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +161,7 @@ class RequestStore:
         """Return the device models of the alive agents of a resource group."""
         async with self._db.read() as tx:
             rows = await tx.execute(_DEVICE_MODELS, {"of_group": group})
-            return [DeviceModel(**row) for row in rows.mappings()]
+            return records(DeviceModel, rows)
 
     async def projects_of(self, user_id: str) -> list[ProjectFacts]:
         """Return the projects of a user, the project named ``default`` first."""
@@ -254,7 +246,7 @@ class RequestStore:
                         found[row.name] = item
         return found
 
-    async def room_for(
+    async def admission_facts(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
     ) -> AdmissionFacts:
         """Return the facts for the admission of a session in a group.
@@ -263,7 +255,7 @@ class RequestStore:
         key) of the session.
         """
         async with self._db.read() as tx:
-            return await _room(tx, key, group, agents)
+            return await _admission_facts(tx, key, group, agents)
 
     async def agents(self, group: str) -> Sequence[AgentState]:
         """Return the agents of a resource group."""
@@ -362,7 +354,7 @@ async def _keypair(tx: AsyncConnection, user_id: str, access_key: str) -> Keypai
     return None if row is None else KeypairFacts(row.access_key, row.is_active, row.max_priority)
 
 
-async def _room(
+async def _admission_facts(
     tx: AsyncConnection,
     key: tuple[str, str, str, str],
     group: str,

@@ -239,6 +239,11 @@ def row_of(values: Sequence[Any]) -> SessionRow:
     return SessionRow(*found)
 
 
+def row_from_columns(**columns: Any) -> SessionRow:
+    """Return the session in a row of ``SELECT``, given by column."""
+    return row_of(list(columns.values()))
+
+
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
     """Return the session with an id as a list; [] if there is none."""
     found = await tx.execute(_BY_ID, {"session_id": session_id})

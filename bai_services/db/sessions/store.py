@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Visibility
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, Conflict, InvalidTransition, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
@@ -21,9 +22,10 @@ from bai_services.core.sessions.lifecycle import (
     Event,
     Status,
 )
+from bai_services.core.sessions.records import StatusChange
 
 from ..accounts.owner_visibility import is_owner_visible
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..scheduling.caps import CHUNK
 from ..scheduling.queue import Touched, read_changes
@@ -39,23 +41,13 @@ from .rows import (
     read_rows,
     read_views,
     require_by_id,
+    row_from_columns,
     row_of,
 )
 from .session_insert import NewSession
 from .transitions import TEXT_LIMIT, Transition, TransitionValues, apply
 
 AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A status change in a session's history."""
-
-    at: datetime
-    event: str
-    from_status: str
-    to_status: str
-    reason: str
 
 
 def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
@@ -229,9 +221,10 @@ class SessionStore:
 
     async def page(self, query: ListQuery, visible: Visibility) -> Page[SessionView]:
         async with self._db.read() as tx:
-            found, total = await LISTING.page(tx, SELECT.where(*visible_to(visible)), query)
-            views = await read_views(tx, [row_of(list(row.values())) for row in found])
-        return Page(views, total, query.limit, query.offset)
+            page = await LISTING.page(
+                tx, SELECT.where(*visible_to(visible)), query, row_from_columns
+            )
+            return page.with_items(await read_views(tx, page.items))
 
     async def in_status(self, *statuses: Status) -> list[SessionRow]:
         """Return every session in one of these statuses, oldest first."""
@@ -324,15 +317,15 @@ class SessionStore:
                 .values(status_info=text)
             )
 
-    async def history(self, session_id: str) -> list[Step]:
+    async def history(self, session_id: str) -> list[StatusChange]:
         """Return the history of a session, oldest first."""
         async with self._db.read() as tx:
             found = await tx.execute(
-                sa.select(*(status_history.c[f.name] for f in fields(Step)))
+                sa.select(*(status_history.c[f.name] for f in fields(StatusChange)))
                 .where(status_history.c.session_id == session_id)
                 .order_by(status_history.c.id)
             )
-            return [Step(**row) for row in found.mappings()]
+            return [StatusChange(**row) for row in found.mappings()]
 
     async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
         """Return the stored output of one kernel."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
 
 from ..accounts.owner_visibility import is_owner_visible
-from ..audit import AuditEntry, record
+from ..audit import record
 from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
+from ..records import first_record, records
 from ..tables.accounts import projects, users
 from ..tables.sessions import session_templates
-
-Row = Mapping[str, Any]
 
 # Maximum number of templates of a user, a project or a domain. Lists contain the templates of all
 # three, so this also limits the length of a list.
@@ -48,6 +49,25 @@ _LISTING = Listing(
     },
     default_sort=("name", "id"),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateRow:
+    """A template of a user (``owner_id``), of a project (``project_id``), or else of a domain."""
+
+    id: str
+    created_at: datetime
+    changed_at: datetime
+    name: str
+    description: str
+    scope: str
+    owner_id: str | None
+    owner: str | None
+    owner_role: Role | None
+    project_id: str | None
+    project: str | None
+    domain: str
+    request: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +104,19 @@ class TemplateStore:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    async def page(self, query: ListQuery, reader: TemplateReader | None) -> Page[Row]:
+    async def page(self, query: ListQuery, reader: TemplateReader | None) -> Page[TemplateRow]:
         async with self._db.read() as tx:
-            items, total = await _LISTING.page(tx, _visible_to(reader), query)
-        return Page(items, total, query.limit, query.offset)
+            return await _LISTING.page(tx, _visible_to(reader), query, _template)
 
-    async def named(self, key: str, reader: TemplateReader | None) -> list[Row]:
+    async def named(self, key: str, reader: TemplateReader | None) -> list[TemplateRow]:
         """Return the template with the id ``key``, else all templates with that name."""
         is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
             found = await tx.execute(_visible_to(reader).where(is_meant))
-            rows: list[Row] = [dict(row) for row in found.mappings()]
-        return [row for row in rows if row["id"] == key] or rows
+            rows = records(_template, found)
+        return [row for row in rows if row.id == key] or rows
 
-    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> TemplateRow:
         """Insert a template and return it.
 
         Raises
@@ -114,7 +133,9 @@ class TemplateStore:
             await record(tx, audit)
             return await _one(tx, values["id"])
 
-    async def update(self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry) -> Row:
+    async def update(
+        self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry
+    ) -> TemplateRow:
         """Update a template and return it; raise ``AlreadyExists`` like ``create``."""
         async with self._db.write() as tx:
             with raise_on_violation(_taken(str(changes.get("name", "")))):
@@ -149,12 +170,16 @@ async def _check_count(tx: AsyncConnection, scope: str) -> None:
         )
 
 
-async def _one(tx: AsyncConnection, template_id: str) -> Row:
+async def _one(tx: AsyncConnection, template_id: str) -> TemplateRow:
     found = await tx.execute(_SELECT.where(session_templates.c.id == template_id))
-    row = found.mappings().one_or_none()
+    row = first_record(_template, found)
     if row is None:
         raise NotFound("the template no longer exists")
-    return dict(row)
+    return row
+
+
+def _template(*, owner_role: str | None, **columns: Any) -> TemplateRow:
+    return TemplateRow(owner_role=Role(owner_role) if owner_role else None, **columns)
 
 
 def _taken(name: str) -> AlreadyExists:

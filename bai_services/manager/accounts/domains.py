@@ -6,13 +6,14 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from bai_services.core.accounts.records import Domain
 from bai_services.core.accounts.roles import Caller, Target
 from bai_services.core.errors import NotFound
 from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
-from bai_services.db.accounts.domains import DomainStore, Row
+from bai_services.db.accounts.domains import DomainStore
 
 from ..context import ManagerContext
 from . import authorizer
@@ -31,18 +32,18 @@ class Domains:
         self._capacity_changed = context.capacity_changed
         self._sign_outs_due = context.sign_outs_due
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Domain]:
         visible = authorizer.visibility(caller, "domain.read")
         return await self._store.page(query, visible.domain)
 
-    async def get(self, caller: Caller, name: str) -> Row:
+    async def get(self, caller: Caller, name: str) -> Domain:
         authorizer.require(caller, "domain.read", Target(domain=name))
         found = await self._store.one(name)
         if found is None:
             raise NotFound(f"there is no domain {name}")
         return found
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Domain:
         """Create a domain and its project ``default``."""
         authorizer.require(caller, "domain.write")
         name = check_slug("domain", spec["name"])
@@ -71,7 +72,7 @@ class Domains:
         await self._store.create(values, project, entry)
         return await self.get(caller, name)
 
-    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Domain:
         """Update a domain; deactivating it signs its users out immediately."""
         await self.get(caller, name)
         authorizer.require(caller, "domain.write", Target(domain=name))
@@ -79,11 +80,11 @@ class Domains:
         entry = self._audit.entry(
             caller, "domain.update", name, domain=name, fields=sorted(changes)
         )
-        row = await self._store.update(name, parse_fields(changes), signs_out, entry)
+        domain = await self._store.update(name, parse_fields(changes), signs_out, entry)
         self._capacity_changed()
         if signs_out:
             self._sign_outs_due()
-        return row
+        return domain
 
     async def delete(self, caller: Caller, name: str) -> None:
         await self.get(caller, name)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import string
-from dataclasses import dataclass, field
 
 from cryptography.fernet import Fernet, InvalidToken
 
+from bai_services.core.accounts.records import NewKeypair
 from bai_services.core.errors import Unavailable
 
 ACCESS_KEY_LENGTH = 20
@@ -16,14 +16,8 @@ _ACCESS = string.ascii_uppercase + string.digits
 _SECRET = string.ascii_letters + string.digits + "-_"
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedKeypair:
-    access_key: str
-    secret_key: str = field(repr=False)
-
-
-def new_keypair() -> GeneratedKeypair:
-    return GeneratedKeypair(
+def new_keypair() -> NewKeypair:
+    return NewKeypair(
         "AK" + "".join(secrets.choice(_ACCESS) for _ in range(ACCESS_KEY_LENGTH - 2)),
         new_secret_key(),
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.accounts.records import Keypair, KeypairWithSecret
+from bai_services.core.accounts.roles import Caller, Owner, Target
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.records import fields_of
 from bai_services.core.sessions.callbacks import secret_of
-from bai_services.db.accounts.keypairs import KeypairStore, Row
+from bai_services.db.accounts.keypairs import KeypairStore
 from bai_services.db.accounts.policies import PolicyStore
-from bai_services.db.audit import AuditEntry
 
 from ..context import ManagerContext
 from . import authorizer
@@ -37,11 +39,11 @@ class Keypairs:
         self._secrets = secrets
         self._capacity_changed = context.capacity_changed
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Keypair]:
         visible = authorizer.visibility(caller, "keypair.read")
         return await self._store.page(query, visible.domain, visible.owner_id)
 
-    async def get(self, caller: Caller, access_key: str) -> Row:
+    async def get(self, caller: Caller, access_key: str) -> Keypair:
         found = await self._store.one(access_key)
         if found is None:
             raise NotFound(f"there is no keypair {access_key}, or you may not see it")
@@ -54,7 +56,7 @@ class Keypairs:
         Only the keypair's owner may read it. It derives from the secret key and grants no access.
         """
         found = await self.get(caller, access_key)
-        if found["user_id"] != caller.user_id:
+        if found.user_id != caller.user_id:
             raise Forbidden("only the owner of a keypair may read its callback secret")
         authorizer.require(caller, "keypair.change-own", _target(found))
         encrypted = await self._store.encrypted_secret(access_key)
@@ -63,17 +65,17 @@ class Keypairs:
         secret = secret_of(self._secrets.decrypt(encrypted))
         return {"access_key": access_key, "callback_secret": secret}
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> KeypairWithSecret:
         """Create a keypair for ``user`` (default: the caller).
 
         Only this response contains the secret key.
         """
         authorizer.require(caller, "keypair.write")
         owner = await self._users.get(caller, spec.get("user") or caller.user_id or "")
-        target = Target(domain=owner["domain"], owner=Owner(owner["id"], Role(owner["role"])))
+        target = Target(domain=owner.domain, owner=Owner(owner.id, owner.role))
         authorizer.require(caller, "keypair.write", target)
-        if owner["status"] == "deleted":
-            raise Conflict(f"{owner['username']} is deleted")
+        if owner.status == "deleted":
+            raise Conflict(f"{owner.username} is deleted")
         columns = await self._validated_columns(spec)
         columns.setdefault("resource_policy", DEFAULT_POLICY)
         await self._require_policy(columns["resource_policy"])
@@ -82,48 +84,48 @@ class Keypairs:
             "access_key": keypair.access_key,
             "created_at": self._clock(),
             "secret_key_encrypted": self._secrets.encrypt(keypair.secret_key),
-            "user_id": owner["id"],
+            "user_id": owner.id,
             **columns,
         }
         entry = self._audit.entry(
             caller,
             "keypair.create",
             keypair.access_key,
-            domain=owner["domain"],
-            user=owner["username"],
+            domain=owner.domain,
+            user=owner.username,
         )
         await self._store.create(values, bool(spec.get("is_main")), entry)
         created = await self.get(caller, keypair.access_key)
-        return {**created, "secret_key": keypair.secret_key}
+        return KeypairWithSecret(**fields_of(created), secret_key=keypair.secret_key)
 
-    async def update(
-        self, caller: Caller, access_key: str, changes: Mapping[str, Any]
-    ) -> dict[str, Any]:
+    async def update(self, caller: Caller, access_key: str, changes: Mapping[str, Any]) -> Keypair:
         """Update a keypair; with ``new_secret``, only this response contains the new secret key."""
-        row = await self._require_writable(caller, access_key, changes)
+        keypair = await self._require_writable(caller, access_key, changes)
         columns = await self._validated_columns(changes)
         secret_key = new_secret_key() if changes.get("new_secret") else None
         if secret_key is not None:
             columns["secret_key_encrypted"] = self._secrets.encrypt(secret_key)
-        entry = self._entry(caller, "keypair.update", row, fields=sorted(changes))
+        entry = self._entry(caller, "keypair.update", keypair, fields=sorted(changes))
         is_main = bool(changes.get("is_main"))
         changed = await self._store.update(access_key, columns, is_main, entry)
         self._capacity_changed()
-        return {**changed} if secret_key is None else {**changed, "secret_key": secret_key}
+        if secret_key is None:
+            return changed
+        return KeypairWithSecret(**fields_of(changed), secret_key=secret_key)
 
     async def delete(self, caller: Caller, access_key: str) -> None:
-        row = await self._require_writable(caller, access_key, {"delete": True})
-        await self._store.delete(access_key, self._entry(caller, "keypair.delete", row))
+        keypair = await self._require_writable(caller, access_key, {"delete": True})
+        await self._store.delete(access_key, self._entry(caller, "keypair.delete", keypair))
 
     async def _require_writable(
         self, caller: Caller, access_key: str, changes: Mapping[str, Any]
-    ) -> Row:
-        row = await self.get(caller, access_key)
-        if row["user_id"] == caller.user_id and set(changes) <= OWN_FIELDS:
-            authorizer.require(caller, "keypair.change-own", _target(row))
-            return row
-        authorizer.require(caller, "keypair.write", _target(row))
-        return row
+    ) -> Keypair:
+        keypair = await self.get(caller, access_key)
+        if keypair.user_id == caller.user_id and set(changes) <= OWN_FIELDS:
+            authorizer.require(caller, "keypair.change-own", _target(keypair))
+            return keypair
+        authorizer.require(caller, "keypair.write", _target(keypair))
+        return keypair
 
     async def _validated_columns(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         names = ("is_active", "rate_limit", "resource_policy")
@@ -141,16 +143,16 @@ class Keypairs:
         if await self._policies.one(name) is None:
             raise NotFound(f"there is no keypair policy {name}", name=name)
 
-    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> AuditEntry:
+    def _entry(self, caller: Caller, action: str, keypair: Keypair, **details: Any) -> AuditEntry:
         return self._audit.entry(
             caller,
             action,
-            row["access_key"],
-            domain=row["domain"],
-            user=row["user"],
+            keypair.access_key,
+            domain=keypair.domain,
+            user=keypair.user,
             **details,
         )
 
 
-def _target(row: Row) -> Target:
-    return Target(domain=row["domain"], owner=Owner(row["user_id"], Role(row["role"])))
+def _target(keypair: Keypair) -> Target:
+    return Target(domain=keypair.domain, owner=Owner(keypair.user_id, keypair.role))

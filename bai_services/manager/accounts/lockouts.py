@@ -23,9 +23,9 @@ from bai_services.core.accounts.passwords import (
     FAILURES_ALLOWED,
     delay_seconds,
 )
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import SignInBlocked
 from bai_services.db.accounts.sign_in_failures import SignInFailureStore
-from bai_services.db.audit import AuditEntry
 from bai_services.db.database import Database
 
 # Maximum number of concurrently delayed attempts with one name from one address.

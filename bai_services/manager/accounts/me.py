@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from bai_services.core.accounts.records import OwnAccount
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Forbidden
 from bai_services.core.listing import ListQuery
@@ -29,30 +28,31 @@ class Me:
         self._keypairs = KeypairStore(database)
         self._accounts = AccountStore(database)
 
-    async def get(self, caller: Caller) -> dict[str, Any]:
-        """Return the caller's account, projects, keypairs, limits and usage.
-
-        ``limits`` has the lowest limit of domain, user and keypair per slot and for ``sessions``;
-        slots without a limit are left out. The limits of a project apply in addition.
-        """
+    async def get(self, caller: Caller) -> OwnAccount:
+        """Return the caller's account, projects, keypairs, limits and usage."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         user = await self._users.find(caller.user_id)
-        assert user is not None  # the caller was created from this row
+        assert user is not None  # callers are existing users
         keypairs = await self._keypairs.page(ListQuery(limit=500), user_id=caller.user_id)
         mine = Scope(ScopeKind.USER, caller.user_id)
-        scopes = [Scope(ScopeKind.DOMAIN, user["domain"]), mine]
+        scopes = [Scope(ScopeKind.DOMAIN, user.domain), mine]
         if caller.access_key:
             scopes.append(Scope(ScopeKind.KEYPAIR, caller.access_key))
         caps, usage = await self._accounts.caps_and_usage(scopes)
-        fields = ("id", "username", "email", "full_name", "role", "domain", "projects")
-        return {
-            **{name: user[name] for name in fields},
-            "keypairs": [row["access_key"] for row in keypairs.items if row["is_active"]],
-            "need_password_change": user["need_password_change"],
-            "limits": _limits(list(caps.values())),
-            "usage": {slot: amount_text(slot, n) for slot, n in usage[mine].items() if n},
-        }
+        return OwnAccount(
+            id=user.id,
+            username=user.username,
+            email=user.email,
+            full_name=user.full_name,
+            role=user.role,
+            domain=user.domain,
+            projects=user.projects,
+            keypairs=[keypair.access_key for keypair in keypairs.items if keypair.is_active],
+            need_password_change=user.need_password_change,
+            limits=_limits(list(caps.values())),
+            usage={slot: amount_text(slot, n) for slot, n in usage[mine].items() if n},
+        )
 
 
 def _limits(caps: list[ScopeCaps]) -> dict[str, str]:

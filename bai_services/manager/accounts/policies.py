@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bai_services.core.accounts.records import ResourcePolicy
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.caps import MAX_PENDING_SESSIONS
-from bai_services.db.accounts.policies import PolicyStore, Row
-from bai_services.db.audit import AuditEntry
+from bai_services.db.accounts.policies import PolicyStore
 
 from ..context import ManagerContext
 from . import authorizer
@@ -58,18 +59,18 @@ class Policies:
         self._audit = context.audit
         self._capacity_changed = context.capacity_changed
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[ResourcePolicy]:
         authorizer.require(caller, "policy.read")
         return await self._store.page(query)
 
-    async def get(self, caller: Caller, name: str) -> Row:
+    async def get(self, caller: Caller, name: str) -> ResourcePolicy:
         authorizer.require(caller, "policy.read")
         found = await self._store.one(name)
         if found is None:
             raise NotFound(f"there is no {self._kind} policy {name}", name=name)
         return found
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ResourcePolicy:
         authorizer.require(caller, "policy.write")
         name = check_slug(f"{self._kind} policy", spec["name"])
         values = {**DEFAULTS[self._kind], **_validated_columns(spec)}
@@ -77,12 +78,12 @@ class Policies:
         await self._store.create(values, self._entry(caller, "create", name))
         return await self.get(caller, name)
 
-    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ResourcePolicy:
         authorizer.require(caller, "policy.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _validated_columns(changes), entry)
+        policy = await self._store.update(name, _validated_columns(changes), entry)
         self._capacity_changed()
-        return row
+        return policy
 
     async def delete(self, caller: Caller, name: str) -> None:
         authorizer.require(caller, "policy.write")

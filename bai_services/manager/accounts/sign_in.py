@@ -11,7 +11,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bai_services.core.accounts.passwords import MAX_LENGTH, check_password
+from bai_services.core.accounts.records import PendingSignOut, Revocation
 from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
     BaiError,
     InvalidRequest,
@@ -20,8 +22,7 @@ from bai_services.core.errors import (
     SignInRefused,
 )
 from bai_services.db.accounts.callers import AccountStore, PasswordAccount
-from bai_services.db.accounts.users import Account, Revocation, UserStore
-from bai_services.db.audit import AuditEntry
+from bai_services.db.accounts.users import Account, UserStore
 
 from ..audit import Audit
 from ..context import ManagerContext
@@ -162,7 +163,7 @@ class SignIns:
         hashed = await self._passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
         await self._users.set_password(account.id, hashed, self._clock(), entry, kind)
-        due = {"id": account.id, "username": account.username, "tokens_to_end": kind}
+        due = PendingSignOut(account.id, account.username, kind)
         try:
             await self._revocations.revoke(due, keep_session)
         except BaiError:

@@ -10,10 +10,11 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from bai_services.core.accounts.records import PendingSignOut
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import BaiError
 from bai_services.db.accounts.callers import AccountStore
-from bai_services.db.accounts.users import Revocation, Row, UserStore
+from bai_services.db.accounts.users import UserStore
 from bai_services.db.database import Database
 
 from ..hub.client import Hub
@@ -39,34 +40,34 @@ class TokenRevocations:
         """Call ``listener`` with the name of each user whose sign-ins end."""
         self._listeners.append(listener)
 
-    async def revoke(self, row: Row, keep_session: str = "") -> None:
-        """End the sign-ins or revoke all tokens, depending on ``tokens_to_end`` of the user's row.
+    async def revoke(self, user: PendingSignOut, keep_session: str = "") -> None:
+        """End the sign-ins or revoke all tokens, depending on ``tokens_to_end``.
 
         Raises
         ------
         Unavailable
             If the Hub cannot be reached; the revocation stays pending.
         """
-        kind: Revocation | None = row["tokens_to_end"]
+        kind = user.tokens_to_end
         if kind is None:
             return
         for listener in self._listeners:
-            listener(row["username"])
+            listener(user.username)
         if self._hub.is_known:
             if kind == "all":
-                await self._hub.end_access(row["username"])
+                await self._hub.end_access(user.username)
             else:
-                await self._hub.end_sign_ins(row["username"], keep_session)
-        await self._users.mark_revoked(row["id"], kind)
+                await self._hub.end_sign_ins(user.username, keep_session)
+        await self._users.mark_revoked(user.id, kind)
 
     async def process_pending(self) -> bool:
         """Process all pending revocations; return False if some failed."""
         is_done = True
-        for row in await self._users.pending_revocations():
+        for user in await self._users.pending_revocations():
             try:
-                await self.revoke(row)
+                await self.revoke(user)
             except BaiError as error:
-                log.warning("tokens of %s are still valid: %s", row["username"], error)
+                log.warning("tokens of %s are still valid: %s", user.username, error)
                 is_done = False
         return is_done
 
@@ -117,24 +118,24 @@ class SignOuts:
     async def process_pending(self) -> bool:
         """Process all pending sign-outs; return False if some failed."""
         is_done = True
-        for row in await self._users.pending_sign_outs():
+        for user in await self._users.pending_sign_outs():
             try:
-                is_done &= await self._sign_out(row)
+                is_done &= await self._sign_out(user)
             except BaiError as error:
-                log.warning("%s is not signed out at the Hub yet: %s", row["username"], error)
+                log.warning("%s is not signed out at the Hub yet: %s", user.username, error)
                 is_done = False
         return is_done
 
-    async def _sign_out(self, row: Row) -> bool:
-        await self._revocations.revoke(row)
-        account = await self._accounts.by_username(row["username"])
+    async def _sign_out(self, user: PendingSignOut) -> bool:
+        await self._revocations.revoke(user)
+        account = await self._accounts.by_username(user.username)
         may_sign_in = account is not None and refusal(account, None) is None
         if not may_sign_in:
-            for session_id in await self._users.live_sessions(row["id"]):
+            for session_id in await self._users.live_sessions(user.id):
                 await self._stop_session(_MANAGER, session_id)
-        if self._hub.is_known and not await self._stop_at_hub(row["username"], may_sign_in):
+        if self._hub.is_known and not await self._stop_at_hub(user.username, may_sign_in):
             return False
-        await self._users.signed_out(row["id"])
+        await self._users.signed_out(user.id)
         return True
 
     async def _stop_at_hub(self, username: str, may_sign_in: bool) -> bool:

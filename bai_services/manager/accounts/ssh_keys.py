@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -14,9 +14,11 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from bai_services.core.accounts.records import CreatedSshKey, SshKey
 from bai_services.core.accounts.roles import Caller, Owner, Target
 from bai_services.core.accounts.ssh_keys import MAX_KEYS, check_key_name, parse_public_key
 from bai_services.core.errors import Forbidden
+from bai_services.core.records import fields_of
 from bai_services.db.accounts.ssh_keys import SshKeyStore
 
 from ..context import ManagerContext
@@ -31,12 +33,12 @@ class SshKeys:
         self._clock = context.clock
         self._audit = context.audit
 
-    async def list(self, caller: Caller) -> dict[str, Any]:
+    async def list(self, caller: Caller) -> Sequence[SshKey]:
         """Return the caller's keys; for a session, the keys of its owner."""
         owner_id = _own(caller, "ssh-key.read")
-        return {"items": await self._store.of(owner_id)}
+        return await self._store.of(owner_id)
 
-    async def add(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
+    async def add(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedSshKey:
         """Store the public key in ``spec``; if there is none, generate a key pair.
 
         Only this response contains a generated private key.
@@ -47,18 +49,13 @@ class SshKeys:
         if text is None:
             private_key, text = new_pair(name)
         key = parse_public_key(text)
-        response = {
-            "name": name,
-            "public_key": key.text,
-            "fingerprint": key.fingerprint,
-            "created_at": self._clock(),
-        }
+        stored = SshKey(name, key.text, key.fingerprint, self._clock())
         entry = self._audit.entry(
             caller, "ssh-key.add", name, domain=caller.domain, fingerprint=key.fingerprint
         )
-        row = {"id": str(uuid.uuid4()), "user_id": owner_id, **response}
+        row = {"id": str(uuid.uuid4()), "user_id": owner_id, **fields_of(stored)}
         await self._store.add(row, MAX_KEYS, entry)
-        return {**response, "private_key": private_key}
+        return CreatedSshKey(**fields_of(stored), private_key=private_key)
 
     async def remove(self, caller: Caller, name: str) -> None:
         """Delete a key; existing connections stay open, new ones are rejected."""

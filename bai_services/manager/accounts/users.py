@@ -9,12 +9,14 @@ from typing import Any
 
 from bai_services.core import names
 from bai_services.core.accounts.passwords import check_password
+from bai_services.core.accounts.records import CreatedUser, User
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.records import fields_of
 from bai_services.db.accounts.policies import PolicyStore
-from bai_services.db.accounts.users import Row, UserChange, UserStore
-from bai_services.db.audit import AuditEntry
+from bai_services.db.accounts.users import UserChange, UserStore
 
 from ..context import ManagerContext
 from . import authorizer
@@ -54,19 +56,19 @@ class Users:
         self._lockouts = lockouts
         self._sign_outs_due = context.sign_outs_due
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[User]:
         visible = authorizer.visibility(caller, "user.read")
         page = await self._store.page(query, visible.domain, visible.owner_id)
-        return replace(page, items=await self._with_locks(page.items))
+        return page.with_items(await self._with_locks(page.items))
 
-    async def get(self, caller: Caller, key: str) -> Row:
+    async def get(self, caller: Caller, key: str) -> User:
         visible = authorizer.visibility(caller, "user.read")
         found = await self._store.find(key, visible.domain, visible.owner_id)
         if found is None:
             raise NotFound(f"there is no user {key}, or you may not see this user")
         return (await self._with_locks([found]))[0]
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> dict[str, Any]:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
 
         If no password is given, the user cannot sign in until a password is set.
@@ -91,7 +93,7 @@ class Users:
         policy = spec.get("keypair_policy") or DEFAULT_POLICY
         await self._require_policy("keypair", policy)
         values["main_access_key"] = keypair.access_key
-        row = {
+        keypair_columns = {
             "access_key": keypair.access_key,
             "created_at": now,
             "secret_key_encrypted": self._secrets.encrypt(keypair.secret_key),
@@ -102,12 +104,11 @@ class Users:
         entry = self._audit.entry(
             caller, "user.create", user_id, domain=domain, name=values["username"]
         )
-        await self._store.create(values, row, projects, entry)
+        await self._store.create(values, keypair_columns, projects, entry)
         created = await self.get(caller, user_id)
-        secret = {"access_key": keypair.access_key, "secret_key": keypair.secret_key}
-        return {**created, "keypair": secret}
+        return CreatedUser(**fields_of(created), keypair=keypair)
 
-    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> User:
         """Update an account; deactivating it signs the user out and ends all sessions.
 
         Raises
@@ -117,76 +118,74 @@ class Users:
         Conflict
             If this would deactivate or demote the last active superadmin.
         """
-        row = await self._require_writable(caller, key, changes)
-        values = await self._validated_columns(caller, changes, row)
-        leaves_domain = "domain" in values and values["domain"] != row["domain"]
-        is_deactivated = (
-            values.get("status", row["status"]) != "active" and row["status"] == "active"
-        )
-        entry = self._entry(caller, "user.update", row, fields=sorted(changes))
+        user = await self._require_writable(caller, key, changes)
+        values = await self._validated_columns(caller, changes, fields_of(user))
+        leaves_domain = "domain" in values and values["domain"] != user.domain
+        is_deactivated = values.get("status", user.status) != "active" and user.status == "active"
+        entry = self._entry(caller, "user.update", user, fields=sorted(changes))
         change = UserChange(
             values,
             leaves_projects=leaves_domain,
             signs_out=is_deactivated or leaves_domain,
             revokes_tokens="password_hash" in values,
         )
-        changed = await self._store.update(row["id"], change, entry)
+        changed = await self._store.update(user.id, change, entry)
         if change.signs_out or change.revokes_tokens:
             self._sign_outs_due()
         return (await self._with_locks([changed]))[0]
 
     async def delete(self, caller: Caller, key: str) -> None:
         """Mark an account as ``deleted``, deactivate its keypairs and sign the user out."""
-        row = await self._require_writable(caller, key, {"status": "deleted"})
-        if row["id"] == caller.user_id:
+        user = await self._require_writable(caller, key, {"status": "deleted"})
+        if user.id == caller.user_id:
             raise Conflict("you cannot delete your own account; another administrator can")
-        entry = self._entry(caller, "user.delete", row)
+        entry = self._entry(caller, "user.delete", user)
         change = UserChange({"status": "deleted"}, deactivates_keypairs=True, signs_out=True)
-        await self._store.update(row["id"], change, entry)
+        await self._store.update(user.id, change, entry)
         self._sign_outs_due()
 
     async def sign_out(self, caller: Caller, key: str) -> None:
         """Revoke the tokens and stop the servers of a user; an active user may sign in again."""
-        row = await self.get(caller, key)
-        if row["id"] != caller.user_id:
-            row = await self._require_writable(caller, key, {})
-        entry = self._entry(caller, "user.sign-out", row)
-        await self._store.update(row["id"], UserChange({}, signs_out=True), entry)
+        user = await self.get(caller, key)
+        if user.id != caller.user_id:
+            user = await self._require_writable(caller, key, {})
+        entry = self._entry(caller, "user.sign-out", user)
+        await self._store.update(user.id, UserChange({}, signs_out=True), entry)
         self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
         """Reset an account's failed sign-ins, so that it is accepted from every address again."""
-        row = await self._require_writable(caller, key, {"locked_until": None})
-        entry = self._entry(caller, "user.unlock", row)
-        await self._lockouts.unlock(row["id"], (row["username"], row["email"]), entry)
+        user = await self._require_writable(caller, key, {"locked_until": None})
+        entry = self._entry(caller, "user.unlock", user)
+        await self._lockouts.unlock(user.id, (user.username, user.email), entry)
 
-    async def _with_locks(self, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""
-        until = await self._lockouts.locked_until([row["id"] for row in rows], self._clock())
+    async def _with_locks(self, users: Sequence[User]) -> list[User]:
+        """Return the users with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""
+        until = await self._lockouts.locked_until([user.id for user in users], self._clock())
         return [
-            {**row, "is_locked": row["id"] in until, "locked_until": until.get(row["id"])}
-            for row in rows
+            replace(user, is_locked=user.id in until, locked_until=until.get(user.id))
+            for user in users
         ]
 
-    async def _require_writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
-        row = await self.get(caller, key)
-        target = Target(domain=row["domain"], owner=Owner(row["id"], Role(row["role"])))
-        if row["id"] == caller.user_id and set(changes) <= OWN_FIELDS:
+    async def _require_writable(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> User:
+        user = await self.get(caller, key)
+        target = Target(domain=user.domain, owner=Owner(user.id, user.role))
+        if user.id == caller.user_id and set(changes) <= OWN_FIELDS:
             authorizer.require(caller, "user.change-own", target)
-            return row
+            return user
         authorizer.require(caller, "user.write", target)
-        return row
+        return user
 
     async def _validated_columns(
-        self, caller: Caller, fields: Mapping[str, Any], row: Mapping[str, Any]
+        self, caller: Caller, fields: Mapping[str, Any], current: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Validate ``fields``; return the columns to set. ``row`` has the current values."""
+        """Validate ``fields``; return the columns to set. ``current`` has the values before."""
         not_columns = {"password", "projects", "keypair_policy"}
         values = {key: value for key, value in fields.items() if key not in not_columns}
         if "username" in values:
             values["username"] = names.check_username(values["username"])
-            if values["username"] != row["username"]:
-                self._raise_for_rename(row)
+            if values["username"] != current["username"]:
+                self._raise_for_rename(current)
         if "email" in values:
             values["email"] = names.check_email(values["email"])
         if values.get("allowed_client_ip") is not None:
@@ -195,25 +194,25 @@ class Users:
             await self._require_policy("user", values["resource_policy"])
         self._check_choice("status", values, STATUSES)
         self._check_choice("role", values, ROLES)
-        if values.get("role", row["role"]) != row["role"]:
+        if values.get("role", current["role"]) != current["role"]:
             authorizer.require(caller, "user.grant-role")
-        if any(values.get(name, row.get(name)) != row.get(name) for name in _CONTAINER_IDS):
+        if any(values.get(name, current.get(name)) != current.get(name) for name in _CONTAINER_IDS):
             # With the uid of another user, a user could read that user's files.
             authorizer.require(caller, "user.grant-role")
-        if values.get("domain", row["domain"]) != row["domain"]:
+        if values.get("domain", current["domain"]) != current["domain"]:
             # Moving a user gives the administrators of another domain control over the account.
             authorizer.require(caller, "user.grant-role")
             await self._domains.get(caller, values["domain"])
         if fields.get("password") is not None:
-            own_names = (values.get("username", row["username"]), values.get("email", ""))
+            own_names = (values.get("username", current["username"]), values.get("email", ""))
             check_password(fields["password"], *own_names)
             values["password_hash"] = await self._passwords.hash(fields["password"])
             values["password_changed_at"] = self._clock()
         return values
 
-    def _raise_for_rename(self, row: Mapping[str, Any]) -> None:
+    def _raise_for_rename(self, current: Mapping[str, Any]) -> None:
         raise InvalidRequest(
-            f"user name {row['username']} cannot be changed: it identifies the user in the Hub",
+            f"user name {current['username']} cannot be changed: it identifies the user in the Hub",
             field="username",
         )
 
@@ -229,19 +228,19 @@ class Users:
         for key in keys:
             # A project name without a domain refers to a project of the new user's domain.
             try:
-                row = await self._projects.get(caller, f"{domain}/{key}")
+                project = await self._projects.get(caller, f"{domain}/{key}")
             except NotFound:
-                row = await self._projects.get(caller, key)
-            if row["domain"] != domain:
+                project = await self._projects.get(caller, key)
+            if project.domain != domain:
                 raise InvalidRequest(f"project {key} is not in domain {domain}", field="projects")
-            found.append(row["id"])
+            found.append(project.id)
         return found
 
     async def _require_policy(self, kind: str, name: str) -> None:
         if await self._policies[kind].one(name) is None:
             raise NotFound(f"there is no {kind} policy {name}", name=name)
 
-    def _entry(self, caller: Caller, action: str, row: Row, **details: Any) -> AuditEntry:
+    def _entry(self, caller: Caller, action: str, user: User, **details: Any) -> AuditEntry:
         return self._audit.entry(
-            caller, action, row["id"], domain=row["domain"], name=row["username"], **details
+            caller, action, user.id, domain=user.domain, name=user.username, **details
         )

@@ -12,18 +12,19 @@ from urllib.parse import quote, urlencode
 from cryptography.fernet import Fernet, InvalidToken
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.apps.records import AdmittedVisit, ListedShare
 from bai_services.core.apps.shares import (
-    ENTRY_LIFE,
-    PASS_LIFE,
+    ENTRY_LIFETIME,
+    VISIT_LIFETIME,
     Audience,
-    Pass,
-    PassKind,
+    VisitorToken,
+    VisitorTokenKind,
     check_addresses,
     check_app,
     check_sharing,
-    seal,
+    decode_token,
+    encode_token,
     share_end,
-    unseal,
 )
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
@@ -42,7 +43,6 @@ from ..sessions.sessions import Sessions, target_of
 from ..sessions.view import url_of
 from ..settings import Settings
 
-Row = Mapping[str, Any]
 IsSignedIn = Callable[[str], Awaitable[bool]]
 
 
@@ -60,18 +60,20 @@ class AppShares:
         self._clock = context.clock
         self._audit = context.audit
 
-    async def page_of_session(self, caller: Caller, key: str, query: ListQuery) -> Page[Row]:
+    async def page_of_session(
+        self, caller: Caller, key: str, query: ListQuery
+    ) -> Page[ListedShare]:
         """Return the shares of a session."""
         row = await self._sessions.find_visible(caller, key)
         return self._to_page(await self._store.of_session(row.id, query, self._clock()))
 
-    async def page_of_caller(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page_of_caller(self, caller: Caller, query: ListQuery) -> Page[ListedShare]:
         """Return the shares that the caller's sessions have and those that admit the caller."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         return self._to_page(await self._store.of_user(caller.user_id, query, self._clock()))
 
-    async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> ListedShare:
         """Share one app of a live session.
 
         Raises
@@ -117,7 +119,7 @@ class AppShares:
             to=audience_id,
         )
         await self._store.create(values, now, entry)
-        return self._to_row(await self._require_share(share_id))
+        return self._listed(await self._require_share(share_id))
 
     async def revoke(self, caller: Caller, key: str, share_id: str) -> None:
         """Revoke a share; visitors lose access within seconds."""
@@ -154,21 +156,21 @@ class AppShares:
             raise Conflict(
                 f"session {share.session} is {share.status}; its apps are available while it runs"
             )
-        entry = Pass(
-            PassKind.ENTRY,
+        entry = VisitorToken(
+            VisitorTokenKind.ENTRY,
             share.id,
             user_id,
-            self._clock() + ENTRY_LIFE,
+            self._clock() + ENTRY_LIFETIME,
             secrets.token_urlsafe(12),
             self._encrypt(token) if token else "",
         )
         url = url_of(self._settings, share.hub_user, share.hub_server)
-        sealed = seal(self._settings.key, entry)
-        return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': sealed})}"
+        encoded = encode_token(self._settings.key, entry)
+        return f"{url}shared/{quote(share.app)}/?{urlencode({'bai_entry': encoded})}"
 
     async def authorize_visit(
         self, caller: Caller, facts: Mapping[str, str], is_signed_in: IsSignedIn
-    ) -> Row:
+    ) -> AdmittedVisit:
         """Authorize a visitor for a session's server; return a visit token.
 
         The visitor presents a single-use entry token (``entry``) or a visit token (``visit``).
@@ -181,14 +183,14 @@ class AppShares:
             longer covers the visitor.
         """
         now = self._clock()
-        kind = PassKind.ENTRY if facts.get("entry") else PassKind.VISIT
-        token = unseal(self._settings.key, facts.get(kind) or "", kind, now)
+        kind = VisitorTokenKind.ENTRY if facts.get("entry") else VisitorTokenKind.VISIT
+        token = decode_token(self._settings.key, facts.get(kind) or "", kind, now)
         refused = Forbidden(
             "this app is not shared with you, or its share has ended; open its link again"
         )
         if token is None:
             raise refused
-        if kind is PassKind.ENTRY and not await self._store.redeem(
+        if kind is VisitorTokenKind.ENTRY and not await self._store.redeem(
             token.nonce, token.expires_at, now
         ):
             raise refused
@@ -206,10 +208,14 @@ class AppShares:
             await self._require_access(share, token.user_id, facts.get("client_ip", ""))
         except NotFound:
             raise refused from None
-        until = min(share.expires_at, now + PASS_LIFE)
-        visit = replace(token, kind=PassKind.VISIT, expires_at=until)
-        text = seal(self._settings.key, visit) if kind is PassKind.ENTRY else facts["visit"]
-        return {"visit": text, "expires_at": until, "audience": share.audience}
+        until = min(share.expires_at, now + VISIT_LIFETIME)
+        visit = replace(token, kind=VisitorTokenKind.VISIT, expires_at=until)
+        text = (
+            encode_token(self._settings.key, visit)
+            if kind is VisitorTokenKind.ENTRY
+            else facts["visit"]
+        )
+        return AdmittedVisit(text, until, share.audience)
 
     async def _audience(self, row: SessionRow, spec: Mapping[str, Any]) -> tuple[Audience, str]:
         """Return the audience of a share and the id of its user or project (public: empty)."""
@@ -230,11 +236,11 @@ class AppShares:
                 )
             return given[0], row.project_id
         user = await self._grants.find_user(spec["user"], row.domain)
-        if user is None or user["status"] != "active":
+        if user is None or user.status != "active":
             raise NotFound(f"there is no user named {spec['user']!r} in domain {row.domain}")
-        if user["id"] == row.owner_id:
+        if user.id == row.owner_id:
             raise InvalidRequest("this user is the owner of the session", field="user")
-        return given[0], str(user["id"])
+        return given[0], str(user.id)
 
     async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
         """Raise ``NotFound`` unless the share admits the user now: policy, address and account."""
@@ -248,21 +254,21 @@ class AppShares:
         if share.audience == Audience.PUBLIC:
             return
         user = await self._users.find(user_id) if user_id else None
-        if user is None or user["id"] != user_id:
+        if user is None or user.id != user_id:
             raise refused
-        account = await self._accounts.by_username(user["username"])
+        account = await self._accounts.by_username(user.username)
         if account is None or refusal(account, client_ip) is not None:
             raise refused
-        is_member = share.project_id in {project["id"] for project in user["projects"]}
+        is_member = share.project_id in {project.id for project in user.projects}
         if user_id != share.user_id and not (share.project_id and is_member):
             raise refused
 
     def _encrypt(self, token: str) -> str:
-        # Remove the padding, because "=" is not allowed in passes.
+        # Remove the padding, because "=" is not allowed in visitor tokens.
         return self._fernet.encrypt(token.encode()).decode().rstrip("=")
 
-    def _token_of(self, visitor: Pass) -> str:
-        """Return the visitor's Hub token; empty if the pass has none."""
+    def _token_of(self, visitor: VisitorToken) -> str:
+        """Return the visitor's Hub token; empty if the visitor token has none."""
         padding = "=" * (-len(visitor.sign_in) % 4)
         try:
             return self._fernet.decrypt(visitor.sign_in + padding).decode()
@@ -275,27 +281,26 @@ class AppShares:
             raise _no_such_share()
         return share
 
-    def _to_page(self, page: Page[AppShare]) -> Page[Row]:
-        items = [self._to_row(item) for item in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+    def _to_page(self, page: Page[AppShare]) -> Page[ListedShare]:
+        return page.with_items([self._listed(item) for item in page.items])
 
-    def _to_row(self, share: AppShare) -> Row:
+    def _listed(self, share: AppShare) -> ListedShare:
         base = self._settings.base_url.rstrip("/")
-        return {
-            "id": share.id,
-            "session_id": share.session_id,
-            "session": share.session,
-            "owner": share.owner,
-            "app": share.app,
-            "audience": share.audience,
-            "user": share.user,
-            "project": share.project,
-            "allowed_addresses": share.allowed_addresses,
-            "expires_at": share.expires_at,
-            "created_at": share.created_at,
-            "created_by": share.created_by,
-            "url": f"{base}/shared/{share.id}",
-        }
+        return ListedShare(
+            id=share.id,
+            session_id=share.session_id,
+            session=share.session,
+            owner=share.owner,
+            app=share.app,
+            audience=share.audience,
+            user=share.user,
+            project=share.project,
+            allowed_addresses=share.allowed_addresses,
+            expires_at=share.expires_at,
+            created_at=share.created_at,
+            created_by=share.created_by,
+            url=f"{base}/shared/{share.id}",
+        )
 
 
 def _no_such_share() -> NotFound:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster.devices import SHARES, thousandths
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
+from bai_services.core.cluster.records import Agent, Device, HeartbeatResponse, ListedDevice
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.records import fields_of
 from bai_services.core.resources import ResourceSlots, format_amount
 from bai_services.db.cluster.agent_devices import NewDevice
-from bai_services.db.cluster.agents import AgentHeartbeat, AgentStore, HeartbeatResult, Row
+from bai_services.db.cluster.agents import AgentHeartbeat, AgentRow, AgentStore, HeartbeatResult
+from bai_services.db.cluster.device_rows import DeviceRow
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -87,7 +90,7 @@ class Agents:
         agent_id: str,
         beat: AgentHeartbeat,
         kernels: Sequence[Mapping[str, Any]] | None,
-    ) -> Row:
+    ) -> HeartbeatResponse:
         """Process a heartbeat; ``kernels`` is None if the agent cannot list its kernels.
 
         Raises
@@ -109,11 +112,11 @@ class Agents:
             await self._kernels.observe(agent_id, kernels)
         if result.capacity_increased:
             self._capacity_changed()
-        return {
-            "deadline_seconds": self._settings.heartbeat_deadline_seconds,
-            "interval_seconds": self._settings.heartbeat_interval_seconds,
-            "hub_api_url": self._settings.hub_api_url,
-        }
+        return HeartbeatResponse(
+            deadline_seconds=self._settings.heartbeat_deadline_seconds,
+            interval_seconds=self._settings.heartbeat_interval_seconds,
+            hub_api_url=self._settings.hub_api_url,
+        )
 
     async def work(
         self, caller: Caller, agent_id: str, wait_seconds: float
@@ -135,68 +138,91 @@ class Agents:
         await self._require_known(agent_id)
         await self._kernels.report(agent_id, report)
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Agent]:
         authorizer.require(caller, "agent.read")
-        return await _to_json_page(self._store.page(query), _to_json)
+        page = await self._store.page(query)
+        return page.with_items([_agent(row) for row in page.items])
 
-    async def get(self, caller: Caller, agent_id: str) -> Row:
+    async def get(self, caller: Caller, agent_id: str) -> Agent:
         authorizer.require(caller, "agent.read")
-        return _to_json(await self._store.one(agent_id))
+        return _agent(await self._store.one(agent_id))
 
-    async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, agent_id: str, changes: Mapping[str, Any]) -> Agent:
         """Change the resource group of an agent, or whether new sessions may be placed on it."""
         authorizer.require(caller, "agent.write")
         values = {name: value for name, value in changes.items() if name in _CHANGEABLE_FIELDS}
         entry = self._audit.entry(caller, "agent.update", agent_id, **values)
         row = await self._store.update(agent_id, values, entry)
         self._capacity_changed()
-        return _to_json(row)
+        return _agent(row)
 
     async def delete(self, caller: Caller, agent_id: str) -> None:
         """Delete an agent that is LOST or TERMINATED and has no allocations."""
         authorizer.require(caller, "agent.write")
         await self._store.delete(agent_id, self._audit.entry(caller, "agent.delete", agent_id))
 
-    async def devices(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def devices(self, caller: Caller, query: ListQuery) -> Page[ListedDevice]:
         authorizer.require(caller, "agent.read")
-        return await _to_json_page(self._store.devices(query), _device_to_json)
+        page = await self._store.devices(query)
+        devices = [
+            ListedDevice(
+                **fields_of(_device(row)), resource_group=row.resource_group, status=row.status
+            )
+            for row in page.items
+        ]
+        return page.with_items(devices)
 
     async def _require_known(self, agent_id: str) -> None:
         if not await self._store.is_known(agent_id):
             raise NotFound(f"there is no agent {agent_id}; it must send a heartbeat first")
 
 
-async def _to_json_page(page: Awaitable[Page[Row]], convert: Callable[[Row], Row]) -> Page[Row]:
-    found = await page
-    return Page([convert(row) for row in found.items], found.total, found.limit, found.offset)
-
-
-def _to_json(row: Row) -> Row:
-    """Return an agent in the format of the REST API, with resources as texts."""
-    capacity: Counter[str] = Counter(row["capacity"])
-    used: Counter[str] = Counter(row["used"])
-    for device in row["devices"]:
-        slot = device["facts"].get("slot") or f"{device['family']}.{SHARES}"
+def _agent(row: AgentRow) -> Agent:
+    """Return an agent with its resources including those of its devices."""
+    capacity: Counter[str] = Counter(row.capacity)
+    used: Counter[str] = Counter(row.used)
+    for device in row.devices:
+        slot = device.facts.get("slot") or f"{device.family}.{SHARES}"
         unit = thousandths(slot, 1)
-        capacity[slot] += device["capacity"] // unit if device["is_healthy"] else 0
-        used[slot] += device["used"] // unit
-    fields = {name: value for name, value in row.items() if name != "capacity"}
-    return {
-        **fields,
-        "slots": ResourceSlots(capacity),
-        "used": ResourceSlots(used),
-        "devices": [_device_to_json(device) for device in row["devices"]],
-    }
+        capacity[slot] += device.capacity // unit if device.is_healthy else 0
+        used[slot] += device.used // unit
+    return Agent(
+        id=row.id,
+        created_at=row.created_at,
+        resource_group=row.resource_group,
+        status=row.status,
+        status_changed_at=row.status_changed_at,
+        last_heartbeat_at=row.last_heartbeat_at,
+        schedulable=row.schedulable,
+        engine=row.engine,
+        endpoint=row.endpoint,
+        architecture=row.architecture,
+        version=row.version,
+        facts=row.facts,
+        slots=ResourceSlots(capacity),
+        used=ResourceSlots(used),
+        devices=[_device(device) for device in row.devices],
+        kernels=row.kernels,
+    )
 
 
-def _device_to_json(row: Row) -> Row:
-    slot, share = f"{row['family']}.{SHARES}", row["share_in_force"]
-    return {
-        **row,
-        "capacity": format_amount(slot, row["capacity"]),
-        "used": format_amount(slot, row["used"]),
-        "share_in_force": None if share is None else format_amount(slot, share),
-    }
+def _device(row: DeviceRow) -> Device:
+    slot, share = f"{row.family}.{SHARES}", row.share_in_force
+    return Device(
+        id=row.id,
+        agent_id=row.agent_id,
+        family=row.family,
+        index=row.index,
+        model=row.model,
+        memory_bytes=row.memory_bytes,
+        numa_node=row.numa_node,
+        is_simulated=row.is_simulated,
+        is_healthy=row.is_healthy,
+        capacity=format_amount(slot, row.capacity),
+        used=format_amount(slot, row.used),
+        facts=row.facts,
+        share_in_force=None if share is None else format_amount(slot, share),
+    )
 
 
 def _log(agent_id: str, result: HeartbeatResult) -> None:

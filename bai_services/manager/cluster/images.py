@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.image_labels import ImageLabels, check_bounds, parse_labels
 from bai_services.core.cluster.model import canonical_image
+from bai_services.core.cluster.records import Image, ImageAlias
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
+from bai_services.core.records import fields_of
 from bai_services.core.resources import ResourceSlots
-from bai_services.db.audit import AuditEntry
-from bai_services.db.cluster.images import ImageAliasStore, ImageStore, Row
+from bai_services.db.cluster.images import ImageAliasStore, ImageRow, ImageStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -35,13 +37,12 @@ class Images:
         self._clock = context.clock
         self._audit = context.audit
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Image]:
         authorizer.require(caller, "image.read")
         page = await self._store.page(query)
-        items = [_to_json(row) for row in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+        return page.with_items([_image(row) for row in page.items])
 
-    async def get(self, caller: Caller, key: str) -> Row:
+    async def get(self, caller: Caller, key: str) -> Image:
         """Return the image with that id, alias or name (``latest`` without a tag).
 
         Raises
@@ -52,9 +53,9 @@ class Images:
             If the name exists for several architectures.
         """
         authorizer.require(caller, "image.read")
-        return _to_json(await self._one(key))
+        return _image(await self._one(key))
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Image:
         """Register an image; resource limits not given are taken from its labels.
 
         Raises
@@ -81,9 +82,9 @@ class Images:
         }
         check_bounds(values["min_slots"], values["max_slots"])
         entry = self._entry(caller, "create", values["name"])
-        return _to_json(await self._store.create(values, entry))
+        return _image(await self._store.create(values, entry))
 
-    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Image:
         """Update an image; new labels replace the resource limits that ``changes`` does not set."""
         authorizer.require(caller, "image.write")
         image = await self._one(key)
@@ -95,17 +96,18 @@ class Images:
         for field in _BOUNDS:
             if field in values and not isinstance(values[field], ResourceSlots):
                 values[field] = ResourceSlots.parse(values[field])
-        updated = {**image, **values}
-        check_bounds(updated["min_slots"], updated["max_slots"])
-        entry = self._entry(caller, "update", image["name"], fields=sorted(changes))
-        return _to_json(await self._store.update(image["id"], values, entry))
+        check_bounds(
+            values.get("min_slots", image.min_slots), values.get("max_slots", image.max_slots)
+        )
+        entry = self._entry(caller, "update", image.name, fields=sorted(changes))
+        return _image(await self._store.update(image.id, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         authorizer.require(caller, "image.write")
         image = await self._one(key)
-        await self._store.delete(image["id"], self._entry(caller, "delete", image["name"]))
+        await self._store.delete(image.id, self._entry(caller, "delete", image.name))
 
-    async def _one(self, key: str) -> Row:
+    async def _one(self, key: str) -> ImageRow:
         return await resolve_image(self._store, key)
 
     def _entry(self, caller: Caller, verb: str, name: str, **details: Any) -> AuditEntry:
@@ -121,15 +123,15 @@ class ImageAliases:
         self._clock = context.clock
         self._audit = context.audit
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[ImageAlias]:
         authorizer.require(caller, "image.read")
         return await self._store.page(query)
 
-    async def get(self, caller: Caller, alias: str) -> Row:
+    async def get(self, caller: Caller, alias: str) -> ImageAlias:
         authorizer.require(caller, "image.read")
         return await self._store.one(alias)
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ImageAlias:
         """Create ``alias`` for ``image`` (id, alias or name).
 
         Raises
@@ -142,16 +144,16 @@ class ImageAliases:
         authorizer.require(caller, "image.write")
         alias = check_slug("image alias", spec["alias"])
         image = await resolve_image(self._images, spec["image"])
-        values = {"alias": alias, "created_at": self._clock(), "image_id": image["id"]}
+        values = {"alias": alias, "created_at": self._clock(), "image_id": image.id}
         return await self._store.create(values, self._entry(caller, "create", alias))
 
-    async def update(self, caller: Caller, alias: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, alias: str, changes: Mapping[str, Any]) -> ImageAlias:
         authorizer.require(caller, "image.write")
         if "image" not in changes:
             return await self._store.one(alias)
         image = await resolve_image(self._images, changes["image"])
-        entry = self._entry(caller, "update", alias, image=image["name"])
-        return await self._store.update(alias, image["id"], entry)
+        entry = self._entry(caller, "update", alias, image=image.name)
+        return await self._store.update(alias, image.id, entry)
 
     async def delete(self, caller: Caller, alias: str) -> None:
         authorizer.require(caller, "image.write")
@@ -161,7 +163,7 @@ class ImageAliases:
         return self._audit.entry(caller, f"image-alias.{verb}", alias, **details)
 
 
-async def resolve_image(store: ImageStore, key: str) -> Row:
+async def resolve_image(store: ImageStore, key: str) -> ImageRow:
     """Return the image with that id, alias or name.
 
     Raises
@@ -179,7 +181,7 @@ async def resolve_image(store: ImageStore, key: str) -> Row:
     if not rows:
         raise NotFound(f"there is no image {key!r}", image=key)
     if len(rows) > 1:
-        architectures = [row["architecture"] for row in rows]
+        architectures = [row.architecture for row in rows]
         raise InvalidRequest(
             f"image {key!r} exists for {', '.join(architectures)}; use its id", image=key
         )
@@ -194,18 +196,18 @@ def _bounds(fields: Mapping[str, Any], facts: ImageLabels) -> dict[str, Resource
     }
 
 
-def _to_json(row: Row) -> Row:
-    """Return an image with the content of its labels, in the format of the REST API."""
-    facts = parse_labels(row["labels"])
+def _image(row: ImageRow) -> Image:
+    """Return an image with the content of its labels."""
+    facts = parse_labels(row.labels)
     preferred = facts.preferred_shared_memory_bytes
-    return {
-        **row,
-        "apps": facts.apps,
-        "features": sorted(facts.features),
-        "role": facts.role,
-        "is_private": facts.is_private,
-        "preferred_slots": facts.preferred_slots,
-        "preferred_shared_memory": (
+    return Image(
+        **fields_of(row),
+        apps=facts.apps,
+        features=sorted(facts.features),
+        role=facts.role,
+        is_private=facts.is_private,
+        preferred_slots=facts.preferred_slots,
+        preferred_shared_memory=(
             None if preferred is None else ResourceSlots({"mem": preferred}).format().get("mem")
         ),
-    }
+    )

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.devices import check_exclusive, check_unique
+from bai_services.core.cluster.records import Preset
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import MEM, ResourceSlots, format_amount, parse_amount
-from bai_services.db.audit import AuditEntry
-from bai_services.db.cluster.presets import PresetStore, Row
+from bai_services.db.cluster.presets import PresetRow, PresetStore
 from bai_services.db.sessions.requests import PresetFacts
 
 from ..accounts import authorizer
@@ -39,14 +40,14 @@ class Presets:
         project: str | None = None,
         resource_group: str | None = None,
         kind: str | None = None,
-    ) -> Page[Row]:
+    ) -> Page[Preset]:
         """Return the visible presets.
 
         With a project, a resource group or a session type (``kind``), return only the presets of
         that group, and set ``allocatable`` to whether the caller could start such a session now.
         """
         authorizer.require(caller, "preset.read")
-        can_start: Callable[[Row], bool] | None = None
+        can_start: Callable[[PresetRow], bool] | None = None
         if (project, resource_group, kind) != (None, None, None):
             session_kind = None if kind is None else session_type(kind)
             group, facts, agents = await self._options.group_capacity(
@@ -54,17 +55,18 @@ class Presets:
             )
             resource_group = group.name
 
-            def can_start(row: Row) -> bool:
+            def can_start(row: PresetRow) -> bool:
                 return is_allocatable(_facts(row), group, facts, agents, session_kind)
 
         page = await self._store.page(query, visibility_filter(caller), resource_group)
-        items = [_to_json(row, can_start(row) if can_start else None) for row in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+        return page.with_items(
+            [_preset(row, can_start(row) if can_start else None) for row in page.items]
+        )
 
-    async def get(self, caller: Caller, key: str) -> Row:
-        return _to_json(await self._one(caller, key))
+    async def get(self, caller: Caller, key: str) -> Preset:
+        return _preset(await self._one(caller, key))
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Preset:
         """Create a preset: name, ``resource_slots``, ``shared_memory``, ``resource_group``.
 
         Raises
@@ -80,28 +82,28 @@ class Presets:
             **_validated_columns(spec),
             "resource_group": spec.get("resource_group") or "",
         }
-        return _to_json(
+        return _preset(
             await self._store.create(values, self._entry(caller, "create", values["name"]))
         )
 
-    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Preset:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
-        entry = self._entry(caller, "update", preset["name"], fields=sorted(changes))
-        return _to_json(await self._store.update(preset["id"], _validated_columns(changes), entry))
+        entry = self._entry(caller, "update", preset.name, fields=sorted(changes))
+        return _preset(await self._store.update(preset.id, _validated_columns(changes), entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
-        await self._store.delete(preset["id"], self._entry(caller, "delete", preset["name"]))
+        await self._store.delete(preset.id, self._entry(caller, "delete", preset.name))
 
-    async def _one(self, caller: Caller, key: str) -> Row:
+    async def _one(self, caller: Caller, key: str) -> PresetRow:
         authorizer.require(caller, "preset.read")
         rows = await self._store.named(key, visibility_filter(caller))
         if not rows:
             raise NotFound(f"there is no preset {key!r}, or you may not use it", preset=key)
         if len(rows) > 1:
-            groups = ", ".join(row["resource_group"] or "all groups" for row in rows)
+            groups = ", ".join(row.resource_group or "all groups" for row in rows)
             raise InvalidRequest(f"preset {key!r} exists in {groups}; use its id", preset=key)
         return rows[0]
 
@@ -126,16 +128,18 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _facts(row: Row) -> PresetFacts:
-    return PresetFacts(
-        row["name"], row["resource_group"], row["resource_slots"], row["shared_memory_bytes"]
+def _facts(row: PresetRow) -> PresetFacts:
+    return PresetFacts(row.name, row.resource_group, row.resource_slots, row.shared_memory_bytes)
+
+
+def _preset(row: PresetRow, allocatable: bool | None = None) -> Preset:
+    size = row.shared_memory_bytes
+    return Preset(
+        id=row.id,
+        created_at=row.created_at,
+        name=row.name,
+        resource_group=row.resource_group or None,
+        resource_slots=row.resource_slots,
+        shared_memory=None if size is None else format_amount(MEM, size),
+        allocatable=allocatable,
     )
-
-
-def _to_json(row: Row, allocatable: bool | None = None) -> Row:
-    result = {key: value for key, value in row.items() if key != "shared_memory_bytes"}
-    size = row["shared_memory_bytes"]
-    result["shared_memory"] = None if size is None else format_amount(MEM, size)
-    result["resource_group"] = row["resource_group"] or None
-    result["allocatable"] = allocatable
-    return result

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.group_options import check_options
 from bai_services.core.cluster.model import EngineName, LinkKind
+from bai_services.core.cluster.records import GroupLink, ResourceGroup
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
 from bai_services.core.scheduling.queue import Order
 from bai_services.core.sessions.lifecycle import SessionType
-from bai_services.db.audit import AuditEntry
-from bai_services.db.cluster.resource_groups import GroupFilter, GroupStore, Row
+from bai_services.db.cluster.resource_groups import GroupFilter, GroupStore
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -32,13 +33,13 @@ class ResourceGroups:
         self._audit = context.audit
         self._capacity_changed = context.capacity_changed
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[ResourceGroup]:
         return await self._store.page(query, visibility_filter(caller))
 
-    async def get(self, caller: Caller, name: str) -> Row:
+    async def get(self, caller: Caller, name: str) -> ResourceGroup:
         return await self._store.one(name, visibility_filter(caller))
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ResourceGroup:
         """Create a resource group.
 
         There is one default group; a new default group replaces the old one.
@@ -62,23 +63,23 @@ class ResourceGroups:
         }
         return await self._store.create(values, self._entry(caller, "create", name))
 
-    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, name: str, changes: Mapping[str, Any]) -> ResourceGroup:
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "update", name, fields=sorted(changes))
-        row = await self._store.update(name, _validated_columns(changes), entry)
+        group = await self._store.update(name, _validated_columns(changes), entry)
         self._capacity_changed()
-        return row
+        return group
 
     async def delete(self, caller: Caller, name: str) -> None:
         authorizer.require(caller, "resource-group.write")
         await self._store.delete(name, self._entry(caller, "delete", name))
 
-    async def links(self, caller: Caller, name: str, query: ListQuery) -> Page[Row]:
+    async def links(self, caller: Caller, name: str, query: ListQuery) -> Page[GroupLink]:
         """Return the domains, projects, users and keypairs that may use a non-public group."""
         authorizer.require(caller, "resource-group.read-links")
         return await self._store.links(name, query)
 
-    async def link(self, caller: Caller, name: str, kind: str, target: str) -> Row:
+    async def link(self, caller: Caller, name: str, kind: str, target: str) -> GroupLink:
         """Allow a domain, project, user or keypair (id or name) to use a group."""
         authorizer.require(caller, "resource-group.write")
         entry = self._entry(caller, "link", name, kind=kind, target=target)

@@ -107,13 +107,13 @@ class Schedules:
             If there is no such group.
         """
         authorizer.require(caller, "agent.read")
-        row = await self._groups.get(caller, group)
+        found_group = await self._groups.get(caller, group)
         await self._scheduler.wait_for_changes()
         found = await self._scheduler.query(
             partial(group_schedule, group=group, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
         )
         if found is None:
-            return Schedule(group, False, self._clock(), Order(row["scheduler"]))
+            return Schedule(group, False, self._clock(), Order(found_group.scheduler))
         ids = [part.session_id for part in found.running]
         ids += [part.session_id for part in found.waiting]
         names = await self._visible(caller, ids)
@@ -158,8 +158,8 @@ class Schedules:
         query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})
         page = await self._sessions.page(caller, query)
         return {
-            row["id"]: SessionName(row["id"], row["name"], row["owner"], row["project"])
-            for row in page.items
+            session.id: SessionName(session.id, session.name, session.owner, session.project)
+            for session in page.items
         }
 
 

@@ -6,11 +6,12 @@ import uuid
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
+from bai_services.core.folders.sharing import Grant
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.listing import ListQuery, Page
-from bai_services.db.audit import AuditEntry
-from bai_services.db.folders.grants import Grant, GrantStore
+from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext

@@ -20,6 +20,7 @@ from bai_services.core.folders.mounts import (
 )
 from bai_services.core.folders.vfolders import Permission, effective_permission, is_auto_mounted
 from bai_services.core.sessions.launch_plan import Mount
+from bai_services.core.sessions.options import OfferedFolder
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 
 from ..context import ManagerContext
@@ -41,16 +42,16 @@ class Mounts:
         self._store = VfolderStore(context.database)
         self._hosts = hosts
 
-    async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:
+    async def mountable(self, owner_id: str, project_id: str) -> list[OfferedFolder]:
         """Return the folders that a user may mount in a session of a project, for forms."""
         return [
-            {
-                "id": row.id,
-                "name": row.name,
-                "owner": owner_text(row),
-                "permission": str(_mount_mode(_permission_of_owner(owner_id, row))),
-                "is_auto_mounted": _is_auto(owner_id, row),
-            }
+            OfferedFolder(
+                id=row.id,
+                name=row.name,
+                owner=owner_text(row),
+                permission=_mount_mode(_permission_of_owner(owner_id, row)),
+                is_auto_mounted=_is_auto(owner_id, row),
+            )
             for row in await self._store.mountable(owner_id, project_id)
             if await self._may_mount(owner_id, project_id, row)
         ]

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.folders.vfolders import (
     FolderRelation,
@@ -20,7 +21,6 @@ from bai_services.core.folders.vfolders import (
     is_auto_mounted,
 )
 from bai_services.core.listing import ListQuery, Page
-from bai_services.db.audit import AuditEntry
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 from bai_services.storage.base import Location, Scope
@@ -123,8 +123,7 @@ class VFolders:
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[VFolder]:
         page = await self._store.page(query, visible_to(caller))
-        items = [self._to_view(caller, row) for row in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+        return page.with_items([self._to_view(caller, row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> VFolder:
         return self._to_view(caller, await self._access.find(caller, key))
@@ -326,16 +325,16 @@ class VFolders:
                 project_id=None,
             )
         project = await self._projects.get(caller, project_key)
-        if not reaches(caller, "vfolder.create", Target(project["domain"], project["id"])):
+        if not reaches(caller, "vfolder.create", Target(project.domain, project.id)):
             raise Forbidden(
-                f"only an administrator of domain {project['domain']} can create project folders",
+                f"only an administrator of domain {project.domain} can create project folders",
                 action="vfolder.create",
             )
         return _Ownership(
-            domain=project["domain"],
-            scope=f"project:{project['id']}",
+            domain=project.domain,
+            scope=f"project:{project.id}",
             owner_id=None,
-            project_id=project["id"],
+            project_id=project.id,
         )
 
     async def _find_managed(

@@ -136,7 +136,7 @@ class Reconciler:
         # If this manager was suspended since reading the rows, they are outdated and another
         # manager may hold the lease.
         if await self._lease.hold() is not None:
-            await self._lifecycle.try_move(session_id, event, reason, **facts)
+            await self._lifecycle.try_apply(session_id, event, reason, **facts)
 
     async def _finish_unlaunched(self) -> None:
         for row in await self._store.in_status(Status.TERMINATING):

@@ -167,22 +167,22 @@ class Starter:
 
     async def _conclude(self, row: SessionRow, is_ready: bool, reason: str) -> None:
         if is_ready:
-            await self._lifecycle.try_move(row.id, Event.STARTED)
+            await self._lifecycle.try_apply(row.id, Event.STARTED)
         elif await self._is_needed(row):
             view = await self._sessions.with_kernels(row.id)
             if view.kernels[0].launched_at is None:
-                await self._lifecycle.try_move(row.id, Event.FAILED, reason, result=Result.FAILURE)
+                await self._lifecycle.try_apply(row.id, Event.FAILED, reason, result=Result.FAILURE)
             else:
                 # Containers may be running: the resources are released when the agent reports that
                 # they have ended.
-                await self._lifecycle.try_move(
+                await self._lifecycle.try_apply(
                     row.id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
 
     async def _start_without_hub(self, row: SessionRow) -> None:
         view = await self._sessions.with_kernels(row.id)
         if view.kernels[0].container_id is not None:
-            await self._lifecycle.try_move(row.id, Event.STARTED)
+            await self._lifecycle.try_apply(row.id, Event.STARTED)
 
     async def _is_needed(self, row: SessionRow) -> bool:
         """Return whether this manager must still start the session's server."""

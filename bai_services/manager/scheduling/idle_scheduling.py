@@ -2,7 +2,7 @@
 
 A computing thread and the event loop share the GIL. The loop releases the GIL at every query and
 socket operation, and then waits for the thread's whole switch interval: a response of a few
-milliseconds would take 100 ms. Therefore threads call the callable of ``give_way`` every few
+milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` every few
 microseconds, which pauses them while the loop is busy, and long work in the loop awaits
 ``wait_until_idle`` between its steps. Both pauses are bounded, so that a loop that is never idle
 slows the work down but does not stop it.
@@ -18,7 +18,7 @@ import time
 from collections import deque
 from weakref import WeakKeyDictionary
 
-from bai_services.core.scheduling.queue import GiveWay, no_op
+from bai_services.core.scheduling.queue import PauseIfBusy, no_op
 
 # Maximum pause of a thread while the loop is busy, and the time that it then runs before the next.
 MAX_PAUSE_SECONDS = 0.004
@@ -93,25 +93,25 @@ async def wait_until_idle() -> None:
         timeout.cancel()
 
 
-def give_way() -> GiveWay:
+def loop_pauser() -> PauseIfBusy:
     """Return a callable that a thread calls repeatedly to pause while this loop is busy."""
     selector = _SELECTORS.get(asyncio.get_running_loop())
     return no_op if selector is None else _Pause(selector.is_idle)
 
 
 class WorkGate:
-    """Marks prioritized work, during which threads that call ``give_way`` pause.
+    """Marks prioritized work, during which threads that call ``pause_if_busy`` pause.
 
     The work is not nested and runs in one thread at a time::
 
         with gate: ...  # the prioritized work
-        gate.give_way()  # repeatedly in another thread
+        gate.pause_if_busy()  # repeatedly in another thread
     """
 
     def __init__(self) -> None:
         self._is_idle = threading.Event()
         self._is_idle.set()
-        self.give_way: GiveWay = _Pause(self._is_idle, MAX_WORK_PAUSE_SECONDS)
+        self.pause_if_busy: PauseIfBusy = _Pause(self._is_idle, MAX_WORK_PAUSE_SECONDS)
 
     def __enter__(self) -> None:
         self._is_idle.clear()
@@ -119,12 +119,12 @@ class WorkGate:
     def __exit__(self, *_: object) -> None:
         self._is_idle.set()
 
-    def or_loop(self) -> GiveWay:
+    def or_loop(self) -> PauseIfBusy:
         """Return a callable that pauses for this work and for the running event loop."""
-        for_loop = give_way()
+        for_loop = loop_pauser()
 
         def pause() -> None:
-            self.give_way()
+            self.pause_if_busy()
             for_loop()
 
         return pause

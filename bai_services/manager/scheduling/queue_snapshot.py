@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from bai_services.core.scheduling.queue import GiveWay, Queue
+from bai_services.core.scheduling.queue import PauseIfBusy, Queue
 from bai_services.core.scheduling.queue.why import Explainer
 
 T = TypeVar("T")
@@ -26,11 +26,11 @@ class QueueSnapshot:
 
     @classmethod
     async def of(
-        cls, queue: Queue, query_tasks: set[asyncio.Task[object]], give_way: GiveWay
+        cls, queue: Queue, query_tasks: set[asyncio.Task[object]], pause_if_busy: PauseIfBusy
     ) -> QueueSnapshot:
-        """Fork a queue, which must not change while forking; queries call ``give_way``."""
+        """Fork a queue, which must not change while forking; queries call ``pause_if_busy``."""
         fork = await asyncio.to_thread(queue.fork)
-        fork.give_way = give_way
+        fork.pause_if_busy = pause_if_busy
         return cls(queue, fork, query_tasks)
 
     def is_of(self, queue: Queue) -> bool:

@@ -21,7 +21,7 @@ from ..clock import Clock
 from ..loop import Loop
 from ..sessions.lifecycle import Lifecycle
 from .fair_usage import FairUsage
-from .idle_scheduling import WorkGate, give_way, wait_until_idle
+from .idle_scheduling import WorkGate, loop_pauser, wait_until_idle
 from .jit_warmup import JitWarmup
 from .lease import Lease
 from .placement_training import PlacementTraining
@@ -218,7 +218,7 @@ class Scheduler:
             await asyncio.sleep(min(CONFLICT_BACKOFF_SECONDS * self._conflict_count, 1.0))
 
     async def _in_thread(self, work: Callable[..., T], *args: object) -> T:
-        """Run part of a pass in a thread, while threads that call ``give_way`` pause."""
+        """Run part of a pass in a thread, while threads that call ``pause_if_busy`` pause."""
         with self._pass_gate:
             return await asyncio.to_thread(work, *args)
 
@@ -242,7 +242,7 @@ class Scheduler:
             history = await self._usage.history(snapshot.groups)
             groups = self._placement_training.with_tables(snapshot.groups)
             snapshot = replace(snapshot, history=history, groups=groups)
-            self._queue = await self._in_thread(Queue, snapshot, give_way())
+            self._queue = await self._in_thread(Queue, snapshot, loop_pauser())
             self._states_are_written = False
         elif touched:
             changes = await self._store.changes(_with_agents_and_scopes(self._queue, touched))

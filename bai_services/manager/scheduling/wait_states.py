@@ -159,7 +159,7 @@ def _compare(
     positions: dict[str, Change] = {}
     states: dict[str, WaitState] = {}
     for session, position, estimate in _positions(explainer):
-        explainer.queue.give_way()
+        explainer.queue.pause_if_busy()
         state = states[session.id] = WaitState(reasons.get(session.id, ()), position, estimate)
         if written.get(session.id) != state:
             changed.append((session, state))

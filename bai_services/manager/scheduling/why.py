@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import NotFound
+from bai_services.core.records import fields_of
 from bai_services.core.scheduling.queue import Certainty, Estimate, Explanation
 from bai_services.core.scheduling.queue.why import Choices, Explainer
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.previews import (
+    PendingExplanation,
+    Remedy,
+    StartEstimate,
+    StartExplanation,
+)
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.rows import SessionRow
 
 from ..sessions.sessions import Sessions
 from .scheduler import Scheduler
-
-Row = dict[str, Any]
 
 
 class StartExplanations:
@@ -27,14 +32,14 @@ class StartExplanations:
         self._scheduler = scheduler
         self._store = store
 
-    async def get(self, caller: Caller, key: str) -> Row:
+    async def get(self, caller: Caller, key: str) -> PendingExplanation:
         """Return all checks of a session, its position, estimated start and suggestions."""
         row = await self._sessions.find_visible(caller, key)
         if row.status is not Status.PENDING:
-            return _to_json(row, None)
+            return _explained(row, None)
         choices = await start_choices(self._store, row)
         why = await self._scheduler.query(partial(_explain, row.id, choices))
-        return _to_json(row, why)
+        return _explained(row, why)
 
 
 async def start_choices(store: RequestStore, row: SessionRow) -> Choices:
@@ -58,46 +63,41 @@ def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explana
     return explainer.explain(session_id, choices)
 
 
-def _to_json(row: SessionRow, why: Explanation | None) -> Row:
+def _explained(row: SessionRow, why: Explanation | None) -> PendingExplanation:
     """Return the explanation; without ``why``, the stored reasons of a pending session."""
-    is_pending = row.status is Status.PENDING
-    response = {
-        "session_id": row.id,
-        "name": row.name,
-        "status": row.status,
-        "resource_group": row.resource_group,
-        "priority": row.priority,
-        **explanation_json(why),
-    }
-    return response if why or not is_pending else {**response, "checks": row.reasons}
+    explanation = start_explanation(why)
+    if why is None and row.status is Status.PENDING:
+        explanation = replace(explanation, checks=row.reasons)
+    return PendingExplanation(
+        **fields_of(explanation),
+        session_id=row.id,
+        name=row.name,
+        status=row.status,
+        resource_group=row.resource_group,
+        priority=row.priority,
+    )
 
 
-def explanation_json(why: Explanation | None) -> Row:
-    """Return an explanation as a JSON object; for None, the same object with empty values."""
+def start_explanation(why: Explanation | None) -> StartExplanation:
+    """Return an explanation; for None, an incomplete one with empty values."""
     if why is None:
-        return {
-            "is_complete": False,
-            "position": None,
-            "ahead": None,
-            "checks": [],
-            "estimate": {"starts_at": None, "certainty": Certainty.UNKNOWN},
-            "sooner": [],
-        }
-    return {
-        "is_complete": True,
-        "position": why.position,
-        "ahead": why.ahead,
-        "checks": list(why.checks),
-        "estimate": estimate_json(why.estimate),
-        "sooner": [
-            {"kind": s.kind, "message": s.message, "facts": dict(s.facts)} for s in why.suggestions
-        ],
-    }
+        return StartExplanation(
+            is_complete=False,
+            position=None,
+            ahead=None,
+            checks=(),
+            estimate=StartEstimate(starts_at=None, certainty=Certainty.UNKNOWN),
+            sooner=(),
+        )
+    return StartExplanation(
+        is_complete=True,
+        position=why.position,
+        ahead=why.ahead,
+        checks=why.checks,
+        estimate=start_estimate(why.estimate),
+        sooner=[Remedy(kind=s.kind, message=s.message, facts=s.facts) for s in why.suggestions],
+    )
 
 
-def estimate_json(estimate: Estimate) -> Row:
-    at = estimate.starts_at
-    return {
-        "starts_at": None if at is None else at.isoformat(),
-        "certainty": str(estimate.certainty),
-    }
+def start_estimate(estimate: Estimate) -> StartEstimate:
+    return StartEstimate(starts_at=estimate.starts_at, certainty=estimate.certainty)

@@ -8,13 +8,14 @@ from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import Conflict
 from bai_services.core.sessions.idle import idleness_of, next_report_seconds
 from bai_services.core.sessions.lifecycle import SessionType, Status
+from bai_services.core.sessions.records import IdleDeadline
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 
 from ..accounts import authorizer
 from ..audit import Audit
 from ..clock import Clock
-from .sessions import Row, Sessions, target_of
+from .sessions import Sessions, target_of
 
 
 class SessionActivity:
@@ -34,7 +35,7 @@ class SessionActivity:
         self._clock = clock
         self._audit = audit
 
-    async def record_use(self, caller: Caller, key: str, idle_seconds: float) -> Row:
+    async def record_use(self, caller: Caller, key: str, idle_seconds: float) -> IdleDeadline:
         """Record that a session was last used ``idle_seconds`` ago; return its idle deadline.
 
         A session reports its own last use. A user calls this to keep a session alive. Nothing is
@@ -65,8 +66,8 @@ class SessionActivity:
         started_at = row.started_at if row.status is Status.RUNNING else None
         kind = SessionType(row.type)
         idleness = idleness_of(kind, started_at, row.used_at, row.use_heard_at, seconds)
-        return {
-            "idle_since": None if idleness is None else idleness.since,
-            "idle_ends_at": None if idleness is None else idleness.ends_at,
-            "next_report_seconds": next_report_seconds(kind, idleness, seconds, now),
-        }
+        return IdleDeadline(
+            idle_since=None if idleness is None else idleness.since,
+            idle_ends_at=None if idleness is None else idleness.ends_at,
+            next_report_seconds=next_report_seconds(kind, idleness, seconds, now),
+        )

@@ -128,7 +128,7 @@ class Deadlines:
         """End a session if it is still in ``status``; return whether it was ended."""
         if await self._lease.hold() is None:
             return False
-        moved = await self._lifecycle.try_move(
+        moved = await self._lifecycle.try_apply(
             session_id, Event.STOP_REQUESTED, reason, expected=status, result=result
         )
         return moved is not None

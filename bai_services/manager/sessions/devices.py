@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from bai_services.core.cluster.device_sharing import Level
+from bai_services.core.sessions.records import AllocatedDevice
 from bai_services.db.sessions.rows import KernelRow
 
 
@@ -19,7 +19,7 @@ def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
     return {family: level.value for family, level in sorted(found.items())}
 
 
-def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
+def devices_of(kernels: Sequence[KernelRow]) -> list[AllocatedDevice]:
     """Return the devices assigned to the session, with their usage.
 
     Metrics that the driver does not report are None.
@@ -30,14 +30,14 @@ def devices_of(kernels: Sequence[KernelRow]) -> list[dict[str, Any]]:
         for device in (kernel.injection or {}).get("devices") or ():
             use = uses.get(device.get("id"), {})
             found.append(
-                {
+                AllocatedDevice(
                     **{name: device.get(name) for name in _DEVICE_FIELDS},
-                    "kernel": kernel.hostname,
-                    "used_memory_bytes": use.get("memory_bytes"),
-                    "utilization_percent": use.get("utilization_percent"),
-                    "processes": use.get("processes"),
-                    "active_at": use.get("active_at"),
-                }
+                    kernel=kernel.hostname,
+                    used_memory_bytes=use.get("memory_bytes"),
+                    utilization_percent=use.get("utilization_percent"),
+                    processes=use.get("processes"),
+                    active_at=use.get("active_at"),
+                )
             )
     return found
 

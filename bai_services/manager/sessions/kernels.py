@@ -188,7 +188,7 @@ class Kernels:
             except (Forbidden, Conflict, NotFound, Unavailable) as error:
                 # For example, a folder is no longer shared or a storage host is not responding. End
                 # only this session.
-                await self._lifecycle.try_move(
+                await self._lifecycle.try_apply(
                     view.row.id, Event.FAILED, error.message, result=Result.FAILURE
                 )
         for kernel_id, session_id in sorted(agent.removals.items()):
@@ -210,7 +210,7 @@ class Kernels:
         new = [view.row.id for view in views if view.row.status is Status.SCHEDULED]
         if not new:
             return views
-        moved = {row.id for row in await self._lifecycle.move_all(new, Event.DISPATCHED)}
+        moved = {row.id for row in await self._lifecycle.apply_all(new, Event.DISPATCHED)}
         return [v for v in views if v.row.status is not Status.SCHEDULED or v.row.id in moved]
 
     async def _preparation(
@@ -255,13 +255,13 @@ class Kernels:
                 facts = {"injection": injection}
             elif not await self._store.set_injection(session_id, kernel.id, injection):
                 return  # the other kernels are not ready yet
-            await self._lifecycle.try_move(session_id, Event.PREPARED, notices=notices, **facts)
+            await self._lifecycle.try_apply(session_id, Event.PREPARED, notices=notices, **facts)
         else:
             error = report.get("error") or {}
             reason = str(error.get("message") or "the agent could not prepare the session")
             if len(view.kernels) > 1:
                 reason = f"{kernel.hostname} on {agent_id}: {reason}"
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 session_id, Event.FAILED, reason, result=Result.FAILURE, log=report.get("log")
             )
 
@@ -288,7 +288,7 @@ class Kernels:
             self._removed_kernels.get(state.session_id, set()).discard(state.kernel_id)
             if state.status is Status.RUNNING and (reason := stop_reason(state, kernel)):
                 # The Hub then shuts down all kernels of the session.
-                await self._lifecycle.try_move(
+                await self._lifecycle.try_apply(
                     state.session_id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )
             return
@@ -296,7 +296,7 @@ class Kernels:
             return
         if (code := batch_end(state, kernel)) is not None:
             # This also stops the Hub server; the spawner sends the output when it stops.
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 state.session_id,
                 Event.STOP_REQUESTED,
                 command_end(code),
@@ -319,11 +319,11 @@ class Kernels:
             removed.add(state.kernel_id)
             if len(removed) < state.cluster_size:
                 return  # other kernels are still running
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 state.session_id, Event.EXITED, "stopped", exit_code=code
             )
         elif kernel is not None and code == 0:
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 state.session_id,
                 Event.EXITED,
                 "ended by itself",
@@ -336,7 +336,7 @@ class Kernels:
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 state.session_id,
                 Event.FAILED,
                 f"{reason}; the manager did not stop it",
@@ -348,7 +348,7 @@ class Kernels:
         """End a cluster session after the end of one kernel; the Hub stops the other kernels."""
         is_success = state.role == MAIN and code == 0
         event = "has disappeared" if code is None else "exited"
-        await self._lifecycle.try_move(
+        await self._lifecycle.try_apply(
             state.session_id,
             Event.STOP_REQUESTED,
             "ended by itself" if is_success else kernel_end_text(state.hostname, event, code),

@@ -215,7 +215,7 @@ class Launch:
             await self._kernels.store_log(session_id, text, hostname)
         if row.status not in ENDED:
             event, reason, result = _map_end(row, end)
-            moved = await self._lifecycle.try_move(
+            moved = await self._lifecycle.try_apply(
                 session_id, event, reason, exit_code=end.exit_code, result=result, log=end.log
             )
             if moved is not None:

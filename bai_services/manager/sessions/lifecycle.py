@@ -38,7 +38,7 @@ class Lifecycle:
     def unlisten(self, listener: Listener) -> None:
         self._listeners.remove(listener)
 
-    async def move(
+    async def apply(
         self,
         session_id: str,
         event: Event,
@@ -65,7 +65,7 @@ class Lifecycle:
         self.notify(moved.row)
         return moved.row
 
-    async def move_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
+    async def apply_all(self, session_ids: Sequence[str], event: Event) -> list[SessionRow]:
         """Apply an event to several sessions in one transaction; return those that changed."""
         moved = await self._store.move_all(session_ids, event, self._clock())
         for one in moved:
@@ -73,12 +73,12 @@ class Lifecycle:
             self.notify(one.row)
         return [one.row for one in moved]
 
-    async def try_move(
+    async def try_apply(
         self, session_id: str, event: Event, reason: str = "", **facts: Any
     ) -> SessionRow | None:
-        """Apply an event like ``move``, but return None if the current status does not allow it."""
+        """Like ``apply``, but return None if the current status does not allow the event."""
         try:
-            return await self.move(session_id, event, reason, **facts)
+            return await self.apply(session_id, event, reason, **facts)
         except InvalidTransition:
             return None
 

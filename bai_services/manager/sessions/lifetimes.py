@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.sessions.records import Session
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 
 from ..accounts import authorizer
 from ..audit import Audit
 from .lifecycle import Lifecycle
-from .sessions import Row, Sessions, target_of
+from .sessions import Sessions, target_of
 
 
 class Lifetimes:
@@ -29,7 +30,7 @@ class Lifetimes:
         self._lifecycle = lifecycle
         self._audit = audit
 
-    async def extend(self, caller: Caller, key: str, seconds: int) -> Row:
+    async def extend(self, caller: Caller, key: str, seconds: int) -> Session:
         """Let a running session run for ``seconds`` longer.
 
         Raises

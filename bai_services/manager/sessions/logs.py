@@ -9,6 +9,7 @@ from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import InvalidRequest, Unavailable
+from bai_services.core.records import fields_of
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.logs import (
     appended_since,
@@ -18,7 +19,7 @@ from bai_services.core.sessions.logs import (
     without_times,
 )
 
-from .sessions import Row, Sessions
+from .sessions import Sessions
 
 # Poll interval for following a log; it doubles while there is no new output.
 MIN_POLL_SECONDS = 0.5
@@ -49,7 +50,7 @@ class Logs:
         max_lines: int | None = None,
         words: str = "",
         has_times: bool = False,
-    ) -> Row:
+    ) -> dict[str, Any]:
         """Return the output of a kernel or, with ``words``, the lines that contain them.
 
         ``max_lines`` limits the result to the last lines.
@@ -66,9 +67,9 @@ class Logs:
                 field="search",
             )
         found = await self._sessions.logs(caller, key, kernel)
-        text = str(found["log"])
+        text = found.log
         shown = text if has_times else without_times(text)
-        response: dict[str, Any] = {**found, "has_times": has_times and is_timed(text)}
+        response = {**fields_of(found), "has_times": has_times and is_timed(text)}
         if words:
             result = search(shown, words)
             lines = result.lines if max_lines is None else result.lines[-max_lines:]
@@ -95,14 +96,14 @@ class Logs:
                 # The agent is not responding; its output is read when it is back.
                 found = None
             if found is not None:
-                text = str(found["log"])
+                text = found.log
                 # The stored log of an ended kernel may lack the timestamps of the live log.
                 text = text if has_times else without_times(text)
                 more, is_gap = appended_since(before, text)
                 if more:
                     yield LogChunk(more, is_gap)
                     before, pause = text, MIN_POLL_SECONDS
-                if not found["is_live"]:
+                if not found.is_live:
                     return
             yield None
             await asyncio.sleep(pause)

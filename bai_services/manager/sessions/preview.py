@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import AlreadyExists, BaiError, InUse
+from bai_services.core.records import fields_of
 from bai_services.core.resources import MEM, format_amount, parse_amount
-from bai_services.core.scheduling.caps import SESSIONS, Violation, violation_facts
+from bai_services.core.scheduling.caps import SESSIONS, Violation
 from bai_services.core.scheduling.queue.preview import preview
+from bai_services.core.sessions.previews import (
+    CapUse,
+    FieldProblem,
+    PreviewedSession,
+    SessionPreview,
+    StartExplanation,
+)
 from bai_services.core.sessions.spec import SessionSpec
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.session_insert import NewSession
@@ -18,12 +27,10 @@ from bai_services.db.sessions.store import SessionStore
 from ..accounts import authorizer
 from ..clock import Clock
 from ..scheduling.scheduler import Scheduler
-from ..scheduling.why import estimate_json, explanation_json, start_choices
+from ..scheduling.why import start_choices, start_estimate, start_explanation
 from .requests.problems import REPORTED, field_of
 from .requests.requests import Requests
-from .view import mount_json
-
-Row = dict[str, Any]
+from .view import mount_of
 
 
 class SessionPreviews:
@@ -43,7 +50,7 @@ class SessionPreviews:
         self._scheduler = scheduler
         self._clock = clock
 
-    async def get(self, caller: Caller, request: SessionSpec) -> Row:
+    async def get(self, caller: Caller, request: SessionSpec) -> SessionPreview:
         """Return the problems of a request, or the session that it would create and its start.
 
         Raises
@@ -59,42 +66,47 @@ class SessionPreviews:
         except REPORTED as error:
             return _response(problems=_problems(error))
         if changes is None:
-            return _response(existing_session=row.id, session=_session_json(new))
+            return _response(existing_session=row.id, session=_previewed(new))
         choices = await start_choices(self._request_store, row)
         found = await self._scheduler.query(
             partial(preview, changes=changes, choices=choices, now=now)
         )
         if found is None:
-            return _response(session=_session_json(new), notices=row.notices)
+            return _response(session=_previewed(new), notices=row.notices)
+        explanation = replace(
+            start_explanation(found.explanation),
+            is_complete=True,
+            estimate=start_estimate(found.estimate),
+        )
         return _response(
-            **explanation_json(found.explanation)
-            | {"is_complete": True, "estimate": estimate_json(found.estimate)},
+            explanation,
             starts_now=found.explanation is None,
-            session=_session_json(new),
+            session=_previewed(new),
             notices=row.notices,
-            caps=[_cap_json(cap) for cap in found.caps],
+            caps=[_cap_use(cap) for cap in found.caps],
         )
 
 
-def _problems(error: BaiError) -> list[Row]:
+def _problems(error: BaiError) -> list[FieldProblem]:
     """Return the problems that an error reports, at least one; the field is empty if unknown."""
     problems = error.details.get("problems")
     if isinstance(problems, list):
-        return problems
-    return [{"field": field_of(error, _FIELDS.get(error.code, "")), "problem": error.message}]
+        return [FieldProblem(**problem) for problem in problems]
+    field = field_of(error, _FIELDS.get(error.code, ""))
+    return [FieldProblem(field=field, problem=error.message)]
 
 
 # Field of the request that an error refers to, by the error's code, if its details do not name it.
 _FIELDS = {AlreadyExists.code: "name", InUse.code: "mounts"}
 
 
-def _cap_json(cap: Violation) -> Row:
+def _cap_use(cap: Violation) -> CapUse:
     used, asked, limit = (_number(cap.slot, text) for text in (cap.used, cap.asked, cap.limit))
-    return {
-        **violation_facts(cap),
-        "used_percent": _percent(used, limit),
-        "total_percent": _percent(used + asked, limit),
-    }
+    return CapUse(
+        **fields_of(cap),
+        used_percent=_percent(used, limit),
+        total_percent=_percent(used + asked, limit),
+    )
 
 
 def _number(slot: str, text: str) -> int:
@@ -106,35 +118,46 @@ def _percent(amount: int, limit: int) -> int:
     return 100 * amount // limit if limit else 100
 
 
-def _session_json(new: NewSession) -> Row:
+def _previewed(new: NewSession) -> PreviewedSession:
     """Return the values with which the session would be created, defaults included."""
-    return {
-        "name": new.name,
-        "type": new.type,
-        "project": new.project_id,
-        "resource_group": new.resource_group,
-        "image": new.image,
-        "architecture": new.architecture,
-        "priority": new.priority,
-        "requested": new.requested_slots.format(),
-        "total": new.total_slots.format(),
-        "shared_memory": format_amount(MEM, new.shared_memory_bytes),
-        "cluster_size": new.cluster_size,
-        "cluster_mode": new.cluster_mode,
-        "mounts": [mount_json(mount) for mount in new.mounts],
-        "starts_at": new.starts_at,
-        "batch_timeout": new.batch_timeout_seconds,
-    }
+    return PreviewedSession(
+        name=new.name,
+        type=new.type,
+        project=new.project_id,
+        resource_group=new.resource_group,
+        image=new.image,
+        architecture=new.architecture,
+        priority=new.priority,
+        requested=new.requested_slots,
+        total=new.total_slots,
+        shared_memory=format_amount(MEM, new.shared_memory_bytes),
+        cluster_size=new.cluster_size,
+        cluster_mode=new.cluster_mode,
+        mounts=[mount_of(mount) for mount in new.mounts],
+        starts_at=new.starts_at,
+        batch_timeout=new.batch_timeout_seconds,
+    )
 
 
-def _response(**given: Any) -> Row:
-    return {
-        "problems": [],
-        "existing_session": None,
-        "session": None,
-        "notices": [],
-        "starts_now": False,
-        "caps": [],
-        **explanation_json(None),
-        **given,
-    }
+_NOT_EXPLAINED = start_explanation(None)
+
+
+def _response(
+    explanation: StartExplanation = _NOT_EXPLAINED,
+    *,
+    problems: Sequence[FieldProblem] = (),
+    existing_session: str | None = None,
+    session: PreviewedSession | None = None,
+    notices: Sequence[str] = (),
+    starts_now: bool = False,
+    caps: Sequence[CapUse] = (),
+) -> SessionPreview:
+    return SessionPreview(
+        **fields_of(explanation),
+        problems=problems,
+        existing_session=existing_session,
+        session=session,
+        notices=notices,
+        starts_now=starts_now,
+        caps=caps,
+    )

@@ -5,18 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Target, reaches
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.records import fields_of
 from bai_services.core.resources import format_amount
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import LIVE, Event, Result, Status
+from bai_services.core.sessions.records import (
+    DependencyGraph,
+    GraphItem,
+    KernelLog,
+    KernelUsage,
+    ListedAllocation,
+    ListedDependency,
+    ListedKernel,
+    Session,
+    SessionUsage,
+    StatusChange,
+)
 from bai_services.core.sessions.rules import check_session_name
 from bai_services.core.sessions.spec import SessionSpec
-from bai_services.db.audit import AuditEntry
 from bai_services.db.scheduling.allocations import AllocationStore
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.rows import SessionRow, SessionView
@@ -32,13 +44,11 @@ from ..settings import Settings
 from .kernels import Kernels
 from .lifecycle import Lifecycle
 from .requests.requests import Requests
-from .view import dependency_of, describe, without_private
+from .view import describe
 
 MAX_WAIT_SECONDS = 60.0
 # Statuses in the order in which a session passes them; final statuses rank highest.
 _RANK = {status: rank for rank, status in enumerate(Status)}
-
-Row = dict[str, Any]
 
 
 class Sessions:
@@ -69,7 +79,7 @@ class Sessions:
         self._clock = clock
         self._audit = audit
 
-    async def create(self, caller: Caller, request: SessionSpec) -> tuple[Row, bool]:
+    async def create(self, caller: Caller, request: SessionSpec) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
         A live session with the same name and content is returned instead.
@@ -87,12 +97,12 @@ class Sessions:
         if is_new:
             self._lifecycle.notify(row)
         if is_new and not new.dependencies:
-            return self._to_json(caller, view_of(new, row)), True
+            return self._shown_to(caller, view_of(new, row)), True
         return await self._load_view(caller, row.id), is_new
 
     async def create_all(
         self, caller: Caller, requests: Sequence[SessionSpec]
-    ) -> list[tuple[Row, bool]]:
+    ) -> list[tuple[Session, bool]]:
         """Create several sessions atomically; return each session and whether it is new.
 
         The sessions may depend on each other by name.
@@ -115,22 +125,21 @@ class Sessions:
             self._lifecycle.notify(row)
         views = await self._store.views([row.id for row, _ in created])
         return [
-            (self._to_json(caller, view), is_new)
+            (self._shown_to(caller, view), is_new)
             for view, (_, is_new) in zip(views, created, strict=True)
         ]
 
-    async def get(self, caller: Caller, key: str) -> Row:
+    async def get(self, caller: Caller, key: str) -> Session:
         """Return a session."""
         row = await self.find_visible(caller, key)
         return await self._load_view(caller, row.id)
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Session]:
         """Return the sessions that the caller may see."""
         page = await self._store.page(query, authorizer.visibility(caller, "session.read"))
-        items = [self._to_json(caller, view) for view in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+        return page.with_items([self._shown_to(caller, view) for view in page.items])
 
-    async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Row:
+    async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Session:
         """Wait until the session has reached or passed the status ``until``, or for the timeout.
 
         Raises
@@ -153,7 +162,7 @@ class Sessions:
                     status = change.status
         return await self._load_view(caller, row.id)
 
-    async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def change(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Session:
         """Change the name of a session, the priority of a pending session, or both.
 
         Raises
@@ -186,22 +195,20 @@ class Sessions:
         await self._add_entry(caller, "session.prioritize", row, priority=priority)
         return row
 
-    async def graph(self, caller: Caller, key: str) -> Row:
+    async def graph(self, caller: Caller, key: str) -> DependencyGraph:
         """Return all direct and indirect dependencies and dependents of a session."""
         row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
         dependencies: dict[str, list[str]] = defaultdict(list)
         for session_id, depends_on in graph.pairs:
             dependencies[session_id].append(depends_on)
-        return {
-            "items": [
-                {**dependency_of(item), "depends_on": dependencies[item.id]}
-                for item in graph.sessions
-            ],
-            "is_complete": not graph.is_cut,
-        }
+        items = [
+            GraphItem(**fields_of(item), depends_on=dependencies[item.id])
+            for item in graph.sessions
+        ]
+        return DependencyGraph(items, is_complete=not graph.is_cut)
 
-    async def stop(self, caller: Caller, key: str, force: bool = False) -> Row:
+    async def stop(self, caller: Caller, key: str, force: bool = False) -> Session:
         """Stop a session, or cancel one that has not started; idempotent.
 
         With ``force`` the agents remove the containers immediately, without a graceful shutdown.
@@ -211,24 +218,24 @@ class Sessions:
         authorizer.require(caller, "session.write", target_of(row))
         who = caller.username or caller.role
         if row.status in LIVE - {Status.TERMINATING}:
-            await self._lifecycle.try_move(row.id, Event.STOP_REQUESTED, f"stopped by {who}")
+            await self._lifecycle.try_apply(row.id, Event.STOP_REQUESTED, f"stopped by {who}")
             await self._add_entry(caller, "session.stop", row)
         await self.finish_unlaunched(row.id)
         view = await self._store.view(row.id)
         if force and view.row.status is Status.TERMINATING:
             self._kernels.remove(view)
-        return self._to_json(caller, view)
+        return self._shown_to(caller, view)
 
     async def finish_unlaunched(self, session_id: str) -> None:
         """End a TERMINATING session of which no kernel was ever started."""
         view = await self._store.with_kernels(session_id)
         is_launched = any(kernel.launched_at is not None for kernel in view.kernels)
         if view.row.status is Status.TERMINATING and not is_launched:
-            await self._lifecycle.try_move(
+            await self._lifecycle.try_apply(
                 session_id, Event.EXITED, "stopped before it was started", result=Result.UNDEFINED
             )
 
-    async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> Row:
+    async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> KernelLog:
         """Return the output of one kernel: live from its agent, or the stored log of an ended one.
 
         Raises
@@ -249,31 +256,24 @@ class Sessions:
             raise NotFound(f"session {row.name} has no kernel {hostname!r}; it has {names}")
         is_live = row.status in LIVE and kernel.launched_at is not None
         text = await (self._kernels.log(kernel) if is_live else self._store.log(row.id, hostname))
-        return {"session_id": row.id, "kernel": hostname, "log": text, "is_live": is_live}
+        return KernelLog(row.id, hostname, text, is_live)
 
-    async def history(self, caller: Caller, key: str) -> Row:
+    async def history(self, caller: Caller, key: str) -> list[StatusChange]:
         """Return the status changes of a session, oldest first."""
         row = await self.find_visible(caller, key)
-        return {"items": [asdict(step) for step in await self._store.history(row.id)]}
+        return list(await self._store.history(row.id))
 
-    async def usage(self, caller: Caller, key: str) -> Row:
+    async def usage(self, caller: Caller, key: str) -> SessionUsage:
         """Return the resource usage of a session's kernels, as last reported by their agents."""
         row = await self.find_visible(caller, key)
         view = await self._store.view(row.id)
-        return {
-            "session_id": row.id,
-            "kernels": [
-                {
-                    "kernel_id": kernel.id,
-                    "agent": kernel.agent_id,
-                    "at": kernel.last_seen_at,
-                    "usage": kernel.usage or {},
-                }
-                for kernel in view.kernels
-            ],
-        }
+        kernels = [
+            KernelUsage(kernel.id, kernel.agent_id, kernel.last_seen_at, kernel.usage or {})
+            for kernel in view.kernels
+        ]
+        return SessionUsage(row.id, kernels)
 
-    async def view(self, caller: Caller, row: SessionRow) -> Row:
+    async def view(self, caller: Caller, row: SessionRow) -> Session:
         """Return the API representation; the caller must be authorized to read the session."""
         return await self._load_view(caller, row.id)
 
@@ -300,14 +300,14 @@ class Sessions:
         details = {"name": of.name, **details}
         return self._audit.entry(caller, action, of.id, domain=of.domain, **details)
 
-    async def _load_view(self, caller: Caller, session_id: str) -> Row:
-        return self._to_json(caller, await self._store.view(session_id))
+    async def _load_view(self, caller: Caller, session_id: str) -> Session:
+        return self._shown_to(caller, await self._store.view(session_id))
 
-    def _to_json(self, caller: Caller, view: SessionView) -> Row:
+    def _shown_to(self, caller: Caller, view: SessionView) -> Session:
         state = self._states.of(view.row.id)
         session = describe(view, self._settings, self._clock(), state)
         may_read = reaches(caller, "session.read-private", target_of(view.row))
-        return session if may_read else without_private(session)
+        return session if may_read else session.without_private()
 
 
 class SessionRecords:
@@ -316,7 +316,7 @@ class SessionRecords:
     def __init__(self, store: AllocationStore) -> None:
         self._store = store
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[ListedAllocation]:
         """Return current allocations; with the filter ``all=true`` also released ones."""
         filters = dict(query.filters)
         is_all = filters.pop("all", "false").lower() == "true"
@@ -324,14 +324,18 @@ class SessionRecords:
         page = await self._store.page(
             query, authorizer.visibility(caller, "allocation.read"), not is_all
         )
-        items = [{**asdict(i), "amount": format_amount(i.slot, i.amount)} for i in page.items]
-        return Page(items, page.total, page.limit, page.offset)
+        return page.with_items(
+            [
+                ListedAllocation(**fields_of(row) | {"amount": format_amount(row.slot, row.amount)})
+                for row in page.items
+            ]
+        )
 
-    async def kernels(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+    async def kernels(self, caller: Caller, query: ListQuery) -> Page[ListedKernel]:
         """Return the kernels of visible sessions."""
         return await self._store.kernels(query, authorizer.visibility(caller, "session.read"))
 
-    async def dependencies(self, caller: Caller, query: ListQuery) -> Page[Mapping[str, Any]]:
+    async def dependencies(self, caller: Caller, query: ListQuery) -> Page[ListedDependency]:
         """Return the dependencies of visible sessions."""
         return await self._store.dependencies(query, authorizer.visibility(caller, "session.read"))
 

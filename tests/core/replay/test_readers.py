@@ -7,7 +7,7 @@ from bai_services.core.scheduling.placement import Mode
 from bai_services.core.scheduling.replay.history import read_history
 from bai_services.core.scheduling.replay.openb import DEFAULT_RUN_SECONDS, read_nodes, read_pods
 from bai_services.core.scheduling.replay.swf import FIELDS, fewest_kernels, read_swf
-from bai_services.core.scheduling.replay.workload import refuse_broken
+from bai_services.core.scheduling.replay.workload import refuse_invalid_rows
 
 PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
@@ -51,10 +51,10 @@ def test_unscheduled_pod_runs_from_its_creation() -> None:
 def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
     found = pods("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
     assert [job.id for job in found.jobs] == ["p1", "p3"]
-    (broken,) = found.broken
-    assert (broken.file, broken.row, broken.column) == ("pods.csv", 3, column)
+    (invalid,) = found.invalid_rows
+    assert (invalid.file, invalid.row, invalid.column) == ("pods.csv", 3, column)
     with pytest.raises(InvalidRequest, match=f"pods.csv, row 3, column {column}"):
-        refuse_broken(found.broken)
+        refuse_invalid_rows(found.invalid_rows)
 
 
 def test_pod_list_without_required_columns_is_rejected() -> None:
@@ -69,16 +69,16 @@ def test_optional_columns_have_defaults() -> None:
     (job,) = read_pods([f"{names},creation_time\n", "p1,1,1,0,0,70\n"], "x.csv").jobs
     assert (job.submitted, job.seconds) == (70, DEFAULT_RUN_SECONDS)
     rows = ["sn,cpu_milli,memory_mib,gpu\n", "n1,1000,1024,1\n"]
-    (agent,), broken = read_nodes(rows, "nodes.csv")
-    assert ([device.model for device in agent.devices], broken) == ([""], [])
+    (agent,), invalid_rows = read_nodes(rows, "nodes.csv")
+    assert ([device.model for device in agent.devices], invalid_rows) == ([""], [])
 
 
 def test_nodes_have_devices_of_their_model() -> None:
     rows = ["sn,cpu_milli,memory_mib,gpu,model\n", "n2,64000,1024,2,T4\n", "n1,1,1,x,T4\n"]
-    (agent,), (broken,) = read_nodes(rows, "nodes.csv")
+    (agent,), (invalid,) = read_nodes(rows, "nodes.csv")
     assert agent.capacity == {"cpu": 64000, "mem": 2**30}
     assert [device.model for device in agent.devices] == ["T4", "T4"]
-    assert str(broken) == "nodes.csv, row 3, column gpu: 'x' is not a whole number"
+    assert str(invalid) == "nodes.csv, row 3, column gpu: 'x' is not a whole number"
 
 
 def swf(**values):
@@ -118,8 +118,8 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     lines = [swf(), swf(status=5, run_time=0), swf(run_time=-1)]
     found = read_swf(lines, "x.swf")
     assert len(found.jobs) == 1
-    assert found.left_out == {"cancelled before it ran": 1, "run time unknown": 1}
-    assert not found.broken
+    assert found.skipped == {"cancelled before it ran": 1, "run time unknown": 1}
+    assert not found.invalid_rows
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
 def test_broken_job_is_reported_with_its_line(line, column) -> None:
     found = read_swf(["; MaxProcs: 8", "", swf(), line], "x.swf")
     assert len(found.jobs) == 1
-    assert [(row.row, row.column) for row in found.broken] == [(4, column)]
+    assert [(row.row, row.column) for row in found.invalid_rows] == [(4, column)]
 
 
 SESSION = {
@@ -174,7 +174,7 @@ def test_hub_history_becomes_jobs() -> None:
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500
-    assert found.left_out == {"never started": 1, "of another resource group": 1}
+    assert found.skipped == {"never started": 1, "of another resource group": 1}
     (agent,) = found.agents
     assert agent.devices[0].model == "T4"
 
@@ -196,7 +196,7 @@ def test_hub_history_becomes_jobs() -> None:
 def test_broken_session_is_reported(change, column) -> None:
     found = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
     assert len(found.jobs) == 1
-    assert [(row.row, row.column) for row in found.broken] == [(1, column), (3, "id")]
+    assert [(row.row, row.column) for row in found.invalid_rows] == [(1, column), (3, "id")]
 
 
 def test_history_of_several_groups_requires_a_choice() -> None:

@@ -67,7 +67,7 @@ class _Simulation:
         self._left: dict[str, int] = {}
         self._dependents: dict[str, list[str]] = {}
         for running in queue.all_running():
-            queue.give_way()
+            queue.pause_if_busy()
             end = end_of(running, queue.now, self._durations)
             self._end_after(queue.now, end.seconds, running.id)
         self._note_dependents()
@@ -135,7 +135,7 @@ class _Simulation:
 
     def _pass(self, at: datetime) -> None:
         queue = self._queue
-        queue.give_way()
+        queue.pause_if_busy()
         result = queue.run(at, explains=False)
         labels = self._labels
         certainties = labels.label_pass(at, result)
@@ -177,5 +177,7 @@ class _Simulation:
         ]
         return {
             session_id: Estimate(later(self._began_at, last + n * interval), Certainty.ROUGH)
-            for session_id, n in positions(group_queue, startable, self._queue.give_way).items()
+            for session_id, n in positions(
+                group_queue, startable, self._queue.pause_if_busy
+            ).items()
         }

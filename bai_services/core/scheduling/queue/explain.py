@@ -9,7 +9,7 @@ from ...resources import format_amount
 from ..caps import violation_facts
 from ..placement import Refusal
 from .group_queue import GroupQueue
-from .model import GiveWay, PendingSession, Reason, Reservation, no_op
+from .model import PauseIfBusy, PendingSession, Reason, Reservation, no_op
 from .shape import Shape
 
 ACCOUNT = "account"
@@ -40,19 +40,19 @@ def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
     return tuple(found)
 
 
-def explain_group(group_queue: GroupQueue, give_way: GiveWay = no_op) -> None:
+def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -> None:
     """Set the reasons of every shape of a group after a pass.
 
     All sessions of a shape share their reasons. Only a session with a reservation has separate
     reasons, because reservations change often.
     """
     group_queue.capacity_reasons = {
-        handle: _capacity_reasons(group_queue, handle, give_way)
+        handle: _capacity_reasons(group_queue, handle, pause_if_busy)
         for handle in {shape.handle for shape in group_queue.shapes.values()}
     }
     shared = (delaying(group_queue),), (behind(group_queue),), (inactive(group_queue.state.name),)
     for shape in group_queue.shapes.values():
-        give_way()
+        pause_if_busy()
         found = _shape_reasons(group_queue, shape, shared)
         if found != shape.reasons:
             shape.reasons = found
@@ -88,13 +88,13 @@ def _shape_reasons(
 
 
 def _capacity_reasons(
-    group_queue: GroupQueue, handle: int, give_way: GiveWay
+    group_queue: GroupQueue, handle: int, pause_if_busy: PauseIfBusy
 ) -> tuple[Reason, ...]:
     """Return why a request does not fit; empty if it fits.
 
     If the reasons have not changed, return the same object as before.
     """
-    give_way()
+    pause_if_busy()
     why = capacity_reason(group_queue, handle)
     if why is None:
         return ()

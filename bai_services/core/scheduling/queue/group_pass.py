@@ -8,7 +8,7 @@ from datetime import datetime
 from ..placement import Placement
 from .durations import Durations
 from .group_queue import GroupQueue
-from .model import Backfill, Decision, GiveWay, PendingSession, RunningSession, no_op
+from .model import Backfill, Decision, PauseIfBusy, PendingSession, RunningSession, no_op
 from .order import Turns
 from .reserve import Reserver
 from .selection import FITS_BESIDE, HAS_CAPACITY, NEVER_FITS, NO_CAPACITY, UNTRIED
@@ -59,7 +59,7 @@ class GroupPass:
         self._has_charged = False
 
     def run(
-        self, pending: Mapping[str, PendingSession], give_way: GiveWay = no_op
+        self, pending: Mapping[str, PendingSession], pause_if_busy: PauseIfBusy = no_op
     ) -> list[Decision]:
         """Place all sessions that may start now, in order; the others remain pending."""
         group_queue, quotas = self._group_queue, self._group_queue.quotas
@@ -68,7 +68,7 @@ class GroupPass:
         # 2. Order.
         turns = self._turns()
         while (shape := turns.peek()) is not None or self._is_cut:
-            give_way()
+            pause_if_busy()
             if shape is None:
                 turns = self._turns(turns)
                 continue

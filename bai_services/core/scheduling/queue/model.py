@@ -213,11 +213,11 @@ class Estimate:
 
 
 # Callback that long computations call repeatedly to let other threads run.
-GiveWay = Callable[[], None]
+PauseIfBusy = Callable[[], None]
 
 
 def no_op() -> None:
-    """Do nothing: the default for ``GiveWay``."""
+    """Do nothing: the default for ``PauseIfBusy``."""
 
 
 @dataclass(frozen=True, slots=True)

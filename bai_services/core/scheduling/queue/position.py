@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heapreplace
 
 from .group_queue import GroupQueue
-from .model import GiveWay, Order, Party, PendingSession, no_op
+from .model import Order, Party, PauseIfBusy, PendingSession, no_op
 from .shape import session_slots
 from .shares import amounts_by_resource, fair_scopes
 
 
 def positions(
-    group_queue: GroupQueue, pending: Iterable[PendingSession], give_way: GiveWay = no_op
+    group_queue: GroupQueue, pending: Iterable[PendingSession], pause_if_busy: PauseIfBusy = no_op
 ) -> dict[str, int]:
     """Return the position of each session (1: the next), including sessions that may not start yet.
 
@@ -22,12 +22,12 @@ def positions(
     if group_queue.state.order is Order.LIFO:
         everyone.sort(key=lambda session: (-session.priority, -session.sequence))
     elif group_queue.state.order is not Order.FIFO:
-        everyone = _in_turns(group_queue, everyone, give_way)
+        everyone = _in_turns(group_queue, everyone, pause_if_busy)
     return {session.id: n for n, session in enumerate(everyone, start=1)}
 
 
 def _in_turns(
-    group_queue: GroupQueue, everyone: list[PendingSession], give_way: GiveWay
+    group_queue: GroupQueue, everyone: list[PendingSession], pause_if_busy: PauseIfBusy
 ) -> list[PendingSession]:
     """Return sessions in the order in which parties take turns.
 
@@ -48,7 +48,7 @@ def _in_turns(
         ]
         heapify(heap)
         while heap:
-            give_way()
+            pause_if_busy()
             standing, sequence, party = heap[0]
             now = group_queue.standing_with(party, shares)
             sessions_of_party = queues[party]

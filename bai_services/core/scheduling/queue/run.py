@@ -17,9 +17,9 @@ from .model import (
     Certainty,
     Changes,
     Decision,
-    GiveWay,
     GroupState,
     PassResult,
+    PauseIfBusy,
     PendingSession,
     Reason,
     Reservation,
@@ -60,9 +60,9 @@ class Queue:
     except for ties that a placement policy breaks by its history.
     """
 
-    def __init__(self, snapshot: Snapshot, give_way: GiveWay = no_op) -> None:
-        """Load a snapshot; every long-running method calls ``give_way`` repeatedly."""
-        self.give_way = give_way
+    def __init__(self, snapshot: Snapshot, pause_if_busy: PauseIfBusy = no_op) -> None:
+        """Load a snapshot; every long-running method calls ``pause_if_busy`` repeatedly."""
+        self.pause_if_busy = pause_if_busy
         self._now = snapshot.now
         self._pending: dict[str, PendingSession] = {}
         self._running: dict[str, RunningSession] = {}
@@ -75,11 +75,11 @@ class Queue:
         self._group_queues = self._new_group_queues(snapshot)
         self._group_of_agent = {agent.id: agent.resource_group for agent in snapshot.agents}
         for running in snapshot.running:
-            give_way()
+            pause_if_busy()
             self._track_running(running)
             self._count_share(running, 1)
         for pending in snapshot.pending:
-            give_way()
+            pause_if_busy()
             self._add(pending)
         for session_id in sorted(snapshot.reserved & self._pending.keys()):
             self._restore_reservation(self._pending[session_id])
@@ -216,10 +216,10 @@ class Queue:
         for state in changes.groups:
             self.group_queue(state.name).set_state(state)
         for running in changes.running:
-            self.give_way()
+            self.pause_if_busy()
             self._set_running(running)
         for pending in changes.pending:
-            self.give_way()
+            self.pause_if_busy()
             if self._pending.get(pending.id) != pending:
                 self._remove(pending.id)
                 self._add(pending)
@@ -334,7 +334,7 @@ class Queue:
                 group_queue.is_dirty = False
                 group_queue.quota_version = self._version
                 if explains:
-                    explain_group(group_queue, self.give_way)
+                    explain_group(group_queue, self.pause_if_busy)
                     changed.update(unreported_reasons(group_queue))
         reservations = tuple(
             r for group_queue in self._group_queues.values() for r in group_queue.reservations
@@ -400,7 +400,7 @@ class Queue:
             group_queue.reservations = ()
             return []
         one = GroupPass(group_queue, self._start, self._now, self._learned())
-        return one.run(self._pending, self.give_way)
+        return one.run(self._pending, self.pause_if_busy)
 
     def _learned(self) -> Durations:
         known = self._durations

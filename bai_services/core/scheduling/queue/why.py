@@ -119,7 +119,7 @@ class Explainer:
     def _new_view(self, group_queue: GroupQueue) -> _GroupView:
         queue = self._queue
         everyone = queue.pending_in(group_queue.state.name)
-        return _GroupView(queue.revision, positions(group_queue, everyone, queue.give_way))
+        return _GroupView(queue.revision, positions(group_queue, everyone, queue.pause_if_busy))
 
 
 def explain_one(

@@ -14,7 +14,7 @@ from ...resources import SHARE_UNIT, ResourceSlots
 from ...sessions.kernel_group import MAX_KERNELS
 from ...user_input import shown
 from ..placement import AgentState, Mode
-from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
+from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload
 
 _MAX_NUMBER = {"cluster_size": MAX_KERNELS, "batch_timeout": 2**31, "priority": 2**31}
 _FORMAT = 'write {"sessions": […], "agents": […]} with lists from the REST API'
@@ -40,28 +40,28 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
             "--resource-group"
         )
     chosen = group if group is not None else next(iter(groups), "")
-    broken: list[BrokenRow] = []
-    left_out: Counter[str] = Counter()
+    invalid_rows: list[InvalidRow] = []
+    skipped: Counter[str] = Counter()
     found: list[_Session] = []
     for number, row in enumerate(sessions, start=1):
         try:
             session = _session(row)
             if session.group != chosen:
-                left_out["of another resource group"] += 1
+                skipped["of another resource group"] += 1
             elif session.started is None:
-                left_out["never started"] += 1
+                skipped["never started"] += 1
             else:
                 found.append(session)
         except RowError as error:
-            broken.append(BrokenRow(file, number, error.column, str(error)))
+            invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     states = []
     for number, row in enumerate(agents, start=1):
         try:
             if _text(row, "resource_group") == chosen:
                 states.append(_agent(row))
         except RowError as error:
-            broken.append(BrokenRow(f"{file} (agents)", number, error.column, str(error)))
-    return Workload(_jobs(found), tuple(states), tuple(broken), dict(left_out))
+            invalid_rows.append(InvalidRow(f"{file} (agents)", number, error.column, str(error)))
+    return Workload(_jobs(found), tuple(states), tuple(invalid_rows), dict(skipped))
 
 
 def _parts(document: Any, file: str) -> tuple[Sequence[Any], Sequence[Any]]:

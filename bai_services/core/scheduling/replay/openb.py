@@ -10,7 +10,7 @@ from ...cluster.devices import Device
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots
 from ..placement import AgentState
-from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload, whole
+from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload, whole
 
 MIB = 2**20
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
@@ -25,16 +25,16 @@ Row = Mapping[str, str | None]
 Parsed = TypeVar("Parsed")
 
 
-def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[BrokenRow]]:
-    """Return the agents of a node list, by name, and its broken rows.
+def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[InvalidRow]]:
+    """Return the agents of a node list, by name, and its invalid rows.
 
     Raises
     ------
     InvalidRequest
         If columns of a node list are missing.
     """
-    agents, broken = _read(lines, file, NODE_COLUMNS, _agent)
-    return sorted(agents, key=lambda agent: agent.id), broken
+    agents, invalid_rows = _read(lines, file, NODE_COLUMNS, _agent)
+    return sorted(agents, key=lambda agent: agent.id), invalid_rows
 
 
 def read_pods(lines: Iterable[str], file: str) -> Workload:
@@ -49,8 +49,10 @@ def read_pods(lines: Iterable[str], file: str) -> Workload:
     InvalidRequest
         If columns of a pod list are missing.
     """
-    jobs, broken = _read(lines, file, POD_COLUMNS, _job)
-    return Workload(tuple(sorted(jobs, key=lambda job: (job.submitted, job.id))), (), tuple(broken))
+    jobs, invalid_rows = _read(lines, file, POD_COLUMNS, _job)
+    return Workload(
+        tuple(sorted(jobs, key=lambda job: (job.submitted, job.id))), (), tuple(invalid_rows)
+    )
 
 
 def _agent(row: Row) -> AgentState:
@@ -125,7 +127,7 @@ def _records(rows: csv.DictReader[str], file: str) -> Iterator[Row]:
 
 def _read(
     lines: Iterable[str], file: str, columns: Sequence[str], make: Callable[[Row], Parsed]
-) -> tuple[list[Parsed], list[BrokenRow]]:
+) -> tuple[list[Parsed], list[InvalidRow]]:
     rows = csv.DictReader(lines)
     names = _column_names(rows, file)
     missing = [column for column in columns if column not in names]
@@ -135,7 +137,7 @@ def _read(
             f"{', '.join(columns)}"
         )
     found: list[Parsed] = []
-    broken: list[BrokenRow] = []
+    invalid_rows: list[InvalidRow] = []
     known: set[str] = set()
     for row in _records(rows, file):
         try:
@@ -146,5 +148,5 @@ def _read(
             known.add(name)
             found.append(parsed)
         except RowError as error:
-            broken.append(BrokenRow(file, rows.line_num, error.column, str(error)))
-    return found, broken
+            invalid_rows.append(InvalidRow(file, rows.line_num, error.column, str(error)))
+    return found, invalid_rows

@@ -12,9 +12,9 @@ from ...errors import InvalidRequest
 from ...resources import ResourceSlots
 from ...user_input import read_decimal, read_whole, shown
 from ..placement import AgentState, Mode
-from .workload import ARCHITECTURE, ENGINE, GROUP, BrokenRow, Job, RowError, Workload
+from .workload import ARCHITECTURE, ENGINE, GROUP, InvalidRow, Job, RowError, Workload
 
-# The fields in their order, named as in messages about broken rows.
+# The fields in their order, named as in messages about invalid rows.
 FIELDS = (
     "job number",
     "submit time",
@@ -60,7 +60,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     """
     header: dict[str, int] = {}
     rows: list[tuple[int, list[float]]] = []
-    broken: list[BrokenRow] = []
+    invalid_rows: list[InvalidRow] = []
     for number, line in enumerate(lines, start=1):
         text = line.strip()
         if text.startswith(";"):
@@ -69,7 +69,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
             try:
                 rows.append((number, _numbers(text)))
             except RowError as error:
-                broken.append(BrokenRow(file, number, error.column, str(error)))
+                invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     for name, most in (("MaxProcs", MAX_PROCESSORS), ("MaxNodes", MAX_NODES)):
         if header.get(name, 0) > most:
             raise InvalidRequest(f"{file}: {name} is {header[name]}; at most {most} are replayed")
@@ -78,21 +78,21 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     nodes = min(cores, max(1, header.get("MaxNodes", 1)))
     cores_per_agent, rest = divmod(cores, nodes)
     jobs: list[Job] = []
-    left_out: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
     for number, values in rows:
         try:
             reason = _reason_to_leave_out(values)
             if reason:
-                left_out[reason] += 1
+                skipped[reason] += 1
             else:
                 jobs.append(_job(values, cores_per_agent))
         except RowError as error:
-            broken.append(BrokenRow(file, number, error.column, str(error)))
+            invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     jobs.sort(key=lambda job: job.submitted)
-    broken.sort(key=lambda row: row.row)
+    invalid_rows.sort(key=lambda row: row.row)
     # If the cores do not divide evenly, the first agents have one more core each.
     agents = [_agent(number, cores_per_agent + (number < rest)) for number in range(nodes)]
-    return Workload(tuple(jobs), tuple(agents), tuple(broken), dict(left_out))
+    return Workload(tuple(jobs), tuple(agents), tuple(invalid_rows), dict(skipped))
 
 
 def _note_header(header: dict[str, int], text: str) -> None:

@@ -14,7 +14,7 @@ GROUP = "replay"
 ARCHITECTURE = "x86_64"
 ENGINE = "docker"
 
-# Maximum number of broken rows that the message lists.
+# Maximum number of invalid rows that the message lists.
 _MAX_NAMED = 10
 
 
@@ -43,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokenRow:
+class InvalidRow:
     """Position of a row that cannot be read, and the error."""
 
     file: str
@@ -67,14 +67,14 @@ class RowError(Exception):
 class Workload:
     """The content of a record.
 
-    ``agents`` is empty if the record has none. ``left_out`` counts, by reason, the valid rows that
+    ``agents`` is empty if the record has none. ``skipped`` counts, by reason, the valid rows that
     cannot be replayed.
     """
 
     jobs: tuple[Job, ...]
     agents: tuple[AgentState, ...] = ()
-    broken: tuple[BrokenRow, ...] = ()
-    left_out: Mapping[str, int] | None = None
+    invalid_rows: tuple[InvalidRow, ...] = ()
+    skipped: Mapping[str, int] | None = None
 
 
 def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
@@ -96,21 +96,22 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     return number
 
 
-def refuse_broken(broken: Sequence[BrokenRow]) -> None:
-    """Reject a file with broken rows.
+def refuse_invalid_rows(invalid_rows: Sequence[InvalidRow]) -> None:
+    """Reject a file with invalid rows.
 
     Raises
     ------
     InvalidRequest
-        If ``broken`` is not empty; the message contains the first rows.
+        If ``invalid_rows`` is not empty; the message contains the first rows.
     """
-    if not broken:
+    if not invalid_rows:
         return
-    named = "; ".join(map(str, broken[:_MAX_NAMED]))
-    more = len(broken) - _MAX_NAMED
+    named = "; ".join(map(str, invalid_rows[:_MAX_NAMED]))
+    more = len(invalid_rows) - _MAX_NAMED
     rest = f"; and {more} more" if more > 0 else ""
+    rows = "row" if len(invalid_rows) == 1 else "rows"
     raise InvalidRequest(
-        f"{len(broken)} broken {'row' if len(broken) == 1 else 'rows'}: {named}{rest}. "
+        f"{len(invalid_rows)} invalid {rows}: {named}{rest}. "
         "Correct the file, or skip such rows with --skip-broken",
-        rows=[{"row": b.row, "column": b.column, "message": b.message} for b in broken],
+        rows=[{"row": b.row, "column": b.column, "message": b.message} for b in invalid_rows],
     )

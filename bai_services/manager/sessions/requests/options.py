@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import replace
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster import image_labels
@@ -17,6 +16,17 @@ from bai_services.core.scheduling.placement import Mode, Request
 from bai_services.core.sessions import rules as session_rules
 from bai_services.core.sessions.kernel_group import request_of
 from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.options import (
+    EnvironLimits,
+    OfferedGroup,
+    OfferedImage,
+    OfferedPreset,
+    OfferedProject,
+    PreopenLimits,
+    SessionOptions,
+    SessionQuotas,
+    SlotLimit,
+)
 from bai_services.db.sessions.requests import (
     AdmissionFacts,
     GroupFacts,
@@ -34,8 +44,6 @@ from .choices import choose_group, choose_project, find_group
 from .quotas import group_resources, scope_quotas
 from .requests import Folders, Requests, access_key_of
 
-Row = dict[str, Any]
-
 
 class Options:
     """Lists options for one project and resource group: those requested, or the defaults."""
@@ -50,33 +58,35 @@ class Options:
 
     async def get(
         self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None
-    ) -> Row:
+    ) -> SessionOptions:
         """Return projects, groups, images, presets, limits and folders for a new session."""
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, owner_name)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
-        options: Row = {
-            "projects": [_project(p) for p in projects],
-            "project": None,
-            "resource_group": None,
-            "resource_groups": [],
-            "images": [],
-            "presets": [],
-            "limits": {},
-            "device_models": [],
-            "vfolders": [],
-            "environ_limits": environ_limits(),
-            "preopen_limits": preopen_limits(),
-        }
+        options = SessionOptions(
+            projects=[_project(p) for p in projects],
+            project=None,
+            resource_group=None,
+            resource_groups=(),
+            images=(),
+            presets=(),
+            limits={},
+            device_models=(),
+            vfolders=(),
+            environ_limits=environ_limits(),
+            preopen_limits=preopen_limits(),
+        )
         if not projects:
             return options
         try:
             project = choose_project(projects, project_key)
         except InvalidRequest:
             project = projects[0]
-        return {**options, **await self._of_project(caller, owner, project, group)}
+        return await self._of_project(caller, owner, project, group, options)
 
-    async def quotas(self, caller: Caller, project_key: str | None, group: str | None) -> Row:
+    async def quotas(
+        self, caller: Caller, project_key: str | None, group: str | None
+    ) -> SessionQuotas:
         """Return quotas of the caller, and total and used resources of a resource group.
 
         The quotas are those for sessions of the project in that group. For a project or group that
@@ -85,30 +95,31 @@ class Options:
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, None)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
-        found: Row = {
-            "projects": [p.name for p in projects],
-            "project": None,
-            "resource_groups": [],
-            "resource_group": None,
-            "scopes": [],
-            "resources": [],
-        }
+        found = SessionQuotas(
+            projects=[p.name for p in projects],
+            project=None,
+            resource_groups=(),
+            resource_group=None,
+            scopes=(),
+            resources=(),
+        )
         if not projects:
             return found
         project = choose_project(projects, project_key) if project_key else projects[0]
         access_key = access_key_of(caller, owner)
         offer = await self._store.offer(owner, project, access_key)
-        found |= {"project": project.name, "resource_groups": [g.name for g in offer.groups]}
+        found = replace(found, project=project.name, resource_groups=[g.name for g in offer.groups])
         if not offer.groups:
             return found
         chosen = choose_group(offer.groups, group, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
         facts, capacity = await self._read_capacity(key, chosen.name)
-        return found | {
-            "resource_group": chosen.name,
-            "scopes": scope_quotas(facts),
-            "resources": group_resources(capacity.agents),
-        }
+        return replace(
+            found,
+            resource_group=chosen.name,
+            scopes=scope_quotas(facts),
+            resources=group_resources(capacity.agents),
+        )
 
     async def group_capacity(
         self,
@@ -134,42 +145,49 @@ class Options:
         self, key: tuple[str, str, str, str], group: str
     ) -> tuple[AdmissionFacts, AgentCapacity]:
         agents = await self._capacity.read(group, lambda: self._store.agents(group))
-        return await self._store.room_for(agents.agents, key, group), agents
+        return await self._store.admission_facts(agents.agents, key, group), agents
 
     async def _of_project(
-        self, caller: Caller, owner: OwnerFacts, project: ProjectFacts, group_name: str | None
-    ) -> Row:
+        self,
+        caller: Caller,
+        owner: OwnerFacts,
+        project: ProjectFacts,
+        group_name: str | None,
+        options: SessionOptions,
+    ) -> SessionOptions:
+        """Return ``options`` completed for a project and a resource group."""
         access_key = access_key_of(caller, owner)
         offer, folders = await asyncio.gather(
             self._store.offer(owner, project, access_key),
             self._vfolders.mountable(owner.id, project.id),
         )
-        options: Row = {
-            "project": project.id,
-            "resource_groups": [_group(g) for g in offer.groups],
-            "vfolders": folders,
-        }
+        options = replace(
+            options,
+            project=project.id,
+            resource_groups=[_group(g) for g in offer.groups],
+            vfolders=folders,
+        )
         if not offer.groups:
             return options
         group = choose_group(offer.groups, group_name, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
         facts, agents = await self._read_capacity(key, group.name)
         images = _usable(offer.images, facts)
-        return {
-            **options,
-            "resource_group": group.name,
-            "images": [_image(image) for image in images],
-            "presets": [
+        return replace(
+            options,
+            resource_group=group.name,
+            images=[_image(image) for image in images],
+            presets=[
                 _preset(preset, is_allocatable(preset, group, facts, agents))
                 for preset in offer.presets
                 if preset.resource_group in ("", group.name)
             ],
-            "limits": limits(facts, agents),
-            "device_models": [asdict(m) for m in await self._store.device_models(group.name)],
-        }
+            limits=limits(facts, agents),
+            device_models=await self._store.device_models(group.name),
+        )
 
 
-def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
+def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]:
     """Return for each slot the minimum, the maximum, and the maximum that can start now (``now``).
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and the largest
@@ -177,7 +195,7 @@ def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     sessions_left = policy.left(caps, policy.SESSIONS, facts.usage)
-    result: Row = {}
+    result = {}
     for slot, amounts in agents.amounts.items():
         kind = slot_type(slot)
         highest = policy.highest(caps, slot)
@@ -187,17 +205,16 @@ def limits(facts: AdmissionFacts, agents: AgentCapacity) -> Row:
         now = 0 if sessions_left == 0 else min(now, maximum)
         maximum, now = maximum - maximum % kind.step, now - now % kind.step
         minimum = 0 if is_device_slot(slot) else kind.minimum
-        values = (minimum, maximum, now if now >= kind.minimum else 0)
-        result[slot] = dict(
-            zip(("min", "max", "now"), (format_amount(slot, n) for n in values), strict=True)
+        result[slot] = SlotLimit(
+            min=format_amount(slot, minimum),
+            max=format_amount(slot, maximum),
+            now=format_amount(slot, now if now >= kind.minimum else 0),
+            allowed=None if highest is None else format_amount(slot, highest),
+            largest=format_amount(slot, amounts.largest),
+            step=format_amount(slot, kind.step),
+            in_force=[format_amount(slot, share) for share in amounts.in_force],
+            enforcement=amounts.enforcement,
         )
-        result[slot]["step"] = format_amount(slot, kind.step)
-        result[slot]["allowed"] = None if highest is None else format_amount(slot, highest)
-        result[slot]["largest"] = format_amount(slot, amounts.largest)
-        if amounts.in_force:
-            result[slot]["in_force"] = [format_amount(slot, share) for share in amounts.in_force]
-        if amounts.enforcement is not None:
-            result[slot]["enforcement"] = amounts.enforcement.value
     return result
 
 
@@ -225,25 +242,25 @@ def is_allocatable(
     )
 
 
-def environ_limits() -> Row:
+def environ_limits() -> EnvironLimits:
     """Return the limits of environment variables, for the form."""
-    return {
-        "count": session_rules.MAX_ENVIRON_VARIABLES,
-        "name_length": session_rules.MAX_ENVIRON_NAME,
-        "value_bytes": session_rules.MAX_ENVIRON_VALUE_BYTES,
-        "total_bytes": session_rules.MAX_ENVIRON_TOTAL_BYTES,
-        "reserved": list(session_rules.RESERVED_ENVIRON),
-    }
+    return EnvironLimits(
+        count=session_rules.MAX_ENVIRON_VARIABLES,
+        name_length=session_rules.MAX_ENVIRON_NAME,
+        value_bytes=session_rules.MAX_ENVIRON_VALUE_BYTES,
+        total_bytes=session_rules.MAX_ENVIRON_TOTAL_BYTES,
+        reserved=session_rules.RESERVED_ENVIRON,
+    )
 
 
-def preopen_limits() -> Row:
+def preopen_limits() -> PreopenLimits:
     """Return the limits of preopened ports, for the form."""
-    return {
-        "count": image_labels.MAX_PREOPEN_PORTS,
-        "lowest": image_labels.LOWEST_PORT,
-        "highest": image_labels.HIGHEST_PORT,
-        "reserved": sorted({*image_labels.RESERVED_PORTS, image_labels.SERVER_PORT}),
-    }
+    return PreopenLimits(
+        count=image_labels.MAX_PREOPEN_PORTS,
+        lowest=image_labels.LOWEST_PORT,
+        highest=image_labels.HIGHEST_PORT,
+        reserved=sorted({*image_labels.RESERVED_PORTS, image_labels.SERVER_PORT}),
+    )
 
 
 def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
@@ -252,41 +269,41 @@ def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFa
     return [i for i in runnable if not image_labels.parse_labels(dict(i.labels)).is_private]
 
 
-def _project(project: ProjectFacts) -> Row:
-    return {
-        "id": project.id,
-        "name": project.name,
-        "domain": project.domain,
-        "default_image": project.default_image,
-    }
+def _project(project: ProjectFacts) -> OfferedProject:
+    return OfferedProject(
+        id=project.id,
+        name=project.name,
+        domain=project.domain,
+        default_image=project.default_image,
+    )
 
 
-def _group(group: GroupFacts) -> Row:
-    return {
-        "name": group.name,
-        "description": group.description,
-        "engine": group.engine,
-        "is_default": group.is_default,
-        "notices": list(group.notices),
-    }
+def _group(group: GroupFacts) -> OfferedGroup:
+    return OfferedGroup(
+        name=group.name,
+        description=group.description,
+        engine=group.engine,
+        is_default=group.is_default,
+        notices=group.notices,
+    )
 
 
-def _image(image: ImageFacts) -> Row:
-    return {
-        "name": image.name,
-        "architecture": image.architecture,
-        "aliases": list(image.aliases),
-        "min": image.min_slots.format(),
-        "max": image.max_slots.format(),
-        "apps": image_labels.parse_labels(dict(image.labels)).apps,
-    }
+def _image(image: ImageFacts) -> OfferedImage:
+    return OfferedImage(
+        name=image.name,
+        architecture=image.architecture,
+        aliases=image.aliases,
+        min=image.min_slots,
+        max=image.max_slots,
+        apps=image_labels.parse_labels(dict(image.labels)).apps,
+    )
 
 
-def _preset(preset: PresetFacts, allocatable: bool) -> Row:
+def _preset(preset: PresetFacts, allocatable: bool) -> OfferedPreset:
     shared_memory = preset.shared_memory_bytes
-    return {
-        "name": preset.name,
-        "resources": preset.slots.format(),
-        "shared_memory": None if shared_memory is None else format_amount(MEM, shared_memory),
-        "allocatable": allocatable,
-    }
+    return OfferedPreset(
+        name=preset.name,
+        resources=preset.slots,
+        shared_memory=None if shared_memory is None else format_amount(MEM, shared_memory),
+        allocatable=allocatable,
+    )

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bai_services.core.cluster.devices import SHARES, Device
 from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount
 from bai_services.core.scheduling.caps import SESSIONS, ScopeCaps, Usage, amount_text, left
 from bai_services.core.scheduling.placement import AgentState
+from bai_services.core.sessions.options import GroupResource, ScopeQuota, SlotQuota
 from bai_services.db.sessions.requests import AdmissionFacts
 
-Row = dict[str, Any]
 
-
-def scope_quotas(facts: AdmissionFacts) -> list[Row]:
+def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
     ``is_limiting``: no other scope has a smaller remainder of the slot.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     return [
-        {
-            "kind": str(one.scope.kind),
-            "name": one.name,
-            "slots": [_slot_quota(one, slot, caps, facts.usage) for slot in _slots(one, facts)],
-        }
+        ScopeQuota(
+            kind=one.scope.kind,
+            name=one.name,
+            slots=[_slot_quota(one, slot, caps, facts.usage) for slot in _slots(one, facts)],
+        )
         for one in caps
     ]
 
 
-def group_resources(agents: Sequence[AgentState]) -> list[Row]:
+def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
     """Return total and used amounts of every slot of the schedulable agents."""
     totals: dict[str, list[int]] = {}
     for agent in agents:
@@ -41,13 +39,13 @@ def group_resources(agents: Sequence[AgentState]) -> list[Row]:
         for device in agent.devices:
             _add(totals, *_device_amounts(device))
     return [
-        {
-            "slot": slot,
-            "total": format_amount(slot, total),
-            "used": format_amount(slot, used),
-            "free": format_amount(slot, max(0, total - used)),
-            "percent": _percent(used, total),
-        }
+        GroupResource(
+            slot=slot,
+            total=format_amount(slot, total),
+            used=format_amount(slot, used),
+            free=format_amount(slot, max(0, total - used)),
+            percent=_percent(used, total),
+        )
         for slot, (total, used) in totals.items()
     ]
 
@@ -59,18 +57,18 @@ def _slots(caps: ScopeCaps, facts: AdmissionFacts) -> Iterable[str]:
     return sorted(slots)
 
 
-def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: Usage) -> Row:
+def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: Usage) -> SlotQuota:
     limit = caps.limit(slot)
     used = usage.get(caps.scope, {}).get(slot, 0)
     rest = left([caps], slot, usage)
-    return {
-        "slot": slot,
-        "used": amount_text(slot, used),
-        "limit": None if limit is None else amount_text(slot, limit),
-        "left": None if rest is None else amount_text(slot, rest),
-        "percent": None if limit is None else _percent(used, limit),
-        "is_limiting": rest is not None and rest == left(scopes, slot, usage),
-    }
+    return SlotQuota(
+        slot=slot,
+        used=amount_text(slot, used),
+        limit=None if limit is None else amount_text(slot, limit),
+        left=None if rest is None else amount_text(slot, rest),
+        percent=None if limit is None else _percent(used, limit),
+        is_limiting=rest is not None and rest == left(scopes, slot, usage),
+    )
 
 
 def _device_amounts(device: Device) -> tuple[str, int, int]:

@@ -18,6 +18,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.batch import BATCH_FIELDS, check_batch
 from bai_services.core.sessions.callbacks import AllowedTargets, check_url
 from bai_services.core.sessions.launch_plan import Mount
+from bai_services.core.sessions.options import OfferedFolder
 from bai_services.core.sessions.rules import (
     check_environ,
     check_session_name,
@@ -73,7 +74,7 @@ class Folders(Protocol):
         """Return the folders with their mount paths; raise if one cannot be mounted."""
         ...
 
-    async def mountable(self, owner_id: str, project_id: str) -> list[dict[str, Any]]:
+    async def mountable(self, owner_id: str, project_id: str) -> list[OfferedFolder]:
         """Return the id, name, owner and permission of every folder that can be mounted."""
         ...
 
@@ -267,7 +268,7 @@ class Requests:
         )
         facts = await cache.get_or_read(
             ("room", *scopes, group.name),
-            lambda: self._store.room_for(agents.states, scopes, group.name),
+            lambda: self._store.admission_facts(agents.states, scopes, group.name),
         )
         served = {agent.architecture for agent in facts.agents}
         image = choose_image(offer.images, image_name, served)
@@ -293,7 +294,7 @@ class Requests:
         )
         facts = await cache.get_or_read(
             ("room", *scopes, group.name),
-            lambda: self._store.room_for(agents.states, scopes, group.name),
+            lambda: self._store.admission_facts(agents.states, scopes, group.name),
         )
         check_caps(facts, slots, request)
         await self._agents.check(

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target, reaches
+from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.sessions.spec import MERGED_FIELDS, PRIVATE_FIELDS
-from bai_services.db.audit import AuditEntry
-from bai_services.db.sessions.templates import Row, TemplateReader, TemplateStore
+from bai_services.core.sessions.templates import Audience, Template
+from bai_services.db.sessions.templates import TemplateReader, TemplateRow, TemplateStore
 
 from ...accounts import authorizer
 from ...accounts.projects import Projects
@@ -22,14 +22,6 @@ from ...context import ManagerContext
 
 # Limits the size of lists of templates, which contain whole requests.
 MAX_REQUEST_BYTES = 32 * 1024
-
-
-class Audience(StrEnum):
-    """Users who may use a template: its owner, or all of a project or a domain."""
-
-    OWNER = "owner"
-    PROJECT = "project"
-    DOMAIN = "domain"
 
 
 class Templates:
@@ -41,13 +33,11 @@ class Templates:
         self._clock = context.clock
         self._audit = context.audit
 
-    async def page(self, caller: Caller, query: ListQuery) -> Page[Row]:
+    async def page(self, caller: Caller, query: ListQuery) -> Page[Template]:
         page = await self._store.page(query, _reader(caller))
-        return Page(
-            [_to_json(caller, row) for row in page.items], page.total, page.limit, page.offset
-        )
+        return page.with_items([_template(caller, row) for row in page.items])
 
-    async def get(self, caller: Caller, key: str) -> Row:
+    async def get(self, caller: Caller, key: str) -> Template:
         """Return the template with that id or name.
 
         The caller's own templates take precedence over templates of projects, which take precedence
@@ -60,21 +50,21 @@ class Templates:
         Conflict
             If several templates of the same level have the name.
         """
-        return _to_json(caller, await self._find(caller, key))
+        return _template(caller, await self._find(caller, key))
 
     async def apply(self, caller: Caller, key: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the request of a template, overridden by the fields of ``given``.
 
         Mappings (``MERGED_FIELDS``) are merged entry by entry.
         """
-        request = dict((await self._find(caller, key))["request"])
+        request = dict((await self._find(caller, key)).request)
         merged = {**request, **given}
         for name in sorted(MERGED_FIELDS):
             if name in given and isinstance(request.get(name), Mapping):
                 merged[name] = {**request[name], **given[name]}
         return merged
 
-    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Row:
+    async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Template:
         """Store a request with a name, a description and an audience.
 
         Raises
@@ -97,32 +87,35 @@ class Templates:
             "changed_at": now,
             **await self._audience_columns(caller, audience, spec),
         }
-        _require_write(caller, {**values, "owner_role": caller.role})
-        entry = self._entry(caller, "create", values)
-        return _to_json(caller, await self._store.create(values, entry))
+        target = _target(values["domain"], values["project_id"], values["owner_id"], caller.role)
+        _require_write(caller, target)
+        entry = self._audit.entry(
+            caller, "template.create", values["id"], domain=values["domain"], name=values["name"]
+        )
+        return _template(caller, await self._store.create(values, entry))
 
-    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Row:
+    async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> Template:
         """Update the name, description or request; the audience cannot change."""
         row = await self._find(caller, key)
-        _require_write(caller, row)
+        _require_write(caller, _target_of(row))
         _check_request(changes.get("request") or {})
         if "name" in changes:
             check_slug("template", changes["name"])
         values = {**changes, "changed_at": self._clock()}
         entry = self._entry(caller, "update", row, fields=sorted(changes))
-        return _to_json(caller, await self._store.update(row["id"], values, entry))
+        return _template(caller, await self._store.update(row.id, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         row = await self._find(caller, key)
-        _require_write(caller, row)
-        await self._store.delete(row["id"], self._entry(caller, "delete", row))
+        _require_write(caller, _target_of(row))
+        await self._store.delete(row.id, self._entry(caller, "delete", row))
 
-    async def _find(self, caller: Caller, key: str) -> Row:
+    async def _find(self, caller: Caller, key: str) -> TemplateRow:
         rows = await self._store.named(key, _reader(caller))
         for rank in (
-            [row for row in rows if row["owner_id"] and row["owner_id"] == caller.user_id],
-            [row for row in rows if row["project_id"]],
-            [row for row in rows if not row["owner_id"]],
+            [row for row in rows if row.owner_id and row.owner_id == caller.user_id],
+            [row for row in rows if row.project_id],
+            [row for row in rows if not row.owner_id],
             rows,
         ):
             if len(rank) == 1:
@@ -130,7 +123,7 @@ class Templates:
             if rank:
                 raise Conflict(
                     f"several templates are named {key!r}; use an id",
-                    candidates=[row["id"] for row in rank],
+                    candidates=[row.id for row in rank],
                 )
         raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
 
@@ -145,14 +138,14 @@ class Templates:
             if not spec.get("project"):
                 raise InvalidRequest("specify the project of the template", field="project")
             project = await self._projects.get(caller, spec["project"])
-            columns = {"project_id": project["id"], "domain": project["domain"]}
-            return {**columns, "owner_id": None, "scope": f"project:{project['id']}"}
+            columns = {"project_id": project.id, "domain": project.domain}
+            return {**columns, "owner_id": None, "scope": f"project:{project.id}"}
         columns = {"owner_id": None, "project_id": None, "domain": caller.domain}
         return {**columns, "scope": f"domain:{caller.domain}"}
 
-    def _entry(self, caller: Caller, verb: str, row: Row, **details: Any) -> AuditEntry:
+    def _entry(self, caller: Caller, verb: str, row: TemplateRow, **details: Any) -> AuditEntry:
         return self._audit.entry(
-            caller, f"template.{verb}", row["id"], domain=row["domain"], name=row["name"], **details
+            caller, f"template.{verb}", row.id, domain=row.domain, name=row.name, **details
         )
 
 
@@ -169,10 +162,19 @@ def _reader(caller: Caller) -> TemplateReader | None:
     )
 
 
-def _require_write(caller: Caller, row: Row) -> None:
+def _target_of(row: TemplateRow) -> Target:
+    return _target(row.domain, row.project_id, row.owner_id, row.owner_role)
+
+
+def _target(
+    domain: str, project_id: str | None, owner_id: str | None, owner_role: Role | None
+) -> Target:
+    owner = Owner(owner_id, owner_role) if owner_id and owner_role else None
+    return Target(domain=domain, project_id=project_id, owner=owner)
+
+
+def _require_write(caller: Caller, target: Target) -> None:
     """Raise if the caller may see a template but not change it, such as a project member."""
-    owner = Owner(row["owner_id"], Role(row["owner_role"])) if row["owner_id"] else None
-    target = Target(domain=row["domain"], project_id=row["project_id"], owner=owner)
     if not reaches(caller, "template.write", target):
         raise Forbidden(
             "only administrators may create or change templates of a project or a domain",
@@ -180,26 +182,38 @@ def _require_write(caller: Caller, row: Row) -> None:
         )
 
 
-def _to_json(caller: Caller, row: Row) -> dict[str, Any]:
+def _template(caller: Caller, row: TemplateRow) -> Template:
     audience = Audience.DOMAIN
-    if row["owner_id"]:
+    if row.owner_id:
         audience = Audience.OWNER
-    elif row["project_id"]:
+    elif row.project_id:
         audience = Audience.PROJECT
-    found = {key: value for key, value in row.items() if key not in ("scope", "owner_role")}
-    private = PRIVATE_FIELDS & set(row["request"])
+    private = PRIVATE_FIELDS & set(row.request)
     hidden = [] if _may_read_private(caller, row) else sorted(private)
-    request = {key: value for key, value in row["request"].items() if key not in hidden}
-    return {**found, "request": request, "audience": audience, "hidden_fields": hidden}
+    return Template(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        audience=audience,
+        owner=row.owner,
+        owner_id=row.owner_id,
+        project=row.project,
+        project_id=row.project_id,
+        domain=row.domain,
+        request={key: value for key, value in row.request.items() if key not in hidden},
+        created_at=row.created_at,
+        changed_at=row.changed_at,
+        hidden_fields=hidden,
+    )
 
 
-def _may_read_private(caller: Caller, row: Row) -> bool:
+def _may_read_private(caller: Caller, row: TemplateRow) -> bool:
     """Return whether the caller may read private fields; monitors only for usable templates."""
-    if caller.role is not Role.MONITOR or row["owner_id"] == caller.user_id:
+    if caller.role is not Role.MONITOR or row.owner_id == caller.user_id:
         return True
-    if row["project_id"]:
-        return row["project_id"] in caller.projects
-    return not row["owner_id"] and row["domain"] == caller.domain
+    if row.project_id:
+        return row.project_id in caller.projects
+    return not row.owner_id and row.domain == caller.domain
 
 
 def _check_request(request: Mapping[str, Any]) -> None:

@@ -1,0 +1,142 @@
+"""Resource groups, agents, devices, images and presets, with the fields of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from bai_services.core.resources import Caps, ResourceSlots
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceGroup:
+    name: str
+    created_at: datetime
+    description: str
+    is_active: bool
+    is_default: bool
+    is_public: bool
+    engine: str
+    scheduler: str
+    scheduler_opts: Mapping[str, Any]
+    allowed_session_types: Sequence[str]
+    total_resource_slots: Caps
+    max_concurrent_sessions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLink:
+    """Permission to use a resource group.
+
+    ``kind`` is domain, project, user or keypair; ``target`` is an id.
+    """
+
+    kind: str
+    target: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers of devices."""
+
+    id: str
+    agent_id: str
+    family: str
+    index: int
+    model: str
+    memory_bytes: int | None
+    numa_node: int | None
+    is_simulated: bool
+    is_healthy: bool
+    capacity: str
+    used: str
+    facts: Mapping[str, Any]
+    share_in_force: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedDevice(Device):
+    """A device with the resource group and the status of its agent."""
+
+    resource_group: str
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """``slots`` is the capacity; ``kernels`` is the number of kernels of sessions on the agent."""
+
+    id: str
+    created_at: datetime
+    resource_group: str
+    status: str
+    status_changed_at: datetime
+    last_heartbeat_at: datetime
+    schedulable: bool
+    engine: str
+    endpoint: str
+    architecture: str
+    version: str
+    facts: Mapping[str, Any]
+    slots: ResourceSlots
+    used: ResourceSlots
+    devices: Sequence[Device]
+    kernels: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse:
+    """The agent counts as lost ``deadline_seconds`` after its last heartbeat."""
+
+    deadline_seconds: int
+    interval_seconds: int
+    hub_api_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """The fields after ``aliases`` are read from the labels."""
+
+    id: str
+    created_at: datetime
+    name: str
+    architecture: str
+    description: str
+    digest: str
+    size_bytes: int
+    labels: Mapping[str, str]
+    min_slots: ResourceSlots
+    max_slots: ResourceSlots
+    is_active: bool
+    aliases: Sequence[str]
+    apps: Sequence[str]
+    features: Sequence[str]
+    role: str
+    is_private: bool
+    preferred_slots: ResourceSlots
+    preferred_shared_memory: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageAlias:
+    alias: str
+    created_at: datetime
+    image_id: str
+    image: str
+    architecture: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """``resource_group`` None: every group. ``allocatable`` None: not requested."""
+
+    id: str
+    created_at: datetime
+    name: str
+    resource_group: str | None
+    resource_slots: ResourceSlots
+    shared_memory: str | None
+    allocatable: bool | None

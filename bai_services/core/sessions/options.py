@@ -1,0 +1,167 @@
+"""The options for a new session, and the quotas that limit it, with the fields of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..resources import ResourceSlots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotLimit:
+    """Amounts of a slot that a new session may request.
+
+    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, or None.
+    ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and ``largest``.
+    ``in_force``: shares that devices in use currently offer. ``enforcement``: enforcement level
+    that is guaranteed for shares.
+    """
+
+    min: str
+    max: str
+    now: str
+    allowed: str | None
+    largest: str
+    step: str
+    in_force: Sequence[str] = ()
+    enforcement: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedProject:
+    id: str
+    name: str
+    domain: str
+    default_image: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedGroup:
+    """``notices``: notices for users about the group's agents."""
+
+    name: str
+    description: str
+    engine: str
+    is_default: bool
+    notices: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedImage:
+    name: str
+    architecture: str
+    aliases: Sequence[str]
+    min: ResourceSlots
+    max: ResourceSlots
+    apps: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedPreset:
+    """``allocatable``: a session with this preset could start now."""
+
+    name: str
+    resources: ResourceSlots
+    shared_memory: str | None
+    allocatable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedFolder:
+    """``owner``: user name, or project of a project folder."""
+
+    id: str
+    name: str
+    owner: str
+    permission: str
+    is_auto_mounted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironLimits:
+    """``reserved``: variables, and prefixes of variables, that users cannot set."""
+
+    count: int
+    name_length: int
+    value_bytes: int
+    total_bytes: int
+    reserved: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreopenLimits:
+    count: int
+    lowest: int
+    highest: int
+    reserved: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceModel:
+    """``memory_bytes``: memory of one device; None: unknown. ``count``: devices of all agents."""
+
+    family: str
+    model: str
+    memory_bytes: int | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOptions:
+    projects: Sequence[OfferedProject]
+    project: str | None
+    resource_groups: Sequence[OfferedGroup]
+    resource_group: str | None
+    images: Sequence[OfferedImage]
+    presets: Sequence[OfferedPreset]
+    limits: Mapping[str, SlotLimit]
+    device_models: Sequence[DeviceModel]
+    vfolders: Sequence[OfferedFolder]
+    environ_limits: EnvironLimits
+    preopen_limits: PreopenLimits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotQuota:
+    """``limit``, ``left`` and ``percent`` are None if the scope does not limit the slot.
+
+    ``is_limiting``: no other scope has less left.
+    """
+
+    slot: str
+    used: str
+    limit: str | None
+    left: str | None
+    percent: int | None
+    is_limiting: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScopeQuota:
+    """``kind``: domain, project, user, keypair or resource-group."""
+
+    kind: str
+    name: str
+    slots: Sequence[SlotQuota]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupResource:
+    """Total amounts of all schedulable agents of a resource group."""
+
+    slot: str
+    total: str
+    used: str
+    free: str
+    percent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuotas:
+    projects: Sequence[str]
+    project: str | None
+    resource_groups: Sequence[str]
+    resource_group: str | None
+    scopes: Sequence[ScopeQuota]
+    resources: Sequence[GroupResource]

@@ -1,0 +1,121 @@
+"""When a session may start and why not yet, with the fields of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ..resources import ResourceSlots
+from .records import SessionMount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartEstimate:
+    starts_at: datetime | None
+    certainty: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remedy:
+    kind: str
+    message: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartExplanation:
+    """``position``: position in the queue. ``ahead``: number of sessions before it.
+
+    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
+    explanation could be computed.
+    """
+
+    is_complete: bool
+    position: int | None
+    ahead: int | None
+    checks: Sequence[Mapping[str, Any]]
+    estimate: StartEstimate
+    sooner: Sequence[Remedy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingExplanation(StartExplanation):
+    """Without a complete explanation, ``checks`` are the last stored reasons."""
+
+    session_id: str
+    name: str
+    status: str
+    resource_group: str
+    priority: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldProblem:
+    """``field``: path of the field in the request, such as ``mounts.0.path``; may be empty."""
+
+    field: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewedSession:
+    """A session as it would be created, defaults included.
+
+    ``requested``: for each kernel. ``total``: for all kernels together.
+    """
+
+    name: str
+    type: str
+    project: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested: ResourceSlots
+    total: ResourceSlots
+    shared_memory: str
+    cluster_size: int
+    cluster_mode: str
+    mounts: Sequence[SessionMount]
+    starts_at: datetime | None
+    batch_timeout: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapUse:
+    """A cap that applies to the session.
+
+    ``asked``: amount that the session requests. ``left``: amount that remains without the session.
+    ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
+    with the session; more than 100 if the session exceeds the limit.
+    """
+
+    scope: str
+    scope_id: str
+    slot: str
+    asked: str
+    limit: str
+    used: str
+    left: str
+    used_percent: int
+    total_percent: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPreview(StartExplanation):
+    """What would happen if the session were created now.
+
+    ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
+    id of the live session that the request would return. ``is_complete``: false if the start could
+    not be computed.
+    """
+
+    problems: Sequence[FieldProblem]
+    existing_session: str | None
+    session: PreviewedSession | None
+    notices: Sequence[str]
+    starts_now: bool
+    caps: Sequence[CapUse]

@@ -1,0 +1,275 @@
+"""Sessions with their kernels, allocations and dependencies, with the fields of the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ..resources import ResourceSlots
+from .dependencies import Dependency
+from .lifecycle import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAllocation:
+    """An allocated amount of one slot; ``freed_at`` is None until the release."""
+
+    id: int
+    session_id: str
+    session: str
+    owner: str
+    kernel_id: str
+    agent_id: str
+    device_id: str | None
+    slot: str
+    amount: str
+    allocated_at: datetime
+    freed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedKernel:
+    """A kernel with the name, the status and the owner of its session."""
+
+    id: str
+    created_at: datetime
+    session_id: str
+    session: str
+    status: str
+    owner: str
+    role: str
+    index: int
+    hostname: str
+    agent_id: str | None
+    container_id: str | None
+    usage: Mapping[str, Any] | None
+    progress: Mapping[str, Any]
+    last_seen_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDependency:
+    """A session and the id of a session on which it depends."""
+
+    session_id: str
+    session: str
+    status: str
+    depends_on: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionAllocation:
+    """``amount`` is in the form that users write."""
+
+    agent: str
+    device: str | None
+    slot: str
+    amount: str
+    is_simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMount:
+    vfolder: str
+    vfolder_id: str
+    subpath: str
+    path: str
+    permission: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKernel:
+    id: str
+    role: str
+    hostname: str
+    agent: str | None
+    container_id: str | None
+    progress: Mapping[str, Any]
+    usage: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedDevice:
+    """A device, or share of one, that is allocated to a kernel.
+
+    None means unknown, for example a metric that the driver does not report. The values are those
+    of the agent's reports and are not validated.
+    """
+
+    id: str | None
+    family: str | None
+    model: str | None
+    share: str | None
+    memory_bytes: int | None
+    enforcement: str | None
+    is_simulated: bool | None
+    kernel: str
+    used_memory_bytes: int | None
+    utilization_percent: float | None
+    processes: int | None
+    active_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLifetime:
+    """``added_seconds``: extensions so far. ``addable_seconds``: maximum further extension."""
+
+    seconds: int
+    added_seconds: int
+    addable_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdleDeadline:
+    """The time of the last use, and when the session will be stopped unless it is used.
+
+    Both are None if the session has no idle timeout.
+    """
+
+    idle_since: datetime | None
+    idle_ends_at: datetime | None
+    next_report_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCallback:
+    """State of a session's callbacks; ``tries`` and ``next_at`` are those of the current one."""
+
+    url: str
+    is_open: bool
+    delivered: int
+    given_up: int
+    tries: int
+    next_at: datetime | None
+    last_at: datetime | None
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A session as a caller may see it; ``hidden_fields`` are empty for this caller."""
+
+    id: str
+    name: str
+    type: str
+    owner: str
+    owner_id: str
+    domain: str
+    project: str
+    project_id: str
+    resource_group: str
+    image: str
+    architecture: str
+    status: Status
+    status_info: str
+    reasons: Sequence[Mapping[str, Any]]
+    notices: Sequence[str]
+    cluster_size: int
+    cluster_mode: str
+    kernels: Sequence[SessionKernel]
+    requested: ResourceSlots
+    shared_memory: str
+    priority: int
+    mounts: Sequence[SessionMount]
+    environ: Mapping[str, str]
+    secret_environ: Sequence[str]
+    preopen_ports: Sequence[int]
+    result: str
+    exit_code: int | None
+    startup_command: str | None
+    starts_at: datetime | None
+    batch_timeout: int | None
+    lifetime: SessionLifetime | None
+    ends_at: datetime | None
+    idle_since: datetime | None
+    idle_ends_at: datetime | None
+    is_draining: bool
+    dependencies: Sequence[Dependency]
+    callback: SessionCallback | None
+    allocations: Sequence[SessionAllocation]
+    progress: Mapping[str, Any]
+    usage: Mapping[str, Any]
+    devices: Sequence[AllocatedDevice]
+    enforcement: Mapping[str, str]
+    kernel_id: str | None
+    agent: str | None
+    queue_position: int | None
+    estimated_start: Mapping[str, str] | None
+    created_at: datetime
+    scheduled_at: datetime | None
+    started_at: datetime | None
+    terminated_at: datetime | None
+    started_by: str
+    hub_user: str
+    hub_server: str
+    url: str
+    page: str
+    hidden_fields: Sequence[str] = ()
+
+    def without_private(self) -> Session:
+        """Return the session without the fields that may contain secrets of the owner."""
+        return replace(
+            self,
+            environ={},
+            startup_command=None,
+            callback=None,
+            hidden_fields=("callback", "environ", "startup_command"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GraphItem:
+    """A session of a dependency graph; ``depends_on`` are ids."""
+
+    id: str
+    name: str
+    status: str
+    result: str
+    depends_on: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DependencyGraph:
+    """``is_complete``: False if the graph is larger than the response."""
+
+    items: Sequence[GraphItem]
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUsage:
+    """The usage of a kernel, as last reported by its agent."""
+
+    kernel_id: str
+    agent: str | None
+    at: datetime | None
+    usage: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionUsage:
+    session_id: str
+    kernels: Sequence[KernelUsage]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelLog:
+    """The output of one kernel; ``is_live``: the kernel may still write."""
+
+    session_id: str
+    kernel: str
+    log: str
+    is_live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """An entry of a session's history."""
+
+    at: datetime
+    event: str
+    from_status: str
+    to_status: str
+    reason: str
