@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -188,7 +189,7 @@ class WorkHandler(APIHandler):
     _poll: asyncio.Task[Any] | None = None
 
     @operation("Wait for work", tag=_TAG, returns=WorkList)
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> dict[str, list[Mapping[str, Any]]] | None:
         wait = _wait_seconds(self.get_query_argument("wait", str(MAX_WAIT_SECONDS)))
         self._poll = asyncio.ensure_future(self.manager.cluster.agents.work(self.caller, key, wait))
         try:

@@ -91,7 +91,7 @@ class DirectoriesHandler(APIHandler):
         "Create directories", tag=_TAG, body=NewDirectories, returns=list[str],
         status=HTTPStatus.CREATED,
     )  # fmt: skip
-    async def post(self, key: str, body: NewDirectories) -> Any:
+    async def post(self, key: str, body: NewDirectories) -> list[str]:
         return await self.manager.folders.files.make_directories(
             self.caller, key, body.paths, body.exists_ok
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from bai_services.core.sessions import records
 from bai_services.core.sessions.end_reason import EndReason, SessionEnd
 from bai_services.core.sessions.kernel_group import MAIN_HOST, MAX_KERNELS
 
@@ -72,7 +73,7 @@ class LaunchHandler(APIHandler):
         body=LaunchRequest,
         returns=LaunchPlan,
     )
-    async def post(self, key: str, body: LaunchRequest) -> Any:
+    async def post(self, key: str, body: LaunchRequest) -> dict[str, Any]:
         launch = self.manager.sessions.launch
         plan = await launch.launch(self.caller, key, body.user, body.server)
         return plan.to_json()
@@ -97,7 +98,7 @@ class ExitedHandler(APIHandler):
         body=ExitReport,
         returns=Session,
     )
-    async def post(self, key: str, body: ExitReport) -> Any:
+    async def post(self, key: str, body: ExitReport) -> records.Session:
         end = SessionEnd(body.exit_code, body.reason_code, body.reason, body.log, body.sub_logs)
         row = await self.manager.sessions.launch.exited(self.caller, key, end)
         return await self.manager.sessions.sessions.view(self.caller, row)
@@ -110,7 +111,7 @@ class DetachHandler(APIHandler):
         body=EmptyBody,
         returns=Session,
     )
-    async def post(self, key: str, body: EmptyBody) -> Any:
+    async def post(self, key: str, body: EmptyBody) -> records.Session:
         row = await self.manager.sessions.launch.leave_start_to_manager(self.caller, key)
         return await self.manager.sessions.sessions.view(self.caller, row)
 

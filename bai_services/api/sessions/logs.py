@@ -65,7 +65,7 @@ class LogsHandler(LogHandler):
             "search": "return only lines that contain this text; ignores case",
         },
     )
-    async def get(self, key: str) -> Any:
+    async def get(self, key: str) -> dict[str, Any]:
         return await self.manager.sessions.logs.read(
             self.caller,
             key,

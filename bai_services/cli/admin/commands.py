@@ -18,6 +18,7 @@ from ..command import (
     example,
     json_option,
     page_options,
+    page_query,
     parse_pairs,
     segment,
 )
@@ -284,11 +285,21 @@ _USERS_ARGUMENT = click.argument("users", metavar="USER…", nargs=-1, required=
 
 @members.command("list", epilog=example("bai admin project members list vision"))
 @click.argument("project")
+@page_options
 @json_option
 @connected
-async def list_members(connection: Connection, project: str, *, as_json: bool) -> None:
+async def list_members(
+    connection: Connection,
+    project: str,
+    *,
+    sort: str | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
     """List the members of a project."""
-    page = await connection.client.get(f"/projects/{segment(project)}/members", limit=500)
+    query = page_query(sort, limit, offset)
+    page = await connection.client.get(f"/projects/{segment(project)}/members", **query)
     empty = f"no members; add one: bai admin project members add {project} USER"
     output.print_page(page, ("username", "email", "full_name"), as_json=as_json, empty=empty)
 
@@ -335,13 +346,23 @@ _KIND_ARGUMENT = click.argument("kind", type=Choice(["domain", "project", "user"
 
 @_resource_group_command.command("links", epilog=example("bai admin group links gpu"))
 @click.argument("group")
+@page_options
 @json_option
 @connected
-async def links(connection: Connection, group: str, *, as_json: bool) -> None:
+async def links(
+    connection: Connection,
+    group: str,
+    *,
+    sort: str | None,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
     """List the domains, projects, users and keypairs that may use a resource group."""
-    page = await connection.client.get(f"/resource-groups/{segment(group)}/links", limit=500)
+    query = page_query(sort, limit, offset)
+    page = await connection.client.get(f"/resource-groups/{segment(group)}/links", **query)
     empty = f"no links; allow a domain with: bai admin group link {group} domain NAME"
-    output.print_page(page, ("kind", "target"), as_json=as_json, empty=empty)
+    output.print_page(page, ("kind", "name"), as_json=as_json, empty=empty)
 
 
 @_resource_group_command.command("link", epilog=example("bai admin group link gpu domain research"))
