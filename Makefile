@@ -28,26 +28,27 @@ install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
-# A test file stays on one worker; tests/testbed/plugin.py puts the longest files first.
-PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# A test file stays on one worker; tests/testbed/plugin.py puts the longest files first. Tests without
+# a demo often wait for other processes, so three of them keep two cores busy.
+PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
 # More options for the tests, for example --reruns=1.
 TEST_OPTIONS ?=
 
 # Tests of whole demos run after the others: each nearly fills a small machine by itself.
 test: $(STAMP)-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
-	$(PYTEST) --ignore=tests/e2e $(TEST_OPTIONS)
-	$(PYTEST) tests/e2e $(TEST_OPTIONS)
+	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
+	$(PYTEST) --numprocesses=2 tests/e2e $(TEST_OPTIONS)
 
 test-fast: install $(STAMP)-compiled
-	$(PYTEST) tests/core tests/db tests/api
+	$(PYTEST) --numprocesses=3 tests/core tests/db tests/api
 
 # Each of the 318 fuzz tests sends 320 requests.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
 soak: export BAI_QUEUE_SESSIONS = 500
 soak: install $(STAMP)-compiled
-	$(PYTEST) --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
+	$(PYTEST) --numprocesses=2 --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
 
 # Parts that do not depend on each other, for `make --jobs`.
 check: check-style check-types check-labext check-webui docs

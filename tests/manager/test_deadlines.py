@@ -141,7 +141,7 @@ async def test_first_of_two_concurrent_stops_sets_the_reason(database_url: str) 
         rows = await world.sessions.in_status(Status.PENDING, Status.RUNNING)
         await asyncio.gather(
             deadlines_on(world.database).step(),
-            *(users.try_move(row.id, Event.STOP_REQUESTED, "stopped by ann") for row in rows),
+            *(users.try_apply(row.id, Event.STOP_REQUESTED, "stopped by ann") for row in rows),
         )
         for row in rows:
             ended = await world.sessions.find(row.id)
