@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bai_services.core.accounts.roles import Caller
 from bai_services.i18n.catalogue import Translator, translator_for
 from bai_services.script_json import script_json
 
-from ..base import HTTP_STATUS, manager_of
+from ..base import HTTP_STATUS, manager_of, to_json
 
 # The templates of the installed Hub give the manager's pages the same design.
 _templates = Environment(
@@ -96,7 +97,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
             translate=translate,
             # The session page uses the start form's descriptions of enforcement levels.
             texts={**_enforcement_texts(translate), **translate.area("session")},
-            script_json=script_json,
+            script_json=partial(script_json, encode=to_json),
             user=PageUser(caller.username) if caller else None,
             no_spawner_check=True,
             base_url=hub,
