@@ -41,7 +41,7 @@ def test_decoded_token_equals_the_encoded_one() -> None:
         ("ä", VisitorTokenKind.ENTRY, KEY, 0),
     ],
 )
-def test_forged_or_expired_pass_is_rejected(
+def test_forged_or_expired_token_is_rejected(
     text: str, kind: VisitorTokenKind, key: bytes, later: int
 ) -> None:
     assert decode_token(key, text, kind, NOW + timedelta(seconds=later)) is None

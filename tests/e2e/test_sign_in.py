@@ -167,7 +167,7 @@ def test_a_forced_password_change_is_required_before_sign_in(
     assert sign_in(hub, name, new)[1] is True
 
 
-def test_a_user_changes_the_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
+def test_a_user_changes_their_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
     name, other = person(), person()
     with hub.sign_in(name, PASSWORD) as client:
         assert f'value="{name}"' in client.get("/hub/change-password").text
@@ -230,7 +230,7 @@ def test_pages_are_translated_and_the_chosen_language_is_stored(
         assert translate("sign_in.refused") in text_of(answer)
 
 
-def test_a_domain_admin_reads_users_of_the_domain_and_changes_none(hub: RunningHub) -> None:
+def test_a_domain_admin_can_read_but_not_change_users_of_the_domain(hub: RunningHub) -> None:
     for name in ("user", "user2", "acme-user", "admin"):
         assert sign_in(hub, name, hub.password)[1] is True
     with hub.sign_in("domain-admin") as browser:

@@ -91,7 +91,7 @@ async def test_queue_is_shown_and_its_order_changed(
     await ui.drawer.get_by_text(first, exact=True).first.wait_for()
 
 
-async def test_monitors_only_read_the_queue_and_users_do_not(
+async def test_monitors_can_only_read_the_queue_and_users_cannot_open_it(
     opened: Opener[Scheduler], group: FullGroup
 ) -> None:
     ui = await opened(Scheduler, "monitor", "/scheduler")
