@@ -16,7 +16,6 @@ from bai_labext.apps import apps, shared_apps
 from bai_labext.apps.activity import AppActivity, activity_times
 from bai_labext.apps.apps import Offer
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import AppKind
 from bai_labext.apps.running_apps import MAX_LOG_BYTES, RunningApps
 from bai_labext.fast_path import FastPath
 from bai_labext.handlers import ROUTES
@@ -27,6 +26,7 @@ from bai_labext.tunnel import handler as tunnel
 from bai_labext.tunnel import targets
 from bai_labext.tunnel.commands import Commands
 from bai_labext.tunnel.sshd import SshHandler, SshServer
+from bai_services.core.apps.catalogue import AppKind
 
 
 class NotOfferedHandler(JupyterHandler):

@@ -7,18 +7,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from bai_labext.apps.apps import Offer
-from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS, App, AppKind
+from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS, App
 from bai_labext.listeners import Listener, listeners
-from bai_services.core.cluster.image_labels import Protocol, parse_service_ports
+from bai_services.core.apps.catalogue import OPENABLE, PORTS, AppKind
+from bai_services.core.cluster.image_labels import parse_service_ports
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.user_input import read_whole
 
-CATEGORY = "Ports"
 # Maximum number of other ports that the message about an unreachable port suggests.
 MAX_HINTS = 3
 CACHE_TTL_SECONDS = 2.0
 CONNECT_TIMEOUT_SECONDS = 1.0
-OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
 
 
 def named_ports(environ: Mapping[str, str]) -> list[Offer]:
@@ -55,7 +54,7 @@ def _port_app(name: str, title: str, number: int) -> App:
     return App(
         name=name,
         title=title,
-        category=CATEGORY,
+        category=PORTS,
         kind=AppKind.PORT,
         path=path,
         ready_path=path,

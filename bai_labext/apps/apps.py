@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import CATALOGUE, App, AppKind
+from bai_labext.apps.catalogue import CATALOGUE, App
+from bai_services.core.apps.catalogue import AppKind
 
 # Directories with programs of apps that are not on the PATH of every user.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"

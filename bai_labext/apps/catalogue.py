@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
+
+from bai_services.core.apps.catalogue import KNOWN_APPS, PORTS, AppKind, KnownApp
+from bai_services.core.records import fields_of
 
 ICONS = Path(__file__).parent / "icons"
-
-
-class AppKind(StrEnum):
-    BUILTIN = "builtin"  # served by the Jupyter server itself
-    PROCESS = "process"  # a process that is started at the first request
-    PORT = "port"  # a port on which a program of the user listens
-    TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
 
 
 class ArgumentKind(StrEnum):
@@ -38,9 +35,9 @@ class Argument:
     """Name of an environment variable whose value overrides the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class App:
-    """An app; its address is ``path`` below the session's own address.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class App(KnownApp):
+    """How an app is started.
 
     If possible, an app listens on a Unix socket in a folder that only its user can open. A loopback
     port could be reached by every user of the host, without Jupyter's sign-in. In ``command``, the
@@ -48,12 +45,7 @@ class App:
     ``{unix_socket}``, ``{port}`` and ``{base_url}``.
     """
 
-    name: str
-    title: str
-    category: str
-    path: str
     ready_path: str
-    kind: AppKind = AppKind.PROCESS
     command: tuple[str, ...] = ()
     program: str = ""
     """A program that must be on ``PATH``, or a Python module as ``python:NAME``."""
@@ -66,16 +58,12 @@ class App:
     """Whether the app expects the full path of a request instead of the path inside the app."""
     uses_tcp: bool = False
     """Whether the app cannot listen on a Unix socket."""
-    port: int = 0
-    """For ``AppKind.PORT``: the port, if the image label does not declare another one."""
     stops_when_idle: bool = False
     """Whether the app may be stopped while unused, because it runs no computation of the user."""
     quiet_bytes: int = 0
     """Websocket messages of at most this size are keepalives and do not count as use."""
     polled: str = ""
     """Regular expression of paths that an open page requests by itself, which is not a use."""
-    aliases: tuple[str, ...] = ()
-    """Other names of the app in the service-port labels of images."""
 
     @property
     def is_builtin(self) -> bool:
@@ -87,7 +75,9 @@ class App:
         return str(icon) if icon.is_file() else ""
 
 
-_NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
+def _known(name: str) -> dict[str, Any]:
+    return fields_of(KNOWN_APPS[name])
+
 
 # Hide the start page and the chat of VS Code.
 _CODE_SETTINGS = """\
@@ -100,55 +90,29 @@ _CODE_SETTINGS = """\
 
 CATALOGUE: tuple[App, ...] = (
     App(
-        name="jupyterlab",
-        title="JupyterLab",
-        category=_NOTEBOOKS,
-        kind=AppKind.BUILTIN,
-        path="lab",
+        **_known("jupyterlab"),
         ready_path="api/status",
     ),
     App(
-        name="notebook",
-        title="Jupyter Notebook",
-        category=_NOTEBOOKS,
-        kind=AppKind.BUILTIN,
+        **_known("notebook"),
         program="python:notebook",
-        path="tree",
         ready_path="tree",
-        aliases=("jupyter",),
     ),
     App(
-        name="terminal",
-        title="Terminal",
-        category=_UTILITIES,
-        kind=AppKind.BUILTIN,
-        path="lab",
+        **_known("terminal"),
         ready_path="api/terminals",
-        aliases=("ttyd",),
     ),
     App(
-        name="filebrowser",
-        title="File browser",
-        category=_UTILITIES,
-        kind=AppKind.BUILTIN,
-        path="lab/tree",
+        **_known("filebrowser"),
         ready_path="api/contents",
     ),
     App(
-        name="ssh",
-        title="SSH and SFTP",
-        category=_UTILITIES,
-        kind=AppKind.TCP,
+        **_known("ssh"),
         program="sshd",
-        path="",
         ready_path="",
-        aliases=("sshd", "sftp", "sftpd"),
     ),
     App(
-        name="vscode",
-        title="VS Code",
-        category=_TOOLS,
-        path="vscode/",
+        **_known("vscode"),
         ready_path="vscode/healthz",
         program="code-server",
         command=(
@@ -158,13 +122,9 @@ CATALOGUE: tuple[App, ...] = (
         initial_files={".local/share/code-server/User/settings.json": _CODE_SETTINGS},
         # Acknowledgements and keepalives consist only of a header of 13 bytes.
         quiet_bytes=13,
-        aliases=("code-server",),
     ),
     App(
-        name="tensorboard",
-        title="TensorBoard",
-        category=_APPS,
-        path="tensorboard/",
+        **_known("tensorboard"),
         ready_path="tensorboard/data/environment",
         program="python:tensorboard",
         command=(
@@ -186,10 +146,7 @@ CATALOGUE: tuple[App, ...] = (
         polled=r"/data/.*",
     ),
     App(
-        name="mlflow",
-        title="MLflow",
-        category=_APPS,
-        path="mlflow/",
+        **_known("mlflow"),
         ready_path="mlflow/health",
         program="python:mlflow",
         command=(
@@ -217,13 +174,9 @@ CATALOGUE: tuple[App, ...] = (
         ),
         stops_when_idle=True,
         polled=r"/(ajax-api|graphql|health).*",
-        aliases=("mlflow-ui",),
     ),
     App(
-        name="streamlit",
-        title="Streamlit",
-        category=_APPS,
-        path="streamlit/",
+        **_known("streamlit"),
         ready_path="streamlit/_stcore/health",
         program="python:streamlit",
         command=("{python}", "-m", "bai_labext.streamlit_server", "{script}", "{unix_socket}"),
@@ -236,10 +189,7 @@ CATALOGUE: tuple[App, ...] = (
         arguments=(Argument("script", "Script", ArgumentKind.FILE),),
     ),
     App(
-        name="gradio",
-        title="Gradio",
-        category=_APPS,
-        path="gradio/",
+        **_known("gradio"),
         ready_path="gradio/",
         program="python:gradio",
         command=("{python}", "{script}"),
@@ -254,21 +204,12 @@ CATALOGUE: tuple[App, ...] = (
         uses_tcp=True,
     ),
     App(
-        name="nni",
-        title="NNI",
-        category=_APPS,
-        kind=AppKind.PORT,
+        **_known("nni"),
         program="nnictl",
-        path="proxy/{port}/",
         ready_path="proxy/{port}/",
-        port=8080,
-        aliases=("nniboard",),
     ),
     App(
-        name="rstudio",
-        title="RStudio",
-        category=_TOOLS,
-        path="rstudio/",
+        **_known("rstudio"),
         ready_path="rstudio/",
         program="rserver",
         command=(
@@ -288,4 +229,11 @@ BY_NAME_OR_ALIAS: Mapping[str, App] = {
     name: app for app in CATALOGUE for name in (app.name, *app.aliases)
 }
 # Represents all ports that are opened by number (`proxy/PORT/`).
-ANY_PORT = App("ports", "Ports", "Ports", "proxy/", "proxy/", AppKind.PORT)
+ANY_PORT = App(
+    name="ports",
+    title="Ports",
+    category=PORTS,
+    path="proxy/",
+    ready_path="proxy/",
+    kind=AppKind.PORT,
+)

@@ -24,9 +24,10 @@ from tornado.web import Application, HTTPError
 from bai_labext.apps.activity import AppActivity, forget_ended_process, use_recording
 from bai_labext.apps.apps import Offer, log_path
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import ANY_PORT, AppKind
+from bai_labext.apps.catalogue import ANY_PORT
 from bai_labext.listeners import Listener, listeners
 from bai_labext.ports import is_reachable, port_problem
+from bai_services.core.apps.catalogue import AppKind
 from bai_services.core.errors import Conflict, NotFound
 
 STOP_TIMEOUT_SECONDS = 10.0

@@ -19,10 +19,11 @@ from tornado.web import Application, HTTPError
 
 from bai_labext.apps.activity import use_recording
 from bai_labext.apps.apps import Offer
-from bai_labext.apps.catalogue import App, AppKind
+from bai_labext.apps.catalogue import App
 from bai_labext.apps.running_apps import RunningApps
 from bai_labext.apps.shared_app_access import Visit, Visits
 from bai_labext.manager_link import ManagerLink
+from bai_services.core.apps.catalogue import AppKind
 from bai_services.core.apps.shares import WHOLE_SESSION
 from bai_services.core.client_address import normal_address
 from bai_services.core.errors import BaiError, Unavailable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import audit, drain, events, health, metrics
 from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys, users
+from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, resource_groups
@@ -43,6 +44,7 @@ ROUTES: list[Route] = [
     *launch.ROUTES,
     *sessions.ROUTES,
     *logs.ROUTES,
+    *session_apps.ROUTES,
     *app_shares.ROUTES,
     *templates.ROUTES,
 ]

@@ -7,6 +7,7 @@ from bai_services.db.sessions.store import SessionStore
 
 from .accounts.services import account_services
 from .accounts.sign_outs import SignOuts
+from .apps.session_apps import SessionApps
 from .apps.shares import AppShares
 from .audit import Audit
 from .clock import Clock, utcnow
@@ -66,6 +67,7 @@ class Manager:
             lease=self.scheduling.lease,
         )
         self.cluster = cluster_services(context, settings, self.sessions, self.scheduling.scheduler)
+        self.session_apps = SessionApps(database, self.sessions.sessions)
         self.app_shares = AppShares(context, settings, self.sessions.sessions)
         self.sign_outs = SignOuts(
             database, self.hub, self.accounts.token_revocations, self.sessions.sessions.stop

@@ -310,6 +310,7 @@ TABLE = [
     ),
     Row("GET /sessions/{session}/history", "ok ok 404 ok 404 404 ok ok 403"),
     Row("GET /sessions/{session}/usage", "ok ok 404 ok 404 404 ok ok 403"),
+    Row("GET /sessions/{session}/apps", "ok ok 404 ok 404 404 ok ok 403"),
     Row("GET /sessions/{session}/why", "ok ok 404 ok 404 404 ok ok 403"),
     Row("GET /sessions/{session}/dependency-graph", "ok ok 404 ok 404 404 ok ok 403"),
     Row(

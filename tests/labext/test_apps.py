@@ -9,7 +9,8 @@ import pytest
 
 from bai_labext.apps import apps
 from bai_labext.apps.arguments import Arguments
-from bai_labext.apps.catalogue import BY_NAME, CATALOGUE, AppKind
+from bai_labext.apps.catalogue import BY_NAME, CATALOGUE
+from bai_services.core.apps.catalogue import AppKind
 
 BUILTIN = {"jupyterlab", "terminal", "filebrowser"}
 

@@ -12,7 +12,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS, AppKind
+from bai_labext.apps.catalogue import BY_NAME_OR_ALIAS
+from bai_services.core.apps.catalogue import AppKind
 from bai_services.core.cluster.image_labels import parse_labels
 from tests.testbed import ComponentMissing, images
 from tests.testbed.jupyter import JupyterServer

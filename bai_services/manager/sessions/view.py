@@ -63,7 +63,7 @@ def describe(
         mounts=[mount_of(mount) for mount in row.mounts],
         environ=environ,
         secret_environ=secret_names(row.environ),
-        preopen_ports=[int(n) for n in row.environ.get(PREOPEN_PORTS, "").split(",") if n],
+        preopen_ports=preopened_ports(row.environ),
         startup_command=row.startup_command,
         starts_at=row.starts_at,
         batch_timeout=row.batch_timeout_seconds,
@@ -179,6 +179,11 @@ def _kernels(view: SessionView) -> list[SessionKernel]:
         )
         for kernel in view.kernels
     ]
+
+
+def preopened_ports(environ: Mapping[str, str]) -> list[int]:
+    """Return the ports that a session requested to be reachable."""
+    return [int(number) for number in environ.get(PREOPEN_PORTS, "").split(",") if number]
 
 
 def url_of(settings: Settings, user: str, server: str) -> str:

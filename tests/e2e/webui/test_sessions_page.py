@@ -123,7 +123,8 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
         assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
 
 
-async def test_running_session_has_a_link_for_its_owner_and_a_log(
+@pytest.mark.checklist("APP-01")
+async def test_running_session_has_links_for_its_owner_and_a_history(
     ui: Sessions, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
     session = start(rest, "webui-run")
@@ -134,9 +135,17 @@ async def test_running_session_has_a_link_for_its_owner_and_a_log(
     await ui.show("webui-run")
     await ui.page.get_by_role("tab", name="History").click()
     await ui.drawer.locator(".ant-timeline").get_by_text("Running").first.wait_for()
+    await ui.page.get_by_role("tab", name="Apps").click()
+    async with ui.page.context.expect_page() as opened_page:
+        await ui.drawer.get_by_role("link", name="Open JupyterLab").click()
+    lab = await opened_page.value
+    await lab.locator("#jp-top-panel").wait_for()
+    await lab.close()
     # An administrator may stop the session but not enter it.
     admin = await opened(Sessions, "domain-admin", ui.page.url.partition("/services/bai")[2])
     await admin.drawer.get_by_role("button", name="Stop").wait_for()
+    await admin.page.get_by_role("tab", name="Apps").click()
+    await admin.drawer.get_by_text("Only the owner").wait_for()
     assert await admin.drawer.get_by_role("link", name="Open").count() == 0
 
 

@@ -19,6 +19,7 @@ import { readDataSearch } from '../data/search';
 import { CommandLine } from './CommandLine';
 import { DeviceTags } from './DeviceTags';
 import { IdleCountdown } from './IdleCountdown';
+import { SessionApps } from './SessionApps';
 import { SessionGraph } from './SessionGraph';
 import { SessionHistory } from './SessionHistory';
 import { SessionKernels } from './SessionKernels';
@@ -150,6 +151,8 @@ function SessionTabs({ session }: { session: Session }) {
     setTab('logs');
   };
   const tabs = {
+    // Sessions of other types run no Jupyter server.
+    ...(session.type === 'interactive' && { apps: <SessionApps session={session} /> }),
     logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />,
     history: <SessionHistory id={session.id} />,
     kernels: <SessionKernels session={session} onShowLog={showLog} />,

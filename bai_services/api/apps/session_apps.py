@@ -1,0 +1,37 @@
+"""`/sessions/{key}/apps`: the apps that a session offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bai_services.core.apps import catalogue
+
+from ..base import APIHandler, operation
+from ..fields import ResponseModel
+
+
+class SessionApp(ResponseModel):
+    """An app of a running session, at ``path`` below the session's ``url``.
+
+    ``kind``: builtin (part of Jupyter), process (started when it is opened), port (a program of the
+    user listens there), tcp (reached with the command line; ``path`` is empty).
+    """
+
+    name: str
+    title: str
+    category: str
+    kind: catalogue.AppKind
+    path: str
+
+
+class SessionAppList(ResponseModel):
+    items: list[SessionApp]
+
+
+class SessionAppsHandler(APIHandler):
+    @operation("List the apps that a session offers", tag="sessions", returns=SessionAppList)
+    async def get(self, key: str) -> dict[str, Sequence[catalogue.SessionApp]]:
+        return {"items": await self.manager.session_apps.of(self.caller, key)}
+
+
+ROUTES = [(r"/sessions/(?P<key>[^/]+)/apps", SessionAppsHandler)]

@@ -1,0 +1,103 @@
+"""The apps that sessions can offer, as users see them; ``bai_labext`` adds how each is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..cluster.image_labels import Protocol, ServicePort
+
+PORTS = "Ports"
+# Protocols of the service-ports label whose ports a browser can open.
+OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
+
+
+class AppKind(StrEnum):
+    BUILTIN = "builtin"  # served by the Jupyter server itself
+    PROCESS = "process"  # a process that is started at the first request
+    PORT = "port"  # a port on which a program of the user listens
+    TCP = "tcp"  # a protocol other than HTTP, reached through a tunnel
+
+
+@dataclass(frozen=True, slots=True)
+class KnownApp:
+    """An app; its address is ``path`` below the address of the session."""
+
+    name: str
+    title: str
+    category: str
+    path: str
+    kind: AppKind = AppKind.PROCESS
+    port: int = 0
+    """For ``AppKind.PORT``: the port, if the image label does not declare another one."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the app in the service-port labels of images."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionApp:
+    """An app that a session offers, with the fields of the REST API."""
+
+    name: str
+    title: str
+    category: str
+    kind: AppKind
+    path: str
+
+
+_NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
+
+_KNOWN = (
+    KnownApp("jupyterlab", "JupyterLab", _NOTEBOOKS, "lab", AppKind.BUILTIN),
+    KnownApp(
+        "notebook", "Jupyter Notebook", _NOTEBOOKS, "tree", AppKind.BUILTIN, aliases=("jupyter",)
+    ),
+    KnownApp("terminal", "Terminal", _UTILITIES, "lab", AppKind.BUILTIN, aliases=("ttyd",)),
+    KnownApp("filebrowser", "File browser", _UTILITIES, "lab/tree", AppKind.BUILTIN),
+    KnownApp("ssh", "SSH and SFTP", _UTILITIES, "", AppKind.TCP, aliases=("sshd", "sftp", "sftpd")),
+    KnownApp("vscode", "VS Code", _TOOLS, "vscode/", aliases=("code-server",)),
+    KnownApp("tensorboard", "TensorBoard", _APPS, "tensorboard/"),
+    KnownApp("mlflow", "MLflow", _APPS, "mlflow/", aliases=("mlflow-ui",)),
+    KnownApp("streamlit", "Streamlit", _APPS, "streamlit/"),
+    KnownApp("gradio", "Gradio", _APPS, "gradio/"),
+    KnownApp("nni", "NNI", _APPS, "proxy/{port}/", AppKind.PORT, port=8080, aliases=("nniboard",)),
+    KnownApp("rstudio", "RStudio", _TOOLS, "rstudio/"),
+)
+KNOWN_APPS: Mapping[str, KnownApp] = {app.name: app for app in _KNOWN}
+_BY_NAME_OR_ALIAS: Mapping[str, KnownApp] = {
+    name: app for app in _KNOWN for name in (app.name, *app.aliases)
+}
+# Part of every Jupyter server, so images need not declare them.
+_ALWAYS_OFFERED = ("jupyterlab", "terminal", "filebrowser")
+
+
+def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[SessionApp]:
+    """Return the apps of a session in the order of the catalogue, then its named ports.
+
+    ``declared`` is the service-ports label of the image, ``preopened`` the ports that the session
+    requested.
+    """
+    names = {service.name for service in declared}
+    offered = [
+        app
+        for app in _KNOWN
+        if app.kind is not AppKind.PORT
+        and (app.name in _ALWAYS_OFFERED or names & {app.name, *app.aliases})
+    ]
+    found = [SessionApp(a.name, a.title, a.category, a.kind, a.path) for a in offered]
+    ports: dict[int, SessionApp] = {}
+    for service in declared:
+        known = _BY_NAME_OR_ALIAS.get(service.name)
+        if service.protocol not in OPENABLE or (known and known.kind is not AppKind.PORT):
+            continue
+        for number in service.ports:
+            name = service.name if len(service.ports) == 1 else f"{service.name}-{number}"
+            ports[number] = _port_app(name, known.title if known else name, number)
+    for number in preopened:
+        ports.setdefault(number, _port_app(f"port-{number}", f"Port {number}", number))
+    return [*found, *ports.values()]
+
+
+def _port_app(name: str, title: str, number: int) -> SessionApp:
+    return SessionApp(name, title, PORTS, AppKind.PORT, f"proxy/{number}/")

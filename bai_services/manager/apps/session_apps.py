@@ -1,0 +1,32 @@
+"""The apps that a session offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bai_services.core.accounts.roles import Caller
+from bai_services.core.apps.catalogue import SessionApp, apps_of
+from bai_services.core.cluster.image_labels import parse_labels
+from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.db.cluster.images import ImageStore
+from bai_services.db.database import Database
+
+from ..sessions.sessions import Sessions
+from ..sessions.view import preopened_ports
+
+
+class SessionApps:
+    """Derives apps from the session's image and its requested ports, without asking the session."""
+
+    def __init__(self, database: Database, sessions: Sessions) -> None:
+        self._images = ImageStore(database)
+        self._sessions = sessions
+
+    async def of(self, caller: Caller, key: str) -> Sequence[SessionApp]:
+        """Return the apps of a session; only an interactive session has any."""
+        row = await self._sessions.find_visible(caller, key)
+        if row.type != SessionType.INTERACTIVE:
+            return ()
+        images = await self._images.named(row.image)
+        labels = next((i.labels for i in images if i.architecture == row.architecture), {})
+        return apps_of(parse_labels(labels).service_ports, preopened_ports(row.environ))

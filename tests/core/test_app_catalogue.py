@@ -1,0 +1,38 @@
+"""The apps that a session offers, from the label of its image and its requested ports."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.apps.catalogue import apps_of
+from bai_services.core.cluster.image_labels import parse_service_ports
+
+BUILTIN = ["jupyterlab", "terminal", "filebrowser"]
+
+
+@pytest.mark.parametrize(
+    ("label", "preopened", "names", "paths"),
+    [
+        ("", [], [], []),
+        ("vscode:http:8180,tensorboard:http:6006", [], ["vscode", "tensorboard"],
+         ["vscode/", "tensorboard/"]),
+        # an alias of the catalogue
+        ("code-server:http:8180", [], ["vscode"], ["vscode/"]),
+        # the catalogue has no such app: its ports
+        ("triton:http:[8000,8001]", [], ["triton-8000", "triton-8001"],
+         ["proxy/8000/", "proxy/8001/"]),
+        ("dashboard:preopen:8787", [9000], ["dashboard", "port-9000"],
+         ["proxy/8787/", "proxy/9000/"]),
+        # A declared port keeps its name.
+        ("dashboard:preopen:8787", [8787], ["dashboard"], ["proxy/8787/"]),
+        # A browser cannot open these.
+        ("desktop:vnc:5900,database:tcp:5432", [], [], []),
+    ],
+)  # fmt: skip
+def test_declared_apps_and_ports_are_offered(
+    label: str, preopened: list[int], names: list[str], paths: list[str]
+) -> None:
+    apps = apps_of(parse_service_ports(label), preopened)
+    offered = [app for app in apps if app.name not in BUILTIN]
+    assert [app.name for app in apps if app.name in BUILTIN] == BUILTIN
+    assert ([app.name for app in offered], [app.path for app in offered]) == (names, paths)
