@@ -102,9 +102,11 @@ class Manager:
         self.servers.reconciler.start()
         self.sessions.deadlines.start()
         self.sessions.callbacks.start()
+        self.sessions.usage_sampling.start()
 
     async def stop_session_loops(self) -> None:
         """Stop the loops that move sessions and wait for them."""
+        await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()
         await self.sessions.deadlines.stop()
         await self.servers.reconciler.stop()

@@ -309,6 +309,8 @@ TABLE = [
         {"session_id": "{session}", "app": "tensorboard", "client_ip": "127.0.0.1"},
     ),
     Row("GET /sessions/{session}/history", "ok ok 404 ok 404 404 ok ok 403"),
+    Row("GET /sessions/{session}/usage-history", "ok ok 404 ok 404 404 ok ok 403"),
+    Row("GET /usage-trends", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions/{session}/usage", "ok ok 404 ok 404 404 ok ok 403"),
     Row("GET /sessions/{session}/apps", "ok ok 404 ok 404 404 ok ok 403"),
     Row("GET /sessions/{session}/why", "ok ok 404 ok 404 404 ok ok 403"),

@@ -69,6 +69,7 @@ LISTS = {
     "/session-dependencies",
     "/session-templates",
     "/sessions",
+    "/usage-trends",
     "/users",
     "/vfolder-invitations",
     "/vfolders",

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.cli.cluster.agents import with_formatted_capacity
+from bai_services.cli.sessions.usage import sparkline
 from bai_services.core.cluster.device_sharing import Level, Sharing
+from tests.api.test_sessions import started
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -180,3 +182,33 @@ async def test_group_schedule_lists_running_and_pending_sessions(
     assert (shown.code, shown.stderr) == (0, "")
     assert "runs" in shown.stdout and "waits" in shown.stdout
     assert (await bai("admin", "group", "schedule", "default", by="user")).code == 5
+
+
+async def test_session_usage_over_time(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    sampling, clock = api.world.manager.sessions.usage_sampling, api.world.clock
+    assert "no running sessions" in (await bai("session", "usage", by="user")).stderr
+    session = await started(api, agent, "lab1", resources={"cpu": "2", "mem": "1g"})
+    item = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
+    assert "no usage was measured" in (await bai("session", "usage", "lab1", by="user")).stderr
+    for cores in (0.5, 1.5):
+        use = {"cpu_cores": cores, "mem_bytes": GIB // 4, "net_rx_bytes": 0}
+        await agent.beat([agent.running(item, usage=use)])
+        clock.advance(seconds=15)
+    await sampling.step()
+    lines = (await bai("session", "usage", "lab1", "--period", "15min", by="user")).stdout
+    cpu, memory, network = lines.splitlines()[1:]
+    assert cpu.split()[:4] == ["CPU", "cores", "of", "2"]
+    assert cpu.split()[-3:] == ["1.5", "1", "1.5"]
+    assert memory.split()[-6:] == ["256", "MiB"] * 3
+    assert network.split()[-2:] == ["0", "B/s"]
+    [trend] = (await bai("session", "usage", "--json", by="user")).document
+    assert [value for value in trend["mem_percent"] if value is not None] == [25]
+    assert "lab1" in (await bai("session", "usage", by="user")).stdout
+    found = (await bai("session", "usage", "lab1", "--json", by="user")).document
+    assert found["interval_seconds"] == 15
+
+
+def test_sparkline_shows_gaps_and_reduces_long_series() -> None:
+    assert sparkline([0, 50, None, 100, 200], 100) == "▁▅ ██"
+    assert sparkline([0.0] * 60 + [100.0] * 60, 100) == "▁" * 15 + "█" * 15
+    assert sparkline([0.0, None], 0) == "▁ "

@@ -196,6 +196,51 @@ class Usage(ResponseModel):
     kernels: list[dict[str, Any]]
 
 
+class UsageOfDevice(ResponseModel):
+    """``limit_bytes``: memory that the kernel may use. null in a series: not measured."""
+
+    id: str
+    model: str
+    limit_bytes: int | None
+    utilization_percent: list[float | None]
+    memory_bytes: list[float | None]
+
+
+class UsageSeries(ResponseModel):
+    """Usage of one kernel in equal intervals, oldest first; null in a series: not measured.
+
+    ``metrics``: a series each of cpu_cores, mem_bytes, net_rx_bytes_per_second,
+    net_tx_bytes_per_second, io_read_bytes_per_second and io_write_bytes_per_second; empty if
+    nothing was measured in the period.
+    """
+
+    session_id: str
+    kernel: str
+    start: datetime
+    end: datetime
+    interval_seconds: int
+    cpu_limit_cores: float | None
+    mem_limit_bytes: int | None
+    metrics: dict[str, list[float | None]]
+    devices: list[UsageOfDevice]
+
+
+class UsageTrend(ResponseModel):
+    """Usage in percent of what the session requested; 15 intervals of a minute, oldest first.
+
+    ``device_percent``: mean utilization of its devices. A series is empty if nothing was measured.
+    """
+
+    session_id: str
+    cpu_percent: list[float | None]
+    mem_percent: list[float | None]
+    device_percent: list[float | None]
+
+
+class UsageTrends(ResponseModel):
+    items: list[UsageTrend]
+
+
 class SlotLimit(ResponseModel):
     """Amounts of a slot that a new session may request.
 

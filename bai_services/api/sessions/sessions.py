@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.sessions import options, previews, records
+from bai_services.core.sessions import options, previews, records, usage_history
+from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.core.user_input import read_decimal, shown
 
@@ -35,6 +36,8 @@ from .responses import (
     SessionQuotas,
     SessionToken,
     Usage,
+    UsageSeries,
+    UsageTrends,
 )
 
 DEFAULT_WAIT_SECONDS = 20.0
@@ -123,7 +126,9 @@ class SessionHandler(APIHandler):
         until = self.get_query_argument("wait", "")
         if not until:
             return await self.manager.sessions.sessions.get(self.caller, key)
-        timeout = read_seconds(self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS)))
+        timeout = read_seconds(
+            "timeout", self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS))
+        )
         return await self.manager.sessions.sessions.wait(self.caller, key, until, timeout)
 
     @operation(
@@ -200,6 +205,37 @@ class UsageHandler(APIHandler):
     )
     async def get(self, key: str) -> records.SessionUsage:
         return await self.manager.sessions.sessions.usage(self.caller, key)
+
+
+class UsageHistoryHandler(APIHandler):
+    @operation(
+        "Read the resource usage of one kernel over time",
+        tag="sessions",
+        returns=UsageSeries,
+        parameters={
+            "kernel": "host name of the kernel; default: main1",
+            "period": "number of seconds until now, or until the end of the session; default: 3600",
+        },
+    )
+    async def get(self, key: str) -> usage_history.UsageHistory:
+        period = read_seconds("period", self.get_query_argument("period", "3600"))
+        hostname = self.get_query_argument("kernel", MAIN_HOST)
+        return await self.manager.sessions.usage_histories.get(
+            self.caller, key, hostname, int(period)
+        )
+
+
+class UsageTrendsHandler(APIHandler):
+    @operation(
+        "Read the resource usage of several sessions in the last 15 minutes",
+        tag="sessions",
+        returns=UsageTrends,
+        is_expensive=True,
+        parameters={"session": "session id, may be repeated; default: your running sessions"},
+    )
+    async def get(self) -> dict[str, list[usage_history.UsageTrend]]:
+        keys = self.get_query_arguments("session")
+        return {"items": await self.manager.sessions.usage_histories.trends(self.caller, keys)}
 
 
 class WhyHandler(APIHandler):
@@ -285,8 +321,8 @@ async def finish_creation(handler: APIHandler, content: T, is_new: bool) -> T | 
     return None
 
 
-def read_seconds(text: str) -> float:
-    """Parse the query parameter ``timeout``.
+def read_seconds(field: str, text: str) -> float:
+    """Parse a query parameter that is a number of seconds.
 
     Raises
     ------
@@ -295,9 +331,7 @@ def read_seconds(text: str) -> float:
     """
     number = read_decimal(text)
     if number is None:
-        raise InvalidRequest(
-            f"timeout={shown(text)!r} must be a number of seconds", field="timeout"
-        )
+        raise InvalidRequest(f"{field}={shown(text)!r} must be a number of seconds", field=field)
     return float(number)
 
 
@@ -305,6 +339,7 @@ _KEY = r"/sessions/(?P<key>[^/]+)"
 
 ROUTES = [
     ("/sessions", SessionsHandler),
+    ("/usage-trends", UsageTrendsHandler),
     ("/sessions/options", OptionsHandler),
     ("/sessions/quotas", QuotasHandler),
     ("/sessions/preview", PreviewHandler),
@@ -315,6 +350,7 @@ ROUTES = [
     (_KEY + "/token", TokenHandler),
     (_KEY + "/history", HistoryHandler),
     (_KEY + "/usage", UsageHandler),
+    (_KEY + "/usage-history", UsageHistoryHandler),
     (_KEY + "/why", WhyHandler),
     (_KEY + "/dependency-graph", GraphHandler),
 ]

@@ -46,6 +46,7 @@ from .exec import cp, exec_
 from .info import info
 from .preview import print_preview
 from .terminal import attach
+from .usage import usage
 from .waiting import print_created, print_result, wait_for_status
 from .watch import events, follow_log, top
 from .why import why
@@ -141,6 +142,7 @@ for _command in (
     info,
     keep_alive,
     set_priority,
+    usage,
     wait,
     why,
 ):

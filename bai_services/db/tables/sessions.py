@@ -140,6 +140,19 @@ scope_usage = sa.Table(
     sa.CheckConstraint("used >= 0", name="not_negative"),
 )
 
+# Means of a kernel's usage over intervals of two lengths, kept for a limited time. There is no
+# foreign key: a heartbeat may report a kernel that is deleted in the meantime.
+usage_samples = sa.Table(
+    "usage_samples",
+    metadata,
+    sa.Column("kernel_id", sa.String(36), primary_key=True),
+    sa.Column("interval_seconds", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcDateTime, primary_key=True),  # start of the interval
+    sa.Column("metrics", sa.JSON, nullable=False),
+    sa.Column("devices", sa.JSON, nullable=False),  # metrics by device id
+    sa.Index("ix_usage_samples_interval_seconds", "interval_seconds", "at"),
+)
+
 session_dependencies = sa.Table(
     "session_dependencies",
     metadata,

@@ -30,6 +30,7 @@ from .batch import batch_end
 from .kernel_group import cluster_of
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
+from .usage_sampling import UsageSampling
 
 # A work item without a report from its agent is sent again after this time.
 RESEND_AFTER = timedelta(seconds=5)
@@ -65,12 +66,14 @@ class Kernels:
         sessions: SessionStore,
         lifecycle: Lifecycle,
         plans: LaunchPlans,
+        usage_sampling: UsageSampling,
         clock: Clock,
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._lifecycle = lifecycle
         self._plans = plans
+        self._usage_sampling = usage_sampling
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
         # session id -> kernels of the ending session that their agents no longer have.
@@ -132,6 +135,9 @@ class Kernels:
             agent_id, {key: kernel.get("usage") for key, kernel in by_id.items()}, now
         )
         known = {state.kernel_id: state for state in states}
+        for kernel_id in known.keys() & by_id.keys():
+            if usage := by_id[kernel_id].get("usage"):
+                self._usage_sampling.add(kernel_id, usage)
         agent = self._agents[agent_id]
         for state in states:
             if state.status not in ENDED and state.agent_id == agent_id:

@@ -12,6 +12,7 @@ from bai_services.db.sessions.kernels import KernelStore
 from bai_services.db.sessions.requests import RequestStore
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
+from bai_services.db.sessions.usage_samples import UsageSampleStore
 
 from ..accounts.keypair_secrets import KeypairSecrets
 from ..accounts.projects import Projects
@@ -36,11 +37,13 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .sessions import SessionRecords, Sessions
+from .usage_histories import UsageHistories
+from .usage_sampling import UsageSampling
 
 
 @dataclass(frozen=True, slots=True)
 class SessionServices:
-    """Services for sessions, and the loops for time limits and callbacks."""
+    """Services for sessions, and the loops for time limits, callbacks and usage samples."""
 
     sessions: Sessions
     options: Options
@@ -55,6 +58,8 @@ class SessionServices:
     records: SessionRecords
     deadlines: Deadlines
     callbacks: Callbacks
+    usage_sampling: UsageSampling
+    usage_histories: UsageHistories
 
 
 def session_services(
@@ -71,10 +76,11 @@ def session_services(
     database, clock, audit = context.database, context.clock, context.audit
     store, kernel_store = SessionStore(database), KernelStore(database)
     request_store, time_limits = RequestStore(database), TimeLimitStore(database)
-    dependencies = DependencyStore(database)
+    dependencies, samples = DependencyStore(database), UsageSampleStore(database)
+    usage_sampling = UsageSampling(samples, scheduling.lease, clock)
     secret_environ = SecretEnviron(settings.key)
     plans = LaunchPlans(kernel_store, folders, secret_environ)
-    kernels = Kernels(kernel_store, store, lifecycle, plans, clock)
+    kernels = Kernels(kernel_store, store, lifecycle, plans, usage_sampling, clock)
     requests = Requests(
         request_store,
         folders,
@@ -118,4 +124,6 @@ def session_services(
             clock,
             lease=scheduling.lease,
         ),
+        usage_sampling=usage_sampling,
+        usage_histories=UsageHistories(sessions, store, samples, usage_sampling, clock),
     )

@@ -52,7 +52,7 @@ def create_batch(rest: httpx.Client, name: str, command: str, **fields: object) 
     return session_id
 
 
-@pytest.mark.checklist("LOG-01", "LOG-02", "LOG-03", "DET-03")
+@pytest.mark.checklist("LOG-01", "LOG-02", "LOG-03", "DET-03", "SES-06")
 async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx.Client) -> None:
     session_id = create_batch(rest, "drawer-log", PRINTER)
     wait_for(rest, session_id, "RUNNING")
@@ -74,6 +74,18 @@ async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx
     await ui.drawer.get_by_role("button", name="Log of main1").click()
     href = await ui.drawer.get_by_role("link", name="Download").get_attribute("href")
     assert href and href.endswith(f"/sessions/{session_id}/log-file?kernel=main1")
+
+    await ui.drawer.get_by_role("tab", name="Usage").click()
+    cpu = ui.drawer.get_by_role("region", name="CPU")
+    await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()
+    assert "of 1 core" in await cpu.inner_text()
+    await ui.drawer.get_by_text("24 hours").click()
+    # The mean over five minutes exists only when they have passed.
+    await ui.drawer.get_by_text("Nothing was measured").wait_for()
+    await ui.page.goto(ui.page.url.partition("?")[0])
+    row = ui.page.get_by_role("row", name="drawer-log")
+    await row.get_by_role("img", name="CPU").wait_for()
+    await ui.show("drawer-log")
 
     stop(rest, session_id)
     await ui.drawer.get_by_text("Complete").wait_for()

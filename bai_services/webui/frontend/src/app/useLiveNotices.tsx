@@ -9,7 +9,7 @@ import { meQuery } from '../data/me';
 import { addNotice, openNotices, type Notice } from '../data/notices';
 import { currentPreferences } from '../data/preferences';
 import { queries } from '../data/queries';
-import { sessionQuery, sessionsQuery, type Session } from '../data/sessions';
+import { serverUrl, sessionQuery, sessionsQuery, type Session } from '../data/sessions';
 import { NoticeLink, noticeText } from './noticeText';
 
 const TYPES = {
@@ -44,7 +44,10 @@ export function useLiveNotices(): void {
         void queries.query(sessionQuery(id)).then(session => {
           if (session.owner === me?.username) {
             const { name, status_info: info } = session;
-            show({ key: `${id}:${status}`, kind: status, name, info, session: id }, session.url);
+            show(
+              { key: `${id}:${status}`, kind: status, name, info, session: id },
+              serverUrl(session)
+            );
           }
         });
       }),

@@ -19,6 +19,10 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
+/** The address of a running session's server; only interactive sessions have one. */
+export const serverUrl = (session: Session) =>
+  session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
+
 /** A page of the list: filters are fields of the API, or `field__operator`. */
 export interface SessionList {
   limit: number;

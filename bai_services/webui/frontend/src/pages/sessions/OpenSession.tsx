@@ -2,15 +2,18 @@ import { useQuery } from '@tanstack/react-query';
 import { Button, type ButtonProps } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/me';
-import type { Session } from '../../data/sessions';
+import { serverUrl, type Session } from '../../data/sessions';
 
 /** The link to a running session. Only its owner may enter a session, administrators included. */
 export function OpenSession({ session, ...props }: { session: Session } & ButtonProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
-  if (session.status !== 'RUNNING' || !session.url || session.owner !== me?.username) return null;
+  const url = serverUrl(session);
+  if (!url || session.owner !== me?.username) {
+    return null;
+  }
   return (
-    <Button href={session.url} target="_blank" rel="noopener" {...props}>
+    <Button href={url} target="_blank" rel="noopener" {...props}>
       {t('sessions.open')}
     </Button>
   );

@@ -26,6 +26,7 @@ import { SessionKernels } from './SessionKernels';
 import { SessionLogs } from './SessionLogs';
 import { OpenSession } from './OpenSession';
 import { SessionMenu } from './SessionMenu';
+import { SessionUsage } from './SessionUsage';
 import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
@@ -98,6 +99,12 @@ function SessionDetail({ session }: { session: Session }) {
     { key: 'elapsed', children: <Elapsed session={session} /> },
     { key: 'resources', children: <SlotTags slots={session.requested} /> },
     { key: 'devices', children: session.devices.length > 0 && <DeviceTags session={session} /> },
+    {
+      key: 'cluster',
+      children:
+        session.cluster_size > 1 &&
+        t('sessions.cluster-size', { count: session.cluster_size, mode: session.cluster_mode })
+    },
     { key: 'image', children: session.image },
     { key: 'project', children: `${session.domain} / ${session.project}` },
     { key: 'group', children: session.resource_group },
@@ -125,7 +132,11 @@ function SessionDetail({ session }: { session: Session }) {
       key: 'ends',
       children: session.ends_at && formatTime(session.ends_at, i18n.language)
     },
-    { key: 'created', children: formatTime(session.created_at, i18n.language) }
+    { key: 'created', children: formatTime(session.created_at, i18n.language) },
+    {
+      key: 'scheduled',
+      children: session.scheduled_at && formatTime(session.scheduled_at, i18n.language)
+    }
   ];
   return (
     <>
@@ -153,6 +164,7 @@ function SessionTabs({ session }: { session: Session }) {
   const tabs = {
     // Sessions of other types run no Jupyter server.
     ...(session.type === 'interactive' && { apps: <SessionApps session={session} /> }),
+    usage: <SessionUsage session={session} kernel={kernel} onKernel={setKernel} />,
     logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />,
     history: <SessionHistory id={session.id} />,
     kernels: <SessionKernels session={session} onShowLog={showLog} />,

@@ -10,10 +10,12 @@ import { StatusTag } from '../../components/StatusTag';
 import { formatTime, withLocalTimes } from '../../components/time';
 import { meQuery } from '../../data/me';
 import { isEnded, isPending, type Session } from '../../data/sessions';
+import { usageTrendsQuery } from '../../data/usage';
 import { DeviceTags } from './DeviceTags';
 import { IdleCountdown } from './IdleCountdown';
 import { OpenSession } from './OpenSession';
 import { DEFAULT_SORT, filtersOf, type SessionsSearch } from './search';
+import { UsageTrend } from './UsageTrend';
 
 interface SessionTableProps {
   page: { items: Session[]; total: number } | undefined;
@@ -30,7 +32,7 @@ interface SessionTableProps {
 /** Sessions of one page; sorting and paging change the URL, and the server does them. */
 export function SessionTable(props: SessionTableProps) {
   const { t } = useTranslation();
-  const columns = useColumns();
+  const columns = useColumns(props.page?.items ?? []);
   return (
     <ListTable<Session>
       name="sessions"
@@ -58,9 +60,11 @@ export function SessionTable(props: SessionTableProps) {
   );
 }
 
-function useColumns(): ListColumn<Session>[] {
+function useColumns(sessions: Session[]): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
+  const running = sessions.filter(({ status }) => status === 'RUNNING').map(({ id }) => id);
+  const { data: trends } = useQuery(usageTrendsQuery(running));
   const seesOthers = me !== undefined && me.role !== 'user';
   return [
     {
@@ -106,6 +110,12 @@ function useColumns(): ListColumn<Session>[] {
       title: t('sessions.devices'),
       responsive: ['lg'],
       render: (_, session) => <DeviceTags session={session} />
+    },
+    {
+      key: 'usage',
+      title: t('sessions.usage'),
+      responsive: ['lg'],
+      render: (_, session) => <UsageTrend trend={trends?.get(session.id)} />
     },
     {
       key: 'elapsed',

@@ -1,0 +1,162 @@
+"""Store of the usage samples of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from bai_services.core.accounts.roles import Visibility
+from bai_services.core.resources import ResourceSlots
+from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.usage_history import COARSE, FINE, Resolution, Sample, condensed
+
+from ..database import Database
+from ..tables.sessions import kernels, sessions, usage_samples
+from .store import visible_to
+
+# Kernels whose samples are condensed in one transaction: some milliseconds of work.
+_KERNELS_PER_STEP = 25
+
+
+@dataclass(frozen=True, slots=True)
+class SampledKernel:
+    """A kernel of a session, and what the session requested for each kernel."""
+
+    kernel_id: str
+    session_id: str
+    requested_slots: ResourceSlots
+
+
+class UsageSampleStore:
+    """Writes and reads samples. Each public method is one transaction, except ``condense``."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    async def add(self, samples: Sequence[Sample], resolution: Resolution) -> None:
+        """Store samples; a sample of the same kernel and interval that is stored remains."""
+        if samples:
+            async with self._db.write() as tx:
+                await _insert(tx, samples, resolution)
+
+    async def between(
+        self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime
+    ) -> list[Sample]:
+        """Return the samples of kernels whose intervals start in a period, oldest first."""
+        async with self._db.read() as tx:
+            return await _select(tx, kernel_ids, resolution, start, end)
+
+    async def last(self, resolution: Resolution) -> datetime | None:
+        """Return the newest interval with samples; None if there are no samples."""
+        async with self._db.read() as tx:
+            newest = sa.select(sa.func.max(usage_samples.c.at)).where(
+                usage_samples.c.interval_seconds == resolution.interval_seconds
+            )
+            found: datetime | None = await tx.scalar(newest)
+            return found
+
+    async def condense(self, start: datetime) -> None:
+        """Store the coarse samples of the interval that begins at ``start``; idempotent."""
+        end = start + timedelta(seconds=COARSE.interval_seconds)
+        last = ""
+        while True:
+            async with self._db.read() as tx:
+                fine = usage_samples.c
+                kernel_ids = (
+                    await tx.scalars(
+                        sa.select(fine.kernel_id)
+                        .where(
+                            fine.interval_seconds == FINE.interval_seconds,
+                            fine.at >= start,
+                            fine.at < end,
+                            fine.kernel_id > last,
+                        )
+                        .distinct()
+                        .order_by(fine.kernel_id)
+                        .limit(_KERNELS_PER_STEP)
+                    )
+                ).all()
+                samples = await _select(tx, kernel_ids, FINE, start, end)
+            await self.add(condensed(samples, COARSE), COARSE)
+            if len(kernel_ids) < _KERNELS_PER_STEP:
+                return
+            last = kernel_ids[-1]
+
+    async def delete_before(self, resolution: Resolution, at: datetime) -> None:
+        """Delete the samples of intervals that start before ``at``."""
+        async with self._db.write() as tx:
+            await tx.execute(
+                sa.delete(usage_samples).where(
+                    usage_samples.c.interval_seconds == resolution.interval_seconds,
+                    usage_samples.c.at < at,
+                )
+            )
+
+    async def kernels_of(
+        self, session_ids: Sequence[str], visible: Visibility
+    ) -> list[SampledKernel]:
+        """Return the kernels of those sessions that are visible."""
+        return await self._kernels(sessions.c.id.in_(sorted(session_ids)), *visible_to(visible))
+
+    async def running_kernels_of(self, owner_id: str, limit: int) -> list[SampledKernel]:
+        """Return the kernels of a user's newest running sessions, at most ``limit`` sessions."""
+        newest = (
+            sa.select(sessions.c.id)
+            .where(sessions.c.owner_id == owner_id, sessions.c.status == Status.RUNNING)
+            .order_by(sessions.c.created_at.desc())
+            .limit(limit)
+        )
+        return await self._kernels(sessions.c.id.in_(newest))
+
+    async def _kernels(self, *conditions: sa.ColumnElement[bool]) -> list[SampledKernel]:
+        async with self._db.read() as tx:
+            rows = await tx.execute(
+                sa.select(kernels.c.id, sessions.c.id, sessions.c.requested_slots)
+                .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
+                .where(*conditions)
+                .order_by(sessions.c.created_at, kernels.c.index)
+            )
+            return [SampledKernel(*row) for row in rows]
+
+
+async def _insert(tx: AsyncConnection, samples: Sequence[Sample], resolution: Resolution) -> None:
+    dialect = postgresql if tx.dialect.name == "postgresql" else sqlite
+    await tx.execute(
+        dialect.insert(usage_samples).on_conflict_do_nothing(),
+        [
+            {
+                "kernel_id": sample.kernel_id,
+                "interval_seconds": resolution.interval_seconds,
+                "at": sample.at,
+                "metrics": dict(sample.metrics),
+                "devices": {key: dict(values) for key, values in sample.devices.items()},
+            }
+            for sample in samples
+        ],
+    )
+
+
+async def _select(
+    tx: AsyncConnection,
+    kernel_ids: Sequence[str],
+    resolution: Resolution,
+    start: datetime,
+    end: datetime,
+) -> list[Sample]:
+    found = usage_samples.c
+    rows = await tx.execute(
+        sa.select(found.kernel_id, found.at, found.metrics, found.devices)
+        .where(
+            found.kernel_id.in_(kernel_ids),
+            found.interval_seconds == resolution.interval_seconds,
+            found.at >= start,
+            found.at < end,
+        )
+        .order_by(found.at, found.kernel_id)
+    )
+    return [Sample(*row) for row in rows]

@@ -1,0 +1,85 @@
+"""Record the usage that heartbeats report as samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from bai_services.core.sessions.usage_history import (
+    COARSE,
+    FINE,
+    Reading,
+    Resolution,
+    Sample,
+    Sampler,
+)
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+
+from ..clock import Clock
+from ..loop import Loop
+from ..scheduling.lease import Lease
+
+# A coarse interval is condensed after this time: other managers may still store fine samples.
+_SETTLING = timedelta(seconds=2 * FINE.interval_seconds)
+
+
+class UsageSampling:
+    """Records samples. A restart loses at most the readings of the last 15 seconds."""
+
+    def __init__(self, store: UsageSampleStore, lease: Lease, clock: Clock) -> None:
+        self._store = store
+        self._lease = lease
+        self._clock = clock
+        self._sampler = Sampler(FINE)
+        self._next_coarse: datetime | None = None
+        self._loop = Loop("usage samples", self.step, FINE.interval_seconds)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    async def stop(self) -> None:
+        """Stop the loop and store the samples of the current interval."""
+        await self._loop.stop()
+        await self._store.add(self._sampler.all(), FINE)
+
+    def add(self, kernel_id: str, usage: Mapping[str, Any]) -> None:
+        """Add the usage of a kernel from a heartbeat."""
+        self._sampler.add(kernel_id, Reading.of(usage, self._clock()))
+
+    async def samples(
+        self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime
+    ) -> list[Sample]:
+        """Return the samples of a period, also those of the current interval."""
+        stored = await self._store.between(kernel_ids, resolution, start, end)
+        if resolution is not FINE:
+            return stored
+        known = {(sample.kernel_id, sample.at) for sample in stored}
+        unfinished = self._sampler.unfinished(frozenset(kernel_ids))
+        return stored + [s for s in unfinished if (s.kernel_id, s.at) not in known]
+
+    async def step(self) -> None:
+        """Store the samples of ended intervals; the holder of the lease condenses and deletes."""
+        now = self._clock()
+        await self._store.add(self._sampler.ended(now), FINE)
+        self._sampler.drop_silent(now)
+        if self._lease.is_held:
+            await self._condense(now)
+        else:
+            self._next_coarse = None
+
+    async def _condense(self, now: datetime) -> None:
+        length = timedelta(seconds=COARSE.interval_seconds)
+        if self._next_coarse is None:
+            last = await self._store.last(COARSE)
+            oldest = COARSE.start_of(now - FINE.kept_for)
+            self._next_coarse = oldest if last is None else max(oldest, last + length)
+        if self._next_coarse + length + _SETTLING > now:
+            return
+        while self._next_coarse + length + _SETTLING <= now:
+            await self._store.condense(self._next_coarse)
+            self._next_coarse += length
+        for resolution in (FINE, COARSE):
+            # A fine sample is kept until its coarse interval has been condensed.
+            oldest = now - resolution.kept_for - length - _SETTLING
+            await self._store.delete_before(resolution, oldest)

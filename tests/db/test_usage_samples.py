@@ -1,0 +1,65 @@
+"""The store of usage samples, on both databases."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.sessions.usage_history import COARSE, FINE, Sample, condensed
+from bai_services.db.database import Database
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+
+START = datetime(2026, 11, 24, tzinfo=UTC)
+KERNELS = [f"kernel-{number:02}" for number in range(60)]
+
+
+def at(seconds: int) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+async def store(database_url: str) -> AsyncIterator[UsageSampleStore]:
+    database = Database(database_url)
+    yield UsageSampleStore(database)
+    await database.close()
+
+
+async def test_first_sample_of_an_interval_is_kept(store: UsageSampleStore) -> None:
+    first = Sample("k", at(0), {"cpu_cores": 1.0}, {"g0": {"memory_bytes": 2.0**40}})
+    await store.add([first], FINE)
+    await store.add([Sample("k", at(0), {"cpu_cores": 9.0})], FINE)
+    await store.add([], FINE)
+    assert await store.between(["k"], FINE, at(0), at(15)) == [first]
+    assert await store.between(["k"], COARSE, at(0), at(15)) == []
+    assert await store.between(["other"], FINE, at(0), at(15)) == []
+
+
+async def test_condensing_many_kernels_equals_condensing_in_memory(store: UsageSampleStore) -> None:
+    chance = random.Random(1)
+    samples = [
+        Sample(kernel, at(seconds), {"cpu_cores": chance.random()})
+        for kernel in KERNELS
+        for seconds in range(0, 600, 15)
+        if chance.random() < 0.3
+    ]
+    await store.add(samples, FINE)
+    for start in (0, 300, 300):
+        await store.condense(at(start))
+    found = await store.between(KERNELS, COARSE, at(0), at(600))
+    assert [(s.at, s.kernel_id) for s in found] == [
+        (s.at, s.kernel_id) for s in condensed(samples, COARSE)
+    ]
+    for stored, expected in zip(found, condensed(samples, COARSE), strict=True):
+        assert stored.metrics == pytest.approx(expected.metrics)
+    assert await store.last(COARSE) == at(300)
+
+
+async def test_deletion_is_by_resolution_and_age(store: UsageSampleStore) -> None:
+    for resolution in (FINE, COARSE):
+        await store.add([Sample("k", at(s), {"cpu_cores": 1.0}) for s in (0, 300)], resolution)
+    await store.delete_before(FINE, at(300))
+    assert [s.at for s in await store.between(["k"], FINE, at(0), at(900))] == [at(300)]
+    assert [s.at for s in await store.between(["k"], COARSE, at(0), at(900))] == [at(0), at(300)]
