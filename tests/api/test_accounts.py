@@ -17,6 +17,7 @@ from bai_services.core.errors import (
     InvalidRequest,
     NotFound,
     NotSignedIn,
+    SignInRefused,
 )
 from tests.testbed.manager import Api
 
@@ -96,6 +97,7 @@ async def test_project_name_refers_to_the_callers_domain(admin: Client, api: Api
     await expect_error(Conflict, admin.get("/projects/twin"), "acme/twin, third/twin")
 
 
+@pytest.mark.checklist("USR-03", "USR-09")
 async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
     spec = {
         "username": "Grace",
@@ -119,6 +121,10 @@ async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
     )
     assert account["hub_groups"] == ["d-default", "p-default-default", "p-default-research"]
     await domain_admin.delete("/users/grace")
+    with pytest.raises(SignInRefused):
+        await api.hub.post(
+            "/auth/verify", {"name": "grace", "password": "a b c 1 2 3", "client_ip": "127.0.0.1"}
+        )
     deleted = await domain_admin.get("/users/grace")
     assert deleted["status"] == "deleted"
     keypairs = (await domain_admin.get("/keypairs", user="grace"))["items"]
@@ -407,6 +413,21 @@ async def test_last_superadmin_cannot_be_removed(admin: Client, api: Api) -> Non
 async def test_user_who_changes_domain_leaves_projects(admin: Client) -> None:
     moved = await admin.patch("/users/user", {"domain": "acme"})
     assert (moved["domain"], moved["projects"]) == ("acme", [])
+
+
+async def test_projects_of_a_user_are_replaced(admin: Client, domain_admin: Client) -> None:
+    await admin.post("/projects", {"name": "vision"})
+    changed = await domain_admin.patch("/users/user", {"projects": ["vision"]})
+    assert [project["name"] for project in changed["projects"]] == ["vision"]
+    kept = await domain_admin.patch("/users/user", {"full_name": "Ann"})
+    assert kept["projects"] == changed["projects"]
+    moved = await admin.patch("/users/user", {"domain": "acme", "projects": ["default"]})
+    projects = [project["id"] for project in moved["projects"]]
+    assert projects == [(await admin.get("/projects/acme%2Fdefault"))["id"]]
+    await expect_error(
+        InvalidRequest, admin.patch("/users/user", {"projects": ["default/vision"]}), "not in"
+    )
+    await expect_error(NotFound, admin.patch("/users/user", {"projects": ["nowhere"]}))
 
 
 async def test_list_is_paged_sorted_and_filtered(admin: Client) -> None:

@@ -34,6 +34,8 @@ class UserChange(Body):
     allowed_client_ip: list[NameText] | None = None
     container_uid: PosixId | None = None
     container_gid: PosixId | None = None
+    # All projects of the user; a change adds and removes memberships.
+    projects: list[Annotated[str, Field(max_length=130)]] = []
 
     def given_fields(self) -> dict[str, object]:
         values = super().given_fields()
@@ -46,7 +48,6 @@ class NewUser(UserChange):
     username: NameText
     email: NameText
     keypair_policy: NameText = ""
-    projects: list[Annotated[str, Field(max_length=130)]] = []
 
 
 class ProjectOfUser(ResponseModel):

@@ -46,8 +46,8 @@ class UserChange:
     """Changed columns of a user, and further effects of the change."""
 
     columns: Mapping[str, Any]
-    # Delete all memberships, because the user moves to another domain.
-    leaves_projects: bool = False
+    # Ids of all projects of the user; None: memberships stay unchanged.
+    projects: Sequence[str] | None = None
     deactivates_keypairs: bool = False
     # Revoke all tokens and stop the user's servers.
     signs_out: bool = False
@@ -132,8 +132,9 @@ class UserStore:
             if columns:
                 with raise_on_violation(_missing(), _taken()):
                     await tx.execute(users.update().where(users.c.id == user_id).values(columns))
-            if change.leaves_projects:
+            if change.projects is not None:
                 await tx.execute(memberships.delete().where(memberships.c.user_id == user_id))
+                await add_memberships(tx, user_id, change.projects)
             if change.deactivates_keypairs:
                 await tx.execute(
                     keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)

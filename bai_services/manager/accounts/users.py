@@ -123,9 +123,13 @@ class Users:
         leaves_domain = "domain" in values and values["domain"] != user.domain
         is_deactivated = values.get("status", user.status) != "active" and user.status == "active"
         entry = self._entry(caller, "user.update", user, fields=sorted(changes))
+        projects = changes.get("projects", () if leaves_domain else None)
+        domain = values.get("domain", user.domain)
         change = UserChange(
             values,
-            leaves_projects=leaves_domain,
+            projects=None
+            if projects is None
+            else await self._project_ids(caller, projects, domain),
             signs_out=is_deactivated or leaves_domain,
             revokes_tokens="password_hash" in values,
         )

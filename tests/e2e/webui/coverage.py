@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
+TESTS = HERE.parents[1]
 
 
 def states() -> dict[str, str]:
@@ -31,8 +32,11 @@ def states() -> dict[str, str]:
 def names_by_item() -> dict[str, list[str]]:
     """Return the names of the tests of each item."""
     found: dict[str, list[str]] = {}
-    for path in sorted(HERE.glob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path in sorted(TESTS.rglob("test_*.py")):
+        text = path.read_text("utf-8")
+        if "mark.checklist" not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for item in _items(node):
                     found.setdefault(item, []).append(f"{path.name}::{node.name}")

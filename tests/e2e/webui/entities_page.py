@@ -34,6 +34,24 @@ class Entities(Shell):
     async def save(self) -> None:
         await self.drawer.get_by_role("button", name="Save").click()
 
+    async def select(self, *names: str) -> None:
+        for name in names:
+            await self.page.get_by_role("checkbox", name=name, exact=True).check()
+
+    async def view(self, name: str) -> None:
+        """Choose a part of the list, for example ``Inactive``."""
+        await self.page.locator(".ant-segmented-item", has_text=name).first.click()
+
+    async def confirm(self, name: str) -> None:
+        """Click the button of the confirmation."""
+        box = self.page.locator(".ant-modal-confirm, .ant-popconfirm").last
+        await box.get_by_role("button", name=name).click()
+
+    async def choose(self, label: str, option: str) -> None:
+        """Choose an option of a select in the open form."""
+        await self.drawer.get_by_label(label, exact=True).fill(option)
+        await self.page.locator(".ant-select-item-option", has_text=option).first.click()
+
     async def filter(self, text: str) -> None:
         await self.page.get_by_placeholder("Contains").fill(text)
         await self.page.get_by_placeholder("Contains").press("Enter")

@@ -1,9 +1,10 @@
 import { useState, type ReactNode } from 'react';
-import { App, Button, Descriptions, Drawer, Empty, Flex, Skeleton } from 'antd';
+import { App, Button, Descriptions, Drawer, Empty, Flex, Skeleton, Tooltip } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entityQuery, useDeleteEntity, type Item } from '../../data/entities';
 import { ErrorNotice } from '../ErrorNotice';
+import { ActivationButton } from './ActivationButton';
 import { idOf, labelKey, type Entity } from './entity';
 import { EntityForm } from './EntityForm';
 import { showValue } from './showValue';
@@ -30,6 +31,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
     enabled: known === undefined
   });
   const item = known ?? found.data;
+  const isDeletable = entity.isDeletable ?? (() => true);
 
   const confirmDelete = (shown: Item) => {
     modal.confirm({
@@ -58,11 +60,14 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
             {props.isWriter && entity.fields.some(field => field.only !== 'create') && (
               <Button onClick={() => setIsEditing(true)}>{t('entities.edit')}</Button>
             )}
+            {props.isWriter && <ActivationButton entity={entity} item={item} />}
             {props.actions?.(item)}
             {props.isWriter && entity.canDelete && (
-              <Button danger onClick={() => confirmDelete(item)}>
-                {t('entities.delete')}
-              </Button>
+              <Tooltip title={isDeletable(item) ? '' : t(`${entity.name}.delete-refused`)}>
+                <Button danger disabled={!isDeletable(item)} onClick={() => confirmDelete(item)}>
+                  {t('entities.delete')}
+                </Button>
+              </Tooltip>
             )}
           </Flex>
           <Descriptions

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery } from '../../data/me';
-import { idOf, labelKey, type Entity, type Field } from './entity';
+import { fieldsFor, idOf, labelKey, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToSlots, toControl } from './values';
 
@@ -24,12 +24,8 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const [form] = Form.useForm<Item>();
   const [error, setError] = useState<string>();
   const save = useSaveEntity(entity.path);
-  const unused = item === undefined ? 'change' : 'create';
   const { data: me } = useQuery(meQuery);
-  const fields = entity.fields.filter(
-    field =>
-      field.only !== unused && (field.writers ?? entity.writers).some(role => role === me?.role)
-  );
+  const fields = fieldsFor(entity, me?.role, item === undefined ? 'create' : 'change');
 
   const submit = async (shown: Item) => {
     setError(undefined);
@@ -80,7 +76,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
             label={t(labelKey(entity, field.key))}
             extra={HINTED.includes(field.kind) ? t(`entities.hint-${field.kind}`) : undefined}
             valuePropName={field.kind === 'switch' ? 'checked' : 'value'}
-            rules={rulesOf(field, t)}
+            rules={rulesOf(entity, field, t)}
           >
             <FieldControl entity={entity} field={field} />
           </Form.Item>
@@ -92,10 +88,15 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
 
 const HINTED = ['slots', 'hosts', 'words', 'json'];
 
-function rulesOf(field: Field, t: (key: string) => string) {
+function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];
   if (field.kind === 'slots') {
     return [...rules, { validator: (_: unknown, text?: string) => checkSlots(text, t) }];
+  }
+  const { warnBelow } = field;
+  if (warnBelow !== undefined) {
+    const message = t(`${labelKey(entity, field.key)}-low`);
+    return [...rules, { type: 'number' as const, min: warnBelow, warningOnly: true, message }];
   }
   if (field.kind === 'json') {
     return [...rules, { validator: (_: unknown, text?: string) => checkJson(text, t) }];

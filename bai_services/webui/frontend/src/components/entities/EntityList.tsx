@@ -10,11 +10,13 @@ import { FilterBar } from '../FilterBar';
 import { SavedFilters } from '../SavedFilters';
 import { listQuery, readListSearch } from '../listSearch';
 import { ListTable } from '../ListTable';
+import { BulkBar } from './BulkBar';
 import { idOf, labelKey, type Entity } from './entity';
 import { EntityDrawer } from './EntityDrawer';
 import { EntityForm } from './EntityForm';
 import type { EntitySearch } from './search';
 import { showValue } from './showValue';
+import { viewFilters, ViewSwitch, withoutViews } from './ViewSwitch';
 
 interface EntityListProps {
   entity: Entity;
@@ -31,14 +33,27 @@ interface EntityListProps {
 
 /** The list of a collection, with a drawer for each object and a form for a new one. */
 export function EntityList(props: EntityListProps) {
-  const { entity, search, onSearch } = props;
+  const { entity, search } = props;
   const { t } = useTranslation();
+  const [selected, setSelected] = useState<string[]>([]);
   const [isCreating, setIsCreating] = useState(false);
   const { data: me } = useQuery(meQuery);
   const query = listQuery(search, entity.defaultSort);
   const list = useQuery(entitiesQuery(entity.path, query));
   const isWriter = entity.writers.some(role => role === me?.role);
   const [first] = entity.columns;
+  const { views = [] } = entity;
+  const filters = search.filters ?? {};
+  const hasSelection =
+    isWriter &&
+    (entity.activation !== undefined || entity.fields.some(field => field.isShared === true));
+
+  const onSearch = (changes: EntitySearch) => {
+    if (!('item' in changes)) {
+      setSelected([]);
+    }
+    props.onSearch(changes);
+  };
 
   return (
     <>
@@ -83,16 +98,34 @@ export function EntityList(props: EntityListProps) {
             description={t(search.filters ? 'entities.none-found' : 'entities.none')}
           />
         }
+        {...(hasSelection
+          ? {
+              rowSelection: {
+                selectedRowKeys: selected,
+                onChange: keys => setSelected(keys.map(String)),
+                getCheckboxProps: item => ({ 'aria-label': idOf(entity, item) })
+              }
+            }
+          : {})}
         toolbar={
           <>
+            {views.length > 0 && (
+              <ViewSwitch
+                views={views}
+                filters={filters}
+                onChange={changed => onSearch({ filters: changed, page: 1 })}
+              />
+            )}
             {entity.filters.length > 0 && (
               <FilterBar
                 properties={entity.filters.map(filter => ({
                   ...filter,
                   title: t(labelKey(entity, filter.key.replace(/__.*$/, '')))
                 }))}
-                filters={search.filters ?? {}}
-                onChange={filters => onSearch({ filters, page: 1 })}
+                filters={withoutViews(views, filters)}
+                onChange={changed =>
+                  onSearch({ filters: { ...viewFilters(views, filters), ...changed }, page: 1 })
+                }
               />
             )}
             {isWriter && entity.canCreate && (
@@ -101,6 +134,7 @@ export function EntityList(props: EntityListProps) {
               </Button>
             )}
             {isWriter && props.toolbar}
+            {hasSelection && <BulkBar entity={entity} selected={selected} onSelect={setSelected} />}
           </>
         }
       />

@@ -35,6 +35,18 @@ export interface Field {
   only?: 'create' | 'change';
   /** Whether an empty value means "no limit" or "none", and is sent as null. */
   isNullable?: boolean;
+  /** Smaller numbers are allowed, with the warning `NAME.KEY-low`. */
+  warnBelow?: number;
+  /** It can be set for several selected objects at once. */
+  isShared?: boolean;
+}
+
+/** A part of a collection, chosen above the list: the objects whose `filter` is `value`. */
+export interface View {
+  /** Text `entities.view-NAME`. */
+  name: string;
+  filter: string;
+  value: string;
 }
 
 export interface Column {
@@ -59,7 +71,34 @@ export interface Entity {
   writers: readonly Role[];
   canCreate: boolean;
   canDelete: boolean;
+  /** Objects that cannot be deleted now; the reason is the text `NAME.delete-refused`. */
+  isDeletable?: (item: Item) => boolean;
+  views?: readonly View[];
+  /** The field that activates and deactivates an object, with its two values. */
+  activation?: Activation;
 }
+
+export interface Activation {
+  key: string;
+  on: unknown;
+  off: unknown;
+}
+
+export const BY_FLAG: Activation = { key: 'is_active', on: true, off: false };
+
+/** The active and the inactive objects. */
+export const activityViews = ({ key, on, off }: Activation): readonly View[] => [
+  { name: 'active', filter: key, value: String(on) },
+  { name: 'inactive', filter: key, value: String(off) }
+];
+
+/** The fields that a role may enter in a form. */
+export const fieldsFor = (entity: Entity, role: string | undefined, form: 'create' | 'change') =>
+  entity.fields.filter(
+    field =>
+      (field.only ?? form) === form &&
+      (field.writers ?? entity.writers).some(writer => writer === role)
+  );
 
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;

@@ -35,6 +35,10 @@ export function textToHosts(text: string): Record<string, string[]> {
   );
 }
 
+/** A text, or the name of an object in a list such as the projects of a user. */
+const nameOf = (word: unknown) =>
+  typeof word === 'object' && word !== null && 'name' in word ? word.name : word;
+
 /** The value of a field as its control shows it. */
 export function toControl(field: Field, value: unknown): unknown {
   switch (field.kind) {
@@ -45,6 +49,7 @@ export function toControl(field: Field, value: unknown): unknown {
     case 'json':
       return value === null || value === undefined ? '' : JSON.stringify(value, null, 2);
     case 'words':
+      return ((value ?? []) as unknown[]).map(nameOf);
     case 'choices':
       return value ?? [];
     default:

@@ -1,4 +1,7 @@
-import type { Entity } from '../../components/entities/entity';
+import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
+
+// The web UI alone makes some requests per page.
+const LOW_RATE_LIMIT = 101;
 
 export const KEYPAIRS: Entity = {
   name: 'keypairs',
@@ -8,6 +11,7 @@ export const KEYPAIRS: Entity = {
   columns: [
     { key: 'access_key' },
     { key: 'user', isSortable: true },
+    { key: 'role' },
     { key: 'domain', isSortable: true },
     { key: 'is_active', isSortable: true },
     { key: 'is_main' },
@@ -28,13 +32,17 @@ export const KEYPAIRS: Entity = {
     {
       key: 'resource_policy',
       kind: 'reference',
-      of: { path: '/keypair-policies', name: 'name' }
+      of: { path: '/keypair-policies', name: 'name' },
+      isShared: true
     },
-    { key: 'rate_limit', kind: 'number' },
+    { key: 'rate_limit', kind: 'number', warnBelow: LOW_RATE_LIMIT, isShared: true },
     { key: 'is_active', kind: 'switch', only: 'change' },
     { key: 'is_main', kind: 'switch' }
   ],
   writers: ['admin', 'superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  isDeletable: keypair => keypair['is_active'] === false && keypair['is_main'] === false,
+  views: activityViews(BY_FLAG),
+  activation: BY_FLAG
 };

@@ -1,4 +1,4 @@
-import type { Entity } from '../../components/entities/entity';
+import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 
 const IMAGES: Entity = {
@@ -37,7 +37,9 @@ const IMAGES: Entity = {
   ],
   writers: ['superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  views: activityViews(BY_FLAG),
+  activation: BY_FLAG
 };
 
 /** Registered images with their limits and labels. */

@@ -1,4 +1,4 @@
-import type { Entity, Field } from '../../components/entities/entity';
+import { activityViews, BY_FLAG, type Entity, type Field } from '../../components/entities/entity';
 
 const LIMITS: readonly Field[] = [
   { key: 'total_resource_slots', kind: 'slots' },
@@ -25,7 +25,12 @@ export const PROJECTS: Entity = {
     { key: 'created_at', isSortable: true, isOptional: true },
     { key: 'id', isOptional: true }
   ],
-  filters: [{ key: 'name__contains' }, { key: 'domain' }],
+  filters: [
+    { key: 'name__contains' },
+    { key: 'domain' },
+    { key: 'resource_policy' },
+    { key: 'id' }
+  ],
   fields: [
     { key: 'name', kind: 'text', isRequired: true },
     {
@@ -36,13 +41,20 @@ export const PROJECTS: Entity = {
     },
     { key: 'description', kind: 'text' },
     { key: 'is_active', kind: 'switch', only: 'change' },
-    { key: 'resource_policy', kind: 'reference', of: { path: '/project-policies', name: 'name' } },
+    {
+      key: 'resource_policy',
+      kind: 'reference',
+      of: { path: '/project-policies', name: 'name' },
+      isShared: true
+    },
     { key: 'default_image', kind: 'text', isNullable: true },
     ...LIMITS
   ],
   writers: ['admin', 'superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  views: activityViews(BY_FLAG),
+  activation: BY_FLAG
 };
 
 export const DOMAINS: Entity = {
@@ -68,5 +80,7 @@ export const DOMAINS: Entity = {
   ],
   writers: ['superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  views: activityViews(BY_FLAG),
+  activation: BY_FLAG
 };

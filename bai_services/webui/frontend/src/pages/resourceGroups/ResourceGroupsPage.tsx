@@ -1,4 +1,4 @@
-import type { Entity } from '../../components/entities/entity';
+import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 
 const RESOURCE_GROUPS: Entity = {
@@ -39,7 +39,9 @@ const RESOURCE_GROUPS: Entity = {
   ],
   writers: ['superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  views: activityViews(BY_FLAG),
+  activation: BY_FLAG
 };
 
 /** Resource groups with their schedulers. */

@@ -7,6 +7,7 @@ import { SecretKey } from '../../components/SecretKey';
 import { useUserAction, type Item } from '../../data/entities';
 import { meQuery } from '../../data/me';
 import { ImportUsers } from './ImportUsers';
+import { NewSeries } from './NewSeries';
 import { USERS } from './users';
 
 /** Accounts: create, change, sign out, unlock, delete. */
@@ -18,7 +19,7 @@ export function UsersPage() {
       path="/users"
       title="pages.users"
       entities={[USERS]}
-      toolbar={<ImportButton />}
+      toolbar={<SeveralUsers />}
       actions={(_, user) => <UserActions user={user} />}
       onCreated={(_, user) => {
         const keypair = user['keypair'] as { access_key: string; secret_key: string };
@@ -31,13 +32,17 @@ export function UsersPage() {
   );
 }
 
-function ImportButton() {
+/** Two ways to create several users: numbered names, or a file. */
+function SeveralUsers() {
   const { t } = useTranslation();
-  const [isOpen, setIsOpen] = useState(false);
+  const [open, setOpen] = useState<'series' | 'import'>();
+  const close = () => setOpen(undefined);
   return (
     <>
-      <Button onClick={() => setIsOpen(true)}>{t('user-import.title')}</Button>
-      {isOpen && <ImportUsers onClose={() => setIsOpen(false)} />}
+      <Button onClick={() => setOpen('series')}>{t('user-series.title')}</Button>
+      <Button onClick={() => setOpen('import')}>{t('user-import.title')}</Button>
+      {open === 'series' && <NewSeries onClose={close} />}
+      {open === 'import' && <ImportUsers onClose={close} />}
     </>
   );
 }

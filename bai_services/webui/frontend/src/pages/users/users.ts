@@ -1,9 +1,16 @@
-import type { Entity, Role } from '../../components/entities/entity';
+import {
+  activityViews,
+  type Activation,
+  type Entity,
+  type Role
+} from '../../components/entities/entity';
 
 const STATUSES = ['active', 'inactive', 'before-verification'];
 // Domain admins may not give roles, or move users to other domains.
 const SUPERADMIN: readonly Role[] = ['superadmin'];
 const ROLES = ['user', 'admin', 'superadmin', 'monitor'];
+
+const ACTIVATION: Activation = { key: 'status', on: 'active', off: 'inactive' };
 
 export const USERS: Entity = {
   name: 'users',
@@ -29,7 +36,9 @@ export const USERS: Entity = {
   ],
   filters: [
     { key: 'username__contains' },
+    { key: 'full_name__contains' },
     { key: 'email__contains' },
+    { key: 'description__contains' },
     { key: 'role', choices: ROLES.map(value => ({ value, label: value })) },
     { key: 'status', choices: [...STATUSES, 'deleted'].map(value => ({ value, label: value })) },
     { key: 'domain' }
@@ -42,15 +51,21 @@ export const USERS: Entity = {
     { key: 'full_name', kind: 'text' },
     { key: 'description', kind: 'text' },
     { key: 'role', kind: 'choice', choices: ROLES, writers: SUPERADMIN },
-    { key: 'status', kind: 'choice', choices: STATUSES, only: 'change' },
+    { key: 'status', kind: 'choice', choices: STATUSES, only: 'change', isShared: true },
     {
       key: 'domain',
       kind: 'reference',
       of: { path: '/domains', name: 'name' },
-      writers: SUPERADMIN
+      writers: SUPERADMIN,
+      isShared: true
     },
-    { key: 'projects', kind: 'words', only: 'create' },
-    { key: 'resource_policy', kind: 'reference', of: { path: '/user-policies', name: 'name' } },
+    { key: 'projects', kind: 'words', isShared: true },
+    {
+      key: 'resource_policy',
+      kind: 'reference',
+      of: { path: '/user-policies', name: 'name' },
+      isShared: true
+    },
     {
       key: 'keypair_policy',
       kind: 'reference',
@@ -58,10 +73,18 @@ export const USERS: Entity = {
       only: 'create'
     },
     { key: 'allowed_client_ip', kind: 'words', isNullable: true },
-    { key: 'container_uid', kind: 'number', isNullable: true, writers: SUPERADMIN },
-    { key: 'container_gid', kind: 'number', isNullable: true, writers: SUPERADMIN }
+    {
+      key: 'container_uid',
+      kind: 'number',
+      isNullable: true,
+      writers: SUPERADMIN,
+      isShared: true
+    },
+    { key: 'container_gid', kind: 'number', isNullable: true, writers: SUPERADMIN, isShared: true }
   ],
   writers: ['admin', 'superadmin'],
   canCreate: true,
-  canDelete: true
+  canDelete: true,
+  views: activityViews(ACTIVATION),
+  activation: ACTIVATION
 };

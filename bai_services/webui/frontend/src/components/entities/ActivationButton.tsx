@@ -1,0 +1,34 @@
+import { App, Button, Popconfirm } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { useSaveEntity, type Item } from '../../data/entities';
+import { idOf, type Entity } from './entity';
+
+/** Deactivate an active object, or activate an inactive one. */
+export function ActivationButton({ entity, item }: { entity: Entity; item: Item }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const save = useSaveEntity(entity.path);
+  const { activation } = entity;
+  if (activation === undefined) {
+    return null;
+  }
+  const { key, on, off } = activation;
+  const isActive = item[key] === on;
+  const action = isActive ? 'deactivate' : 'activate';
+  return (
+    <Popconfirm
+      title={t(`entities.${action}-title`, { name: idOf(entity, item) })}
+      description={isActive && t(`${entity.name}.deactivate-warning`, '')}
+      okText={t(`entities.${action}`)}
+      cancelText={t('entities.cancel')}
+      onConfirm={() =>
+        save.mutate(
+          { key: idOf(entity, item), values: { [key]: isActive ? off : on } },
+          { onError: error => void message.error(error.message) }
+        )
+      }
+    >
+      <Button loading={save.isPending}>{t(`entities.${action}`)}</Button>
+    </Popconfirm>
+  );
+}

@@ -1,0 +1,109 @@
+import { useState } from 'react';
+import { Alert, App, Button, Flex } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { useBulkChange, type BulkChange } from '../../data/bulk';
+import type { Entity } from './entity';
+import { SharedForm } from './SharedForm';
+
+interface BulkBarProps {
+  entity: Entity;
+  selected: readonly string[];
+  onSelect: (keys: string[]) => void;
+}
+
+/** What can be done with the selected objects, and which of them the server refused. */
+export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const [isEditing, setIsEditing] = useState(false);
+  const { count, isPending, result, run, clear } = useBulkChange(entity.path);
+  const { activation } = entity;
+
+  const change = async (values: BulkChange) => {
+    const { done, failed } = await run(selected, values);
+    onSelect(failed.map(({ key }) => key));
+    if (done.length > 0) {
+      void message.success(t('entities.changed', { count: done.length }));
+    }
+  };
+  const confirm = (action: 'activate' | 'deactivate' | 'delete', values: BulkChange) =>
+    void modal.confirm({
+      title: t(`entities.${action}-several`, { count: selected.length }),
+      content: action === 'delete' && t(`${entity.name}.delete-warning`, ''),
+      okText: t(`entities.${action}`),
+      okButtonProps: { danger: action !== 'activate' },
+      onOk: () => void change(values)
+    });
+
+  return (
+    <>
+      {selected.length > 0 && (
+        <Flex wrap gap="small" align="center" role="group" aria-label={t('entities.selection')}>
+          <span role="status">
+            {isPending
+              ? t('entities.progress', { count, total: selected.length })
+              : t('entities.selected', { count: selected.length })}
+          </span>
+          {activation && (
+            <>
+              <Button
+                size="small"
+                disabled={isPending}
+                onClick={() => confirm('activate', { [activation.key]: activation.on })}
+              >
+                {t('entities.activate')}
+              </Button>
+              <Button
+                size="small"
+                disabled={isPending}
+                onClick={() => confirm('deactivate', { [activation.key]: activation.off })}
+              >
+                {t('entities.deactivate')}
+              </Button>
+            </>
+          )}
+          {entity.fields.some(field => field.isShared) && (
+            <Button size="small" disabled={isPending} onClick={() => setIsEditing(true)}>
+              {t('entities.edit')}
+            </Button>
+          )}
+          {entity.canDelete && (
+            <Button
+              size="small"
+              danger
+              disabled={isPending}
+              onClick={() => confirm('delete', 'delete')}
+            >
+              {t('entities.delete')}
+            </Button>
+          )}
+        </Flex>
+      )}
+      {result !== undefined && result.failed.length > 0 && (
+        <Alert
+          type="error"
+          showIcon
+          style={{ margin: '8px 0' }}
+          closable={{ onClose: clear, 'aria-label': t('entities.close') }}
+          title={t('entities.failed', { count: result.failed.length })}
+          description={result.failed.map(({ key, message: reason }) => (
+            <div key={key}>
+              {key}: {reason}
+            </div>
+          ))}
+        />
+      )}
+      {isEditing && (
+        <SharedForm
+          entity={entity}
+          count={selected.length}
+          onClose={() => setIsEditing(false)}
+          onSave={values => {
+            setIsEditing(false);
+            void change(values);
+          }}
+        />
+      )}
+    </>
+  );
+}

@@ -1,0 +1,120 @@
+# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+"""Several users at once, and the keypairs of all users."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .entities_page import Entities
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+@pytest.fixture
+def admin(hub: RunningHub) -> Iterator[httpx.Client]:
+    with hub.rest("admin") as client:
+        yield client
+
+
+@pytest.mark.checklist("USR-02", "USR-07", "USR-10", "USR-12")
+async def test_users_in_a_series_are_changed_together(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    prefix = f"s{secrets.token_hex(3)}-"
+    names = [f"{prefix}{number}" for number in range(1, 4)]
+    ui = await opened(
+        Entities, "admin", f"/users?filters=%7B%22username__contains%22:%22{prefix}%22%7D"
+    )
+    await ui.page.get_by_role("button", name="Create several users").click()
+    await ui.fill(Prefix=prefix, Number_of_users="5", **{"E-mail domain (after @)": "example.com"})
+    preview = ui.drawer.locator("output")
+    await preview.filter(has_text=f"{prefix}2@example.com, …, {prefix}5@example.com").wait_for()
+    await ui.fill(Number_of_users="3")
+    try:
+        await ui.drawer.get_by_role("button", name="Create 3").click()
+        await ui.drawer.get_by_text("Created: 3").wait_for()
+        await ui.drawer.get_by_role("button", name="Close").click()
+
+        await ui.select(*names)
+        await (
+            ui.page.get_by_role("group", name="Selected").get_by_role("button", name="Edit").click()
+        )
+        await ui.fill(Group_id_in_containers="4242")
+        await ui.choose("Resource policy", "default")
+        await ui.save()
+        await ui.page.get_by_text("Changed: 3").wait_for()
+        changed = checked(admin.get(f"/users/{names[1]}"), 200)
+        assert (changed["container_gid"], changed["status"]) == (4242, "active")
+        assert [project["name"] for project in changed["projects"]] == []
+
+        await ui.select(*names[:2])
+        await ui.page.get_by_role("button", name="Deactivate").click()
+        await ui.confirm("Deactivate")
+        await ui.row(names[0]).get_by_text("inactive").wait_for()
+        await ui.view("Inactive")
+        await ui.row(names[2]).wait_for(state="detached")
+        await ui.show(names[0])
+        await ui.drawer.get_by_role("button", name="Activate").click()
+        await ui.confirm("Activate")
+        await ui.row(names[0]).wait_for(state="detached")
+        status = {name: checked(admin.get(f"/users/{name}"), 200)["status"] for name in names}
+        assert list(status.values()) == ["active", "inactive", "active"]
+        # Deactivating a user does not touch the keypairs.
+        (keypair,) = checked(admin.get("/keypairs", params={"user": names[1]}), 200)["items"]
+        assert keypair["is_active"] is True
+    finally:
+        for name in names:
+            admin.delete(f"/users/{name}")
+
+
+@pytest.mark.checklist("KEY-01", "KEY-02", "KEY-03", "KEY-04", "KEY-05", "KEY-06")
+async def test_keypairs_are_created_replaced_deactivated_and_deleted(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    (main,) = checked(admin.get("/keypairs", params={"user": "monitor"}), 200)["items"]
+    ui = await opened(
+        Entities, "admin", "/credentials?filters=%7B%22user__contains%22:%22monitor%22%7D"
+    )
+    await ui.page.get_by_role("button", name="New keypair").click()
+    await ui.choose("User", "monitor")
+    await ui.fill(Requests_per_15_minutes="100")
+    await ui.drawer.get_by_text("Few requests").wait_for()
+    await ui.save()
+    secret = ui.page.get_by_role("dialog").filter(has_text="The secret key is shown only now")
+    await secret.get_by_role("button", name="OK").click()
+    found = checked(admin.get("/keypairs", params={"user": "monitor"}), 200)["items"]
+    (keypair,) = [item for item in found if not item["is_main"]]
+    key = keypair["access_key"]
+    assert keypair["rate_limit"] == 100
+    try:
+        await ui.show(key)
+        await ui.drawer.get_by_role("button", name="Replace secret key").click()
+        await ui.confirm("Replace secret key")
+        await secret.get_by_role("button", name="OK").click()
+        await ui.drawer.get_by_role("button", name="Close").first.click()
+
+        assert await ui.row(main["access_key"]).count() == 1
+        await ui.select(key)
+        await ui.page.get_by_role("button", name="Deactivate").click()
+        await ui.confirm("Deactivate")
+        await ui.page.get_by_text("Changed: 1").wait_for()
+        await ui.view("Inactive")
+        await ui.row(main["access_key"]).wait_for(state="detached")
+        await ui.view("All")
+        await ui.show(main["access_key"])
+        assert await ui.drawer.get_by_role("button", name="Delete").is_disabled()
+        await ui.drawer.get_by_role("button", name="Close").first.click()
+        await ui.show(key)
+        await ui.drawer.get_by_role("button", name="Delete").click()
+        await ui.confirm("Delete")
+        await ui.row(key).wait_for(state="detached")
+    finally:
+        admin.delete(f"/keypairs/{key}")
