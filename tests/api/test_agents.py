@@ -31,12 +31,14 @@ async def placed(api: Api, **resources: str) -> dict[str, Any]:
     return dict(await user.get(f"/sessions/{session['id']}"))
 
 
+@pytest.mark.checklist("RG-03")
 async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
     admin = await api.client("admin")
     voice = FakeAgent(api.agent, facts={"hostname": "node1"}, images=["py:1"])
     await voice.beat()
     agent = await admin.get("/agents/a1")
     assert (agent["status"], agent["schedulable"], agent["kernels"]) == ("ALIVE", True, 0)
+    assert agent["resource_group"] == "default"
     assert agent["slots"] == {"cpu": "8", "cuda.shares": "2", "mem": "16g"}
     assert agent["used"] == {}
     assert agent["facts"] == {"hostname": "node1", "images": ["py:1"]}

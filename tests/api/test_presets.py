@@ -69,6 +69,23 @@ async def test_invalid_preset_is_rejected(api: Api, slots: dict[str, object], pa
         await admin.post("/presets", {"name": "p1", "resource_slots": slots})
 
 
+@pytest.mark.checklist("PRE-02")
+async def test_name_and_shared_memory_of_a_preset_are_checked(api: Api) -> None:
+    admin = await api.client("admin")
+    body = {"name": "a.b-c_1", "resource_slots": {"cpu": 1, "mem": "1g"}}
+    with pytest.raises(errors.InvalidRequest, match="must be less than the memory, 1g"):
+        await admin.post("/presets", {**body, "shared_memory": "1g"})
+    with pytest.raises(errors.InvalidRequest, match="a b"):
+        await admin.post("/presets", {**body, "name": "a b"})
+    made = await admin.post("/presets", {**body, "shared_memory": "512m"})
+    assert made["resource_group"] is None
+    path = f"/presets/{made['id']}"
+    with pytest.raises(errors.InvalidRequest, match="shared memory"):
+        await admin.patch(path, {"resource_slots": {"cpu": 1, "mem": "512m"}})
+    changed = await admin.patch(path, {"shared_memory": "1m", "resource_slots": {"mem": "512m"}})
+    assert changed["shared_memory"] == "1m"
+
+
 async def test_list_shows_which_presets_fit_the_free_resources(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/presets", {"name": "huge", "resource_slots": {"cpu": "4000"}})

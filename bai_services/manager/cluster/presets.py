@@ -82,6 +82,7 @@ class Presets:
             **_validated_columns(spec),
             "resource_group": spec.get("resource_group") or "",
         }
+        _check_shared_memory(values["shared_memory_bytes"], values["resource_slots"])
         return _preset(
             await self._store.create(values, self._entry(caller, "create", values["name"]))
         )
@@ -90,7 +91,12 @@ class Presets:
         preset = await self._one(caller, key)
         authorizer.require(caller, "preset.write")
         entry = self._entry(caller, "update", preset.name, fields=sorted(changes))
-        return _preset(await self._store.update(preset.id, _validated_columns(changes), entry))
+        values = _validated_columns(changes)
+        _check_shared_memory(
+            values.get("shared_memory_bytes", preset.shared_memory_bytes),
+            values.get("resource_slots", preset.resource_slots),
+        )
+        return _preset(await self._store.update(preset.id, values, entry))
 
     async def delete(self, caller: Caller, key: str) -> None:
         preset = await self._one(caller, key)
@@ -126,6 +132,17 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
         text = fields["shared_memory"]
         values["shared_memory_bytes"] = None if text is None else parse_amount(MEM, text)
     return values
+
+
+def _check_shared_memory(size: int | None, slots: Mapping[str, int]) -> None:
+    """Raise if the shared memory, which is part of the memory, leaves nothing of it."""
+    memory = slots.get(MEM)
+    if size is not None and memory is not None and size >= memory:
+        raise InvalidRequest(
+            f"shared memory of {format_amount(MEM, size)} must be less than the memory, "
+            f"{format_amount(MEM, memory)}",
+            field="shared_memory",
+        )
 
 
 def _facts(row: PresetRow) -> PresetFacts:

@@ -49,7 +49,8 @@ class Entities(Shell):
 
     async def choose(self, label: str, option: str) -> None:
         """Choose an option of a select in the open form."""
-        await self.drawer.get_by_label(label, exact=True).fill(option)
+        await self.drawer.get_by_label(label, exact=True).click()
+        await self.page.keyboard.type(option)
         await self.page.locator(".ant-select-item-option", has_text=option).first.click()
 
     async def filter(self, text: str) -> None:

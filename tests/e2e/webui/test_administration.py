@@ -83,21 +83,54 @@ async def test_users_are_imported_after_a_preview(
     assert checked(admin.get(f"/users/{new_user}"), 200)["status"] == "active"
 
 
-@pytest.mark.checklist("POL-01")
-async def test_policy_with_limits_is_created(opened: Opener[Entities], admin: httpx.Client) -> None:
+@pytest.mark.checklist("POL-01", "POL-02", "POL-03", "POL-04", "POL-05")
+async def test_policies_of_each_kind_are_created(
+    opened: Opener[Entities], admin: httpx.Client
+) -> None:
+    name = f"webui-{secrets.token_hex(3)}"
     ui = await opened(Entities, "admin", "/policies")
-    await ui.page.get_by_role("button", name="New keypair policy").click()
-    await ui.fill(Name="webui-policy", Resource_limits="cpu 8")
-    await ui.save()
-    await ui.drawer.locator(".ant-form-item-explain-error").wait_for()
-    await ui.fill(Resource_limits="cpu=8 mem=16g")
-    await ui.save()
     try:
-        await ui.row("webui-policy").get_by_text("16 GiB").wait_for()
-        found = checked(admin.get("/keypair-policies/webui-policy"), 200)
-        assert found["total_resource_slots"] == {"cpu": "8", "mem": "16g"}
+        await ui.page.get_by_role("button", name="New keypair policy").click()
+        await ui.fill(Name=name, Resource_limits="cpu 8")
+        await ui.save()
+        await ui.drawer.locator(".ant-form-item-explain-error").wait_for()
+        await ui.fill(Resource_limits="cpu=8 mem=16g cuda.device=unlimited")
+        await ui.fill(
+            Maximum_of_concurrent_sessions="5", **{"Idle timeout (seconds; 0: no limit)": "600"}
+        )
+        await ui.fill(Storage_hosts_with_permissions="local: mount-in-session")
+        await ui.choose("Slots that are not listed", "no limit")
+        await ui.save()
+        await ui.row(name).get_by_text("16 GiB").wait_for()
+        found = checked(admin.get(f"/keypair-policies/{name}"), 200)
+        slots = {"cpu": "8", "mem": "16g", "cuda.device": "unlimited"}
+        assert found["total_resource_slots"] == slots
+        assert found["default_for_unspecified"] == "UNLIMITED"
+        assert (found["idle_timeout_seconds"], found["max_concurrent_sessions"]) == (600, 5)
+        assert found["allowed_vfolder_hosts"] == {"local": ["mount-in-session"]}
+        await ui.show(name)
+        await ui.drawer.get_by_text("local: mount-in-session").wait_for()
+        csv = await ui.page.get_by_role("link", name="Download as CSV").get_attribute("href")
+        assert csv == "/services/bai/api/v1/keypair-policies?sort=name&format=csv"
+
+        await ui.open("/policies?tab=user-policies")
+        await ui.page.get_by_role("button", name="New user policy").click()
+        await ui.fill(Name=name, Maximum_of_folders="7", **{"Maximum of signed-in browsers": "2"})
+        await ui.save()
+        await ui.row(name).wait_for()
+        found = checked(admin.get(f"/user-policies/{name}"), 200)
+        assert (found["max_vfolder_count"], found["max_concurrent_logins"]) == (7, 2)
+
+        await ui.open("/policies?tab=project-policies")
+        await ui.page.get_by_role("button", name="New project policy").click()
+        await ui.fill(
+            Name=name, Maximum_of_folders="9", **{"Storage quota (bytes; -1: no limit)": "1024"}
+        )
+        await ui.save()
+        await ui.row(name).get_by_text("1 KiB").wait_for()
     finally:
-        admin.delete("/keypair-policies/webui-policy")
+        for kind in ("keypair", "user", "project"):
+            admin.delete(f"/{kind}-policies/{name}")
 
 
 @pytest.mark.checklist("PRE-01", "USR-13")
@@ -143,6 +176,7 @@ async def test_agent_shows_its_devices_and_stops_accepting_sessions(
         checked(admin.patch(f"/agents/{agent}", json={"schedulable": True}), 200)
 
 
+@pytest.mark.checklist("PRJ-01")
 async def test_member_joins_and_leaves_a_project(
     opened: Opener[Entities], admin: httpx.Client
 ) -> None:
@@ -154,6 +188,17 @@ async def test_member_joins_and_leaves_a_project(
         await ui.drawer.get_by_role("button", name="Add").click()
         await ui.drawer.get_by_role("button", name="Remove user2").click()
         await ui.drawer.get_by_role("button", name="Remove user2").wait_for(state="detached")
+        await ui.drawer.get_by_role("button", name="Deactivate").click()
+        await ui.confirm("Deactivate")
+        await ui.drawer.get_by_role("button", name="Close").first.click()
+        await ui.view("Inactive")
+        await ui.row("default").wait_for(state="detached")
+        await ui.page.locator(".ant-table-tbody").get_by_role("checkbox").check()
+        await ui.page.get_by_role("button", name="Activate", exact=True).click()
+        await ui.confirm("Activate")
+        await ui.row("webui-project").wait_for(state="detached")
+        found = checked(admin.get("/projects/default%2Fwebui-project"), 200)
+        assert found["is_active"] is True
     finally:
         checked(admin.delete("/projects/default%2Fwebui-project"), 204)
 

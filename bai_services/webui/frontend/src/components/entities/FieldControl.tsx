@@ -1,8 +1,8 @@
 import { useState } from 'react';
-import { Input, InputNumber, Select, Switch } from 'antd';
+import { Input, InputNumber, Select, Switch, type SelectProps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { entitiesQuery } from '../../data/entities';
+import { entitiesQuery, type EntityPath } from '../../data/entities';
 import type { Entity, Field } from './entity';
 
 const MAX_CHOICES = 50;
@@ -47,15 +47,26 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
     case 'json':
       return <Input.TextArea autoSize={{ minRows: 2, maxRows: 12 }} {...control} />;
     case 'reference':
-      return <ReferenceSelect field={field} {...control} />;
+      return (
+        <ReferenceSelect
+          of={field.of ?? { path: '/domains', name: 'name' }}
+          allowClear={!field.isRequired}
+          {...control}
+        />
+      );
     default:
       return <Input {...control} />;
   }
 }
 
+interface ReferenceSelectProps extends SelectProps<string> {
+  /** The collection, the field that is shown, and the field that is the value. */
+  of: { path: EntityPath; name: string; id?: string };
+}
+
 /** A choice of objects by name; the server searches, because there can be thousands. */
-function ReferenceSelect({ field, ...control }: { field: Field }) {
-  const { path, name } = field.of ?? { path: '/domains' as const, name: 'name' };
+export function ReferenceSelect({ of, ...control }: ReferenceSelectProps) {
+  const { path, name, id = name } = of;
   const [text, setText] = useState('');
   const filters: Record<string, string> = text ? { [`${name}__contains`]: text } : {};
   const choices = useQuery(
@@ -64,10 +75,9 @@ function ReferenceSelect({ field, ...control }: { field: Field }) {
   return (
     <Select
       showSearch={{ filterOption: false, onSearch: setText }}
-      allowClear={!field.isRequired}
       loading={choices.isPending}
       options={(choices.data?.items ?? []).map(item => ({
-        value: String(item[name]),
+        value: String(item[id]),
         label: String(item[name])
       }))}
       {...control}

@@ -1,5 +1,10 @@
 import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { useQuery } from '@tanstack/react-query';
+import { meQuery } from '../../data/me';
+import { Aliases } from './Aliases';
+import { AppsForm } from './AppsForm';
+import { partsOf } from './imageApps';
 
 const IMAGES: Entity = {
   name: 'images',
@@ -8,7 +13,14 @@ const IMAGES: Entity = {
   defaultSort: 'name',
   columns: [
     { key: 'name', isSortable: true },
+    {
+      key: 'registry',
+      isOptional: true,
+      render: image => partsOf(String(image['name'])).registry || '–'
+    },
+    { key: 'tag', isOptional: true, render: image => partsOf(String(image['name'])).tag || '–' },
     { key: 'architecture', isSortable: true },
+    { key: 'role', isOptional: true },
     { key: 'description' },
     { key: 'size_bytes', isSortable: true },
     { key: 'min_slots' },
@@ -42,7 +54,23 @@ const IMAGES: Entity = {
   activation: BY_FLAG
 };
 
-/** Registered images with their limits and labels. */
+/** Registered images with their limits and labels, aliases and apps. */
 export function ImagesPage() {
-  return <EntityPage path="/images" title="pages.images" entities={[IMAGES]} />;
+  const { data: me } = useQuery(meQuery);
+  const isWriter = IMAGES.writers.some(role => role === me?.role);
+  return (
+    <EntityPage
+      path="/images"
+      title="pages.images"
+      entities={[IMAGES]}
+      details={(_, image) =>
+        isWriter && (
+          <>
+            <Aliases image={image} />
+            <AppsForm key={JSON.stringify(image['labels'])} image={image} />
+          </>
+        )
+      }
+    />
+  );
 }

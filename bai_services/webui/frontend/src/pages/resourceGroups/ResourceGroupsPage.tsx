@@ -1,5 +1,8 @@
 import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
+import { useQuery } from '@tanstack/react-query';
+import { meQuery } from '../../data/me';
+import { Links } from './Links';
 
 const RESOURCE_GROUPS: Entity = {
   name: 'resource-groups',
@@ -44,13 +47,16 @@ const RESOURCE_GROUPS: Entity = {
   activation: BY_FLAG
 };
 
-/** Resource groups with their schedulers. */
+/** Resource groups with their schedulers, and who may use them. */
 export function ResourceGroupsPage() {
+  const { data: me } = useQuery(meQuery);
+  const isWriter = RESOURCE_GROUPS.writers.some(role => role === me?.role);
   return (
     <EntityPage
       path="/resource-groups"
       title="pages.resource-groups"
       entities={[RESOURCE_GROUPS]}
+      details={(_, group) => <Links group={group} isWriter={isWriter} />}
     />
   );
 }

@@ -1,3 +1,11 @@
+import { Progress } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { formatBytes } from '../../components/bytes';
+import type { Item } from '../../data/entities';
+import { meQuery } from '../../data/me';
+import { HostPermissions } from './HostPermissions';
+import { HostQuotas } from './HostQuotas';
 import type { Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 
@@ -11,8 +19,9 @@ const STORAGE_HOSTS: Entity = {
     { key: 'backend' },
     { key: 'status' },
     { key: 'message' },
+    { key: 'usage', render: host => <HostUsage host={host} /> },
     { key: 'total_bytes' },
-    { key: 'free_bytes' },
+    { key: 'free_bytes', isOptional: true },
     { key: 'capabilities' },
     { key: 'is_default' },
     { key: 'permissions', isOptional: true },
@@ -52,9 +61,39 @@ const QUOTA_SCOPES: Entity = {
   canDelete: false
 };
 
-/** Storage hosts, and how much each user and project has on them. */
-export function StoragePage() {
+function HostUsage({ host }: { host: Item }) {
+  const { t, i18n } = useTranslation();
+  const total = Number(host['total_bytes']);
+  const used = total - Number(host['free_bytes']);
   return (
-    <EntityPage path="/storage" title="pages.storage" entities={[STORAGE_HOSTS, QUOTA_SCOPES]} />
+    <div style={{ minWidth: 140 }}>
+      <small>{formatBytes(used, i18n.language)}</small>
+      <Progress
+        size="small"
+        percent={total > 0 ? Math.round((100 * used) / total) : 0}
+        aria-label={t('storage-hosts.usage')}
+      />
+    </div>
+  );
+}
+
+/** Storage hosts with their quotas and permissions, and how much each account has on them. */
+export function StoragePage() {
+  const { data: me } = useQuery(meQuery);
+  const isSuperadmin = me?.role === 'superadmin';
+  return (
+    <EntityPage
+      path="/storage"
+      title="pages.storage"
+      entities={[STORAGE_HOSTS, QUOTA_SCOPES]}
+      details={(entity, item) =>
+        entity === STORAGE_HOSTS && (
+          <>
+            <HostQuotas host={String(item['name'])} isWriter={isSuperadmin} />
+            <HostPermissions host={String(item['name'])} isWriter={isSuperadmin} />
+          </>
+        )
+      }
+    />
   );
 }
