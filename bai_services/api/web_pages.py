@@ -43,7 +43,7 @@ PAGE_NAMES = frozenset(
 # content comes from the manager.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self'; connect-src 'self'; base-uri 'self'; "
+    "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; base-uri 'self'; "
     "form-action 'self'; frame-ancestors 'none'"
 )
 

@@ -4,7 +4,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
 
-const COMPRESSED = /\.(js|css|svg|json)$/;
+const COMPRESSED = /\.(m?js|css|svg|json)$/;
 
 /** Write a gzip and a brotli variant beside each text file, so that the manager compresses nothing. */
 function precompress(directory: string): Plugin {

@@ -47,3 +47,21 @@ class Explorer(Data):
 
     async def upload(self, *files: FilePayload) -> None:
         await self.page.get_by_test_id("files").set_input_files(list(files))
+
+    async def show(self, name: str) -> None:
+        """Show a file of the open directory; a file that is shown is closed first."""
+        if "file=" in self.page.url:
+            await self.page.keyboard.press("Escape")
+            await self.page.wait_for_function("() => !location.search.includes('file=')")
+        await self.row(name).get_by_text(name, exact=True).click()
+        await self.dialog.get_by_text(name, exact=True).first.wait_for()
+
+    @property
+    def editor(self) -> Locator:
+        return self.page.locator(".cm-content")
+
+    async def type_at_the_start(self, line: str) -> None:
+        """Insert a line at the start of the text that is edited."""
+        await self.editor.focus()
+        await self.page.keyboard.press("Control+Home")
+        await self.page.keyboard.type(f"{line}\n")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import struct
+import zlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -166,6 +169,154 @@ async def test_files_are_uploaded_moved_downloaded_and_deleted(
     assert ui.page.url.endswith("path=sub")
     await ui.page.get_by_role("button", name="Details").click()
     await ui.dialog.get_by_text(folder).wait_for()
+
+
+def png() -> bytes:
+    """Return an image of one black pixel."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + content))
+        return struct.pack(">I", len(content)) + kind + content + checksum
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"\0\0")
+    parts = ((b"IHDR", header), (b"IDAT", pixels), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+PDF = b"""%PDF-1.4
+1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]/Contents 4 0 R
+/Resources<</Font<</F1 5 0 R>>>>>>endobj
+4 0 obj<</Length 44>>stream
+BT /F1 18 Tf 10 50 Td (text of the page) Tj ET
+endstream endobj
+5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj
+trailer<</Root 1 0 R>>
+"""
+NOTEBOOK = {
+    "nbformat": 4,
+    "nbformat_minor": 5,
+    "metadata": {},
+    "cells": [
+        {"cell_type": "markdown", "metadata": {}, "source": "# Title of the notebook"},
+        {
+            "cell_type": "code",
+            "metadata": {},
+            "execution_count": 7,
+            "source": "train()",
+            "outputs": [{"output_type": "stream", "name": "stdout", "text": "loss 0.5\n"}],
+        },
+    ],
+}
+MARKDOWN = "# Read me\n\n<script>alert(1)</script> [site](javascript:alert(1)) ![logo](x.png)\n"
+PREVIEWS: dict[str, bytes] = {
+    "broken.png": b"no image",
+    "code.py": b"import os\r\nprint(1)\r\n",
+    "data.csv": b'name,score\r\n"Doe, Jane",7\r\n',
+    "doc.pdf": PDF,
+    "model.bin": bytes(range(256)),
+    "notes.md": MARKDOWN.encode(),
+    "pixel.png": png(),
+    "train.ipynb": json.dumps(NOTEBOOK).encode(),
+}
+
+
+def write(rest: httpx.Client, folder: str, name: str, content: bytes) -> None:
+    path = f"/vfolders/{folder}/content"
+    checked(rest.put(path, params={"path": name}, content=content), 200)
+
+
+def read(rest: httpx.Client, folder: str, name: str) -> bytes:
+    return rest.get(f"/vfolders/{folder}/content", params={"path": name}).content
+
+
+@pytest.mark.checklist("EXP-03", "EXP-06")
+async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client) -> None:
+    folder = create(rest, PREFIX)
+    for name, content in PREVIEWS.items():
+        write(rest, folder, name, content)
+    ui = await opened(Explorer, "user2", f"/data?folder={folder}")
+
+    await ui.show("pixel.png")
+    image = ui.dialog.get_by_role("img", name="pixel.png")
+    assert await image.evaluate("image => image.decode().then(() => image.naturalWidth)") == 1
+    await ui.show("broken.png")
+    await ui.dialog.get_by_text("cannot show this image").wait_for()
+
+    await ui.show("doc.pdf")
+    page = ui.dialog.get_by_role("figure", name="Page 1 of 1")
+    await page.get_by_text("text of the page").wait_for()
+
+    await ui.show("data.csv")
+    await ui.dialog.get_by_role("cell", name="Doe, Jane").wait_for()
+    await ui.dialog.get_by_role("columnheader", name="score").wait_for()
+
+    await ui.show("notes.md")
+    await ui.dialog.get_by_role("heading", name="Read me").wait_for()
+    assert await ui.dialog.locator("script, img, a[href^=javascript]").count() == 0
+    # The preview shows what is edited.
+    await ui.dialog.get_by_text("Text", exact=True).click()
+    await ui.type_at_the_start("# Draft")
+    await ui.dialog.get_by_text("Preview", exact=True).click()
+    await ui.dialog.get_by_role("heading", name="Draft").wait_for()
+    await ui.page.keyboard.press("Escape")
+    await ui.page.get_by_role("button", name="Discard").click()
+    await ui.page.wait_for_function("() => !location.search.includes('file=')")
+
+    await ui.show("train.ipynb")
+    await ui.dialog.get_by_role("heading", name="Title of the notebook").wait_for()
+    assert "loss 0.5" in await ui.dialog.locator(".bai-cell").inner_text()
+
+    await ui.show("model.bin")
+    await ui.dialog.get_by_text("not text").wait_for()
+    assert ui.page.url.endswith("file=model.bin")
+    await ui.page.reload()
+    await ui.dialog.get_by_text("not text").wait_for()
+
+
+@pytest.mark.checklist("EXP-05", "EXP-06")
+async def test_text_is_edited_and_conflicts_are_detected(
+    opened: Opener[Explorer], rest: httpx.Client
+) -> None:
+    folder = create(rest, PREFIX)
+    write(rest, folder, "code.py", PREVIEWS["code.py"])
+    ui = await opened(Explorer, "user2", f"/data?folder={folder}")
+    await ui.show("code.py")
+    await ui.editor.locator(".tok-keyword", has_text="import").wait_for()
+    await ui.type_at_the_start("# first")
+    await ui.dialog.get_by_role("button", name="Save", exact=True).click()
+    await ui.page.get_by_text("Saved").wait_for()
+    # The separators of the lines are kept.
+    assert read(rest, folder, "code.py") == b"# first\r\nimport os\r\nprint(1)\r\n"
+
+    write(rest, folder, "code.py", b"of another\n")
+    await ui.type_at_the_start("# second")
+    await ui.dialog.get_by_role("button", name="Save", exact=True).click()
+    await ui.dialog.get_by_text("changed by somebody else").wait_for()
+    assert read(rest, folder, "code.py") == b"of another\n"
+    await ui.dialog.get_by_role("button", name="Overwrite it").click()
+    await ui.dialog.get_by_text("changed by somebody else").wait_for(state="detached")
+    assert read(rest, folder, "code.py").startswith(b"# second\r\n# first\r\n")
+
+    await ui.type_at_the_start("# third")
+    await ui.page.keyboard.press("Escape")
+    await ui.page.get_by_role("button", name="Discard").click()
+    await ui.editor.wait_for(state="detached")
+
+    await ui.page.get_by_role("button", name="New file").click()
+    await ui.dialog.get_by_label("Name").fill("code.py")
+    await ui.dialog.get_by_role("button", name="Save").click()
+    await ui.dialog.get_by_text("exists").wait_for()
+    await ui.dialog.get_by_label("Name").fill("config.yaml")
+    await ui.dialog.get_by_role("button", name="Save").click()
+    await ui.editor.wait_for()
+    await ui.type_at_the_start("key: value")
+    await ui.page.keyboard.press("Control+End")
+    await ui.dialog.get_by_role("button", name="Save", exact=True).click()
+    await ui.dialog.get_by_role("button", name="Save", exact=True, disabled=True).wait_for()
+    assert read(rest, folder, "config.yaml") == b"key: value\n"
 
 
 @pytest.mark.checklist("EXP-08", "EXP-09", "EXP-10")

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import { newUser, parseCsv, readUsers, TEMPLATE } from '../src/pages/users/csvUsers';
+import { parseCsv } from '../src/components/csvText';
+import { newUser, readUsers, TEMPLATE } from '../src/pages/users/csvUsers';
 
 const cellsOf = (text: string) => parseCsv(text).map(({ cells }) => cells);
 

@@ -50,6 +50,16 @@ export function parseLine(line: string, before: Style): { spans: Span[]; after: 
   return { spans, after: style };
 }
 
+/** Return the spans of each line; a style continues in the next line. */
+export function spansOf(lines: readonly string[]): Span[][] {
+  let style: Style = {};
+  return lines.map(line => {
+    const { spans, after } = parseLine(line, style);
+    style = after;
+    return spans;
+  });
+}
+
 /** Return what a terminal shows of a line whose start is overwritten, as progress bars do. */
 function withoutOverwritten(line: string): string {
   const trimmed = line.replace(/\r+$/, '');

@@ -11,6 +11,7 @@ import { addUploads } from '../../data/uploads';
 import { droppedFiles } from './dropped';
 import { FileList } from './FileList';
 import { FileToolbar } from './FileToolbar';
+import { FileDrawer } from './preview/FileDrawer';
 import { FolderActions } from './FolderActions';
 import { FolderFacts } from './FolderFacts';
 import { readDataSearch } from './search';
@@ -47,6 +48,8 @@ function OpenFolder({ folder }: { folder: Folder }) {
     setSelected(new Map());
     void navigate({ search: old => ({ ...old, find: '', ...changes }) });
   };
+  const showFile = (file: string | undefined) =>
+    void navigate({ search: old => readDataSearch({ ...old, file }) });
   return (
     <div
       onDragOver={event => event.preventDefault()}
@@ -64,6 +67,7 @@ function OpenFolder({ folder }: { folder: Folder }) {
         canWrite={canWrite}
         selected={selected}
         onDone={() => setSelected(new Map())}
+        onCreated={showFile}
       >
         <FindFile key={search.find ?? ''} text={search.find ?? ''} onFind={find => go({ find })} />
       </FileToolbar>
@@ -76,8 +80,15 @@ function OpenFolder({ folder }: { folder: Folder }) {
         selected={selected}
         onSelect={setSelected}
         onOpen={name => go({ path: joined(path, name) })}
+        onShow={name => showFile(joined(path, name))}
       />
       <Uploads id={folder.id} />
+      <FileDrawer
+        id={folder.id}
+        path={search.file}
+        canWrite={canWrite}
+        onClose={() => showFile(undefined)}
+      />
     </div>
   );
 }
@@ -92,7 +103,7 @@ function ExplorerHeader({ folder }: { folder: Folder }) {
         from="/data"
         to="."
         aria-label={t('data.back')}
-        search={old => readDataSearch({ ...old, folder: '', path: '', find: '' })}
+        search={old => readDataSearch({ ...old, folder: '', path: '', find: '', file: '' })}
       >
         <ArrowLeftOutlined />
       </Link>

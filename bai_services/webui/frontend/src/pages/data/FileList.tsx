@@ -7,14 +7,7 @@ import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
-import {
-  downloadUrl,
-  FILES_PER_PAGE,
-  filesQuery,
-  joined,
-  type Directory,
-  type FileEntry
-} from '../../data/files';
+import { FILES_PER_PAGE, filesQuery, type Directory, type FileEntry } from '../../data/files';
 import { FileActions } from './FileActions';
 import type { FileSort } from './search';
 
@@ -30,7 +23,10 @@ interface FileListProps {
   /** Selected names with their types. */
   selected: ReadonlyMap<string, string>;
   onSelect: (selected: ReadonlyMap<string, string>) => void;
+  /** Open a directory. */
   onOpen: (name: string) => void;
+  /** Show a file. */
+  onShow: (name: string) => void;
 }
 
 /** The entries of a directory; only rows in view are drawn, only parts in view are loaded. */
@@ -144,7 +140,6 @@ function FileRow(props: FileListProps & { entry: FileEntry | undefined }) {
     return <span role="cell">…</span>;
   }
   const isDirectory = entry.type === 'directory';
-  const path = joined(directory.path, entry.name);
   const toggle = (isSelected: boolean) => {
     const changed = new Map(selected);
     if (isSelected) {
@@ -172,8 +167,7 @@ function FileRow(props: FileListProps & { entry: FileEntry | undefined }) {
           <Button
             type="link"
             icon={<FileOutlined />}
-            href={downloadUrl(directory.id, [{ path, type: entry.type }])}
-            download
+            onClick={() => props.onShow(entry.name)}
             disabled={entry.type !== 'file'}
           >
             {entry.name}

@@ -8,6 +8,7 @@ import {
   useRemoveFiles,
   type Directory
 } from '../../data/files';
+import { useSaveFile } from '../../data/fileContent';
 import { addUploads } from '../../data/uploads';
 import { chosenFiles } from './dropped';
 import { NameDialog } from './NameDialog';
@@ -18,6 +19,8 @@ interface FileToolbarProps {
   /** Selected names with their types. */
   selected: ReadonlyMap<string, string>;
   onDone: () => void;
+  /** A file was created. */
+  onCreated: (path: string) => void;
   children: ReactNode;
 }
 
@@ -34,6 +37,7 @@ export function FileToolbar(props: FileToolbarProps) {
         <>
           <UploadButtons directory={directory} />
           <NewDirectory directory={directory} />
+          <NewFile directory={directory} onCreated={props.onCreated} />
         </>
       )}
       <Button
@@ -113,6 +117,43 @@ function NewDirectory({ directory }: { directory: Directory }) {
               { onSuccess: () => setIsOpen(false) }
             )
           }
+        />
+      )}
+    </>
+  );
+}
+
+function NewFile(props: { directory: Directory; onCreated: (path: string) => void }) {
+  const { t } = useTranslation();
+  const [isOpen, setIsOpen] = useState(false);
+  const save = useSaveFile();
+  const close = () => {
+    save.reset();
+    setIsOpen(false);
+  };
+  return (
+    <>
+      <Button onClick={() => setIsOpen(true)}>{t('preview.new-file')}</Button>
+      {isOpen && (
+        <NameDialog
+          title={t('preview.new-file')}
+          label={t('data.name')}
+          initial=""
+          error={save.error}
+          isSaving={save.isPending}
+          onClose={close}
+          onSave={name => {
+            const path = joined(props.directory.path, name);
+            save.mutate(
+              { id: props.directory.id, path, text: '', replaces: 'new' },
+              {
+                onSuccess: () => {
+                  close();
+                  props.onCreated(path);
+                }
+              }
+            );
+          }}
         />
       )}
     </>

@@ -23,6 +23,8 @@ export interface DataSearch extends ListSearch {
   /** Part of the names of the entries that are shown. */
   find?: string;
   filesort?: FileSort;
+  /** Path of the file that is open. */
+  file?: string;
 }
 
 const ACTIVE = 'cloning,ready,performing,error';
@@ -39,6 +41,7 @@ export function readDataSearch(search: Record<string, unknown>): DataSearch {
     folder: textIn(search['folder']),
     path: textIn(search['path']),
     find: textIn(search['find']),
+    file: textIn(search['file']),
     filesort: FILE_SORTS.find(sort => sort === search['filesort'] && sort !== 'name')
   });
 }

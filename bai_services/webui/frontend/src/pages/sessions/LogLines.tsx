@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef } from 'react';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useTranslation } from 'react-i18next';
-import { parseLine, type Span, type Style } from '../../components/ansi';
+import { spansOf } from '../../components/ansi';
 
 const LINE_PIXELS = 18;
 const END_PIXELS = 4;
@@ -22,7 +22,7 @@ interface LogLinesProps {
 export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
   const { t } = useTranslation();
   const viewport = useRef<HTMLDivElement>(null);
-  const spans = useMemo(() => spansOf(lines), [lines]);
+  const spans = useMemo(() => spansOf(lines.map(({ text }) => text)), [lines]);
   // The virtualizer is not passed on, so its changing functions are never memoized.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
@@ -82,13 +82,4 @@ export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
       </div>
     </div>
   );
-}
-
-function spansOf(lines: LogLine[]): Span[][] {
-  let style: Style = {};
-  return lines.map(({ text }) => {
-    const { spans, after } = parseLine(text, style);
-    style = after;
-    return spans;
-  });
 }

@@ -1,3 +1,4 @@
+import { parseCsv } from '../../components/csvText';
 import type { Schemas } from '../../data/client';
 
 export type NewUser = Schemas['NewUser'];
@@ -47,34 +48,6 @@ const BOOLEANS: Record<string, boolean> = {
   no: false,
   '0': false
 };
-// A quoted cell, or a cell without quotes, followed by its separator.
-const CELL = /(?:"((?:[^"]|"")*)"|(?!")([^,\r\n]*))(,|\r\n|\n|\r|$)/y;
-
-/** The rows of a CSV text (RFC 4180), without empty rows. */
-export function parseCsv(text: string): { number: number; cells: string[] }[] {
-  const source = text.replace(/^\uFEFF/, '');
-  const rows: { number: number; cells: string[] }[] = [];
-  let cells: string[] = [];
-  let number = 1;
-  CELL.lastIndex = 0;
-  while (CELL.lastIndex < source.length || cells.length > 0) {
-    const match = CELL.exec(source);
-    if (match === null) {
-      throw new SyntaxError(String(number));
-    }
-    const [, quoted, plain, separator] = match;
-    cells.push((quoted?.replaceAll('""', '"') ?? plain ?? '').trim());
-    if (separator !== ',') {
-      if (cells.some(cell => cell !== '')) {
-        rows.push({ number, cells });
-      }
-      cells = [];
-      number += 1;
-    }
-  }
-  return rows;
-}
-
 const columnOf = (title: string) => {
   const name = title.toLowerCase();
   return ALIASES[name] ?? COLUMNS.find(column => column === name);

@@ -1,0 +1,23 @@
+import { Fragment, useMemo } from 'react';
+import { spansOf } from './ansi';
+
+const MAX_LINES = 1_000;
+
+/** A text of a terminal in its colours; at most its first 1,000 lines. */
+export function AnsiText({ text }: { text: string }) {
+  const lines = useMemo(() => spansOf(text.split('\n').slice(0, MAX_LINES)), [text]);
+  return (
+    <pre className="bai-preview-text">
+      {lines.map((spans, number) => (
+        <Fragment key={number}>
+          {spans.map((span, position) => (
+            <span key={position} className={span.style || undefined}>
+              {span.text}
+            </span>
+          ))}
+          {'\n'}
+        </Fragment>
+      ))}
+    </pre>
+  );
+}

@@ -1,0 +1,36 @@
+/** Rows of a text with separated cells (RFC 4180), without empty rows.
+ *
+ * @param maxRows the rest of the text is not read after so many rows
+ * @throws SyntaxError with the number of the row that cannot be read
+ */
+export function parseCsv(
+  text: string,
+  separator: ',' | '\t' = ',',
+  maxRows = Infinity
+): { number: number; cells: string[] }[] {
+  const source = text.replace(/^\uFEFF/, '');
+  const rows: { number: number; cells: string[] }[] = [];
+  // A quoted cell, or a cell without quotes, followed by its separator.
+  const cell = new RegExp(
+    `(?:"((?:[^"]|"")*)"|(?!")([^${separator}\\r\\n]*))(${separator}|\\r\\n|\\n|\\r|$)`,
+    'y'
+  );
+  let cells: string[] = [];
+  let number = 1;
+  while (rows.length < maxRows && (cell.lastIndex < source.length || cells.length > 0)) {
+    const match = cell.exec(source);
+    if (match === null) {
+      throw new SyntaxError(String(number));
+    }
+    const [, quoted, plain, end] = match;
+    cells.push((quoted?.replaceAll('""', '"') ?? plain ?? '').trim());
+    if (end !== separator) {
+      if (cells.some(one => one !== '')) {
+        rows.push({ number, cells });
+      }
+      cells = [];
+      number += 1;
+    }
+  }
+  return rows;
+}

@@ -1,0 +1,102 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { config } from '../config';
+import { ApiError, type Schemas } from './client';
+import { downloadUrl, refreshFiles } from './files';
+import { queries } from './queries';
+
+export interface FileContent {
+  /** The file, or its beginning if it is larger than was requested. */
+  bytes: Uint8Array<ArrayBuffer>;
+  /** Size of the whole file in bytes. */
+  size: number;
+  /** Names this version of the file. */
+  etag: string;
+}
+
+interface ErrorBody {
+  error?: string;
+  message?: string;
+}
+
+async function failure(response: Response): Promise<ApiError> {
+  const body = (await response.json().catch(() => ({}))) as ErrorBody;
+  const message = body.message ?? response.statusText;
+  return new ApiError(response.status, body.error ?? `http-${response.status}`, message);
+}
+
+const unreachable = (error: unknown) =>
+  new ApiError(0, 'unreachable', error instanceof Error ? error.message : '');
+
+const contentUrl = (id: string, path: string) => downloadUrl(id, [{ path, type: 'file' }]);
+
+/** Read at most `maxBytes` of a file. */
+async function readContent(
+  id: string,
+  path: string,
+  maxBytes: number,
+  signal: AbortSignal
+): Promise<FileContent> {
+  const response = await fetch(contentUrl(id, path), {
+    signal,
+    headers: { Range: `bytes=0-${maxBytes - 1}` }
+  });
+  const etag = response.headers.get('ETag') ?? '';
+  const total = /\/(\d+)$/.exec(response.headers.get('Content-Range') ?? '')?.[1];
+  if (response.status === 416 && total === '0') {
+    return { bytes: new Uint8Array(), size: 0, etag };
+  }
+  if (!response.ok) {
+    throw await failure(response);
+  }
+  const bytes = new Uint8Array(await response.arrayBuffer());
+  return { bytes, size: total === undefined ? bytes.length : Number(total), etag };
+}
+
+const contentKey = (id: string, path: string) => ['files', 'content', id, path];
+
+export const contentQuery = (id: string, path: string, maxBytes: number) =>
+  queryOptions({
+    queryKey: [...contentKey(id, path), maxBytes],
+    queryFn: ({ signal }) => readContent(id, path, maxBytes, signal),
+    // An editor must not lose its text because the window has the focus again.
+    staleTime: Infinity,
+    gcTime: 0
+  });
+
+interface Save {
+  id: string;
+  path: string;
+  text: string;
+  /** The version that is replaced; "new": the file must not exist; "any": replace every version. */
+  replaces: string;
+}
+
+/** Write a file; the error code is "changed" if it has another version than `replaces`. */
+export function useSaveFile() {
+  return useMutation({
+    mutationFn: async ({ id, path, text, replaces }: Save) => {
+      const precondition: Record<string, string> =
+        replaces === 'any'
+          ? {}
+          : replaces === 'new'
+            ? { 'If-None-Match': '*' }
+            : { 'If-Match': replaces };
+      const response = await fetch(contentUrl(id, path), {
+        method: 'PUT',
+        headers: { 'X-XSRFToken': config.xsrfToken, ...precondition },
+        body: new Blob([text])
+      }).catch((error: unknown) => {
+        throw unreachable(error);
+      });
+      if (!response.ok) {
+        throw await failure(response);
+      }
+      return (await response.json()) as Schemas['FileEntry'];
+    },
+    onSettled: (_data, _error, { id }) => refreshFiles(id)
+  });
+}
+
+/** Read a file again when it is shown the next time. */
+export const forgetContent = (id: string, path: string) =>
+  queries.resetQueries({ queryKey: contentKey(id, path) });

@@ -1,0 +1,23 @@
+import Markdown, { type Components } from 'react-markdown';
+import remarkGfm from 'remark-gfm';
+
+const COMPONENTS: Components = {
+  // Images are files of the folder or of other servers: the page loads neither.
+  img: ({ alt }) => <em>{alt}</em>,
+  a: ({ href, children }) => (
+    <a href={href} target="_blank" rel="noopener noreferrer">
+      {children}
+    </a>
+  )
+};
+
+/** Markdown without HTML and images. */
+export function MarkdownPreview({ text }: { text: string }) {
+  return (
+    <div className="bai-markdown">
+      <Markdown remarkPlugins={[remarkGfm]} components={COMPONENTS}>
+        {text}
+      </Markdown>
+    </div>
+  );
+}

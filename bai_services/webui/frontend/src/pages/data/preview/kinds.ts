@@ -1,0 +1,60 @@
+const MIB = 2 ** 20;
+
+export type Kind = 'image' | 'pdf' | 'notebook' | 'markdown' | 'table' | 'text';
+
+const MEDIA_TYPES: Record<string, string> = {
+  avif: 'image/avif',
+  bmp: 'image/bmp',
+  gif: 'image/gif',
+  ico: 'image/x-icon',
+  jpeg: 'image/jpeg',
+  jpg: 'image/jpeg',
+  png: 'image/png',
+  svg: 'image/svg+xml',
+  webp: 'image/webp'
+};
+const KINDS: Record<string, Kind> = {
+  csv: 'table',
+  ipynb: 'notebook',
+  markdown: 'markdown',
+  md: 'markdown',
+  pdf: 'pdf',
+  tsv: 'table',
+  ...Object.fromEntries(Object.keys(MEDIA_TYPES).map(extension => [extension, 'image' as const]))
+};
+
+/** The most of a file that is read to show it. */
+export const MAX_BYTES: Record<Kind, number> = {
+  image: 20 * MIB,
+  pdf: 50 * MIB,
+  notebook: 10 * MIB,
+  markdown: MIB,
+  table: MIB,
+  text: MIB
+};
+/** Larger files are not edited in the browser. */
+export const MAX_EDIT_BYTES = MIB;
+
+const extensionOf = (name: string) => /\.([^.]+)$/.exec(name)?.[1]?.toLowerCase() ?? '';
+
+export const kindOf = (name: string): Kind => KINDS[extensionOf(name)] ?? 'text';
+export const imageTypeOf = (name: string) => MEDIA_TYPES[extensionOf(name)] ?? '';
+export const separatorOf = (name: string) => (extensionOf(name) === 'tsv' ? '\t' : ',');
+
+/** The text of a file, or null if it is not UTF-8 text. `isCut`: its last character may be cut. */
+export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
+  if (bytes.includes(0)) {
+    return null;
+  }
+  try {
+    // Keep a byte order mark: the text may be saved again.
+    const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+    return decoder.decode(bytes, { stream: isCut });
+  } catch {
+    return null;
+  }
+}
+
+/** The line separator of a text: CRLF if no line ends otherwise. */
+export const lineSeparatorOf = (text: string) =>
+  text.includes('\r\n') && !/(^|[^\r])\n/.test(text) ? '\r\n' : '\n';
