@@ -11,22 +11,22 @@ import {
 import { PageConfig, URLExt } from '@jupyterlab/coreutils';
 
 import { ApiError } from './api';
-import { showAppSharing } from './appshare';
-import { askArguments } from './appstart';
+import { showAppSharing } from './appSharing';
+import { promptForArguments } from './appArguments';
 import { duration } from './format';
 import { logWidget, sourcesOf } from './log';
 import type { Model } from './model';
-import { UserClient } from './userclient';
-import { showReceived } from './received';
-import { showSharing } from './share';
-import { startSession } from './startform';
+import { UserClient } from './userClient';
+import { showInvitations } from './invitations';
+import { showSharing } from './folderSharing';
+import { startSession } from './sessionForm';
 import type { App, Folder, OtherSession } from './types';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import { FileToUpload, Upload, Uploads } from './uploads';
 
-const KEEP_ALIVE_SECONDS = 3600;
-/** JupyterLab's own commands for some apps. */
-const OWN_COMMANDS: Record<string, string> = {
+const EXTENSION_SECONDS = 3600;
+/** Apps that a command of JupyterLab opens. */
+const JUPYTERLAB_COMMANDS: Record<string, string> = {
   terminal: 'terminal:create-new',
   filebrowser: 'filebrowser:activate'
 };
@@ -42,7 +42,7 @@ export class Actions {
     private readonly t: Translate,
     private readonly app: JupyterFrontEnd
   ) {
-    // The session's page is below the path of the manager.
+    // The path of the manager is the path of the session's page without its end.
     this.client = new UserClient(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
     this.uploads = new Uploads(this.client);
     this.uploads.finished.connect(() => model.refresh());
@@ -50,9 +50,9 @@ export class Actions {
 
   openApp(app: App): void {
     const { baseUrl } = this.model.api;
-    const own = OWN_COMMANDS[app.name];
-    if (own && this.app.commands.hasCommand(own)) {
-      void this.showErrors(() => this.app.commands.execute(own));
+    const command = JUPYTERLAB_COMMANDS[app.name];
+    if (command && this.app.commands.hasCommand(command)) {
+      void this.showErrors(() => this.app.commands.execute(command));
     } else {
       window.open(URLExt.join(baseUrl, app.path), '_blank', 'noopener');
     }
@@ -62,7 +62,7 @@ export class Actions {
     void this.showErrors(async () => {
       let problem = '';
       for (;;) {
-        const args = app.arguments.length ? await askArguments(app, this.t, problem) : {};
+        const args = app.arguments.length ? await promptForArguments(app, this.t, problem) : {};
         if (!args) {
           return;
         }
@@ -71,12 +71,12 @@ export class Actions {
         });
         try {
           await this.model.startApp(app.name, args);
-          this.offerToOpen(app, notice);
+          this.notifyStarted(app, notice);
           return;
         } catch (error) {
           Notification.dismiss(notice);
-          const isForm = error instanceof ApiError && error.code === 'invalid-request';
-          if (!isForm || app.arguments.length === 0) {
+          const isInvalid = error instanceof ApiError && error.code === 'invalid-request';
+          if (!isInvalid || app.arguments.length === 0) {
             throw error;
           }
           problem = error.message;
@@ -85,11 +85,11 @@ export class Actions {
     });
   }
 
-  /** Offer to open a started app. A tab that opens by itself so late would be blocked. */
-  private offerToOpen(app: App, notice: string): void {
+  /** Show a notification with a button that opens a started app: browsers block a tab without a click. */
+  private notifyStarted(app: App, notice: string): void {
     const started = this.model.apps.find(other => other.name === app.name);
     if (started?.state !== 'running') {
-      // The panel shows why the app failed.
+      // The panel already shows why the app failed.
       Notification.dismiss(notice);
       return;
     }
@@ -190,18 +190,18 @@ export class Actions {
     });
   }
 
-  keepAlive(): void {
+  extendSession(): void {
     void this.showErrors(async () => {
       const addable = this.model.session?.lifetime?.addable_seconds ?? 0;
-      const seconds = Math.min(KEEP_ALIVE_SECONDS, addable);
+      const seconds = Math.min(EXTENSION_SECONDS, addable);
       this.model.session = await this.model.api.extend(seconds);
       Notification.success(this.t('kept-alive', { time: duration(seconds) }), { autoClose: 5000 });
       this.model.refresh();
     });
   }
 
-  /** Report activity, which resets the idle time. */
-  stayHere(): void {
+  /** Reset the idle time by reporting activity. */
+  resetIdleTime(): void {
     void this.showErrors(async () => {
       await this.model.api.reportActivity();
       this.model.refresh();
@@ -212,7 +212,7 @@ export class Actions {
     window.open(this.model.session?.page ?? '/', '_blank', 'noopener');
   }
 
-  /** Open a page of the session's server, which redirects to the Hub's sign-in and back. */
+  /** Open a page of the session's server, which redirects to the Hub's sign-in page and back. */
   signInAgain(): void {
     window.open(URLExt.join(this.model.api.baseUrl, 'lab'), '_blank', 'noopener');
   }
@@ -229,10 +229,10 @@ export class Actions {
     );
   }
 
-  showReceived(): void {
+  showInvitations(): void {
     void this.showErrors(async () => {
       if (await this.ensureConsent()) {
-        await showReceived(this.client, this.t);
+        await showInvitations(this.client, this.t);
         this.model.refresh();
       }
     });
@@ -255,7 +255,7 @@ export class Actions {
     });
   }
 
-  uploadAgain(upload: Upload): void {
+  resumeUpload(upload: Upload): void {
     void this.showErrors(async () => {
       if (await this.ensureConsent()) {
         this.uploads.resume(upload);
@@ -267,7 +267,7 @@ export class Actions {
     return this.model.session?.name ?? '';
   }
 
-  /** Whether the panel may act as the user; asks for consent if it has no token. */
+  /** Request the user's consent if the client has no token; return whether it has one then. */
   private async ensureConsent(): Promise<boolean> {
     if (this.client.hasToken) {
       return true;
@@ -275,7 +275,7 @@ export class Actions {
     if (!this.client.canRequestConsent) {
       throw new Error(this.t('allow-needs-tls'));
     }
-    // Browsers open a window only in response to a click, here on the dialog's button.
+    // Browsers open a window only in response to a click, here on the button of this dialog.
     const result = await showDialog({
       title: this.t('allow-title'),
       body: this.t('allow-why'),

@@ -1,12 +1,12 @@
 /** ANSI escape sequences in the output of programs. */
 
-/** A part of a text with uniform style, and the CSS classes of the style. */
+/** A part of a text with one style; `className` contains the CSS classes of the style. */
 export interface Segment {
   text: string;
   className: string;
 }
 
-// As escape codes, because control characters are not allowed in a regular expression.
+// Escape codes, because eslint rejects control characters in a regular expression.
 const [ESC, BEL] = ['\\x1b', '\\x07'];
 const SEQUENCE = new RegExp(
   `${ESC}(?:\\[([0-9;?]*)([A-Za-z])|\\][^${BEL}${ESC}]*(?:${BEL}|${ESC}\\\\)|[@-Z\\\\_-])`,
@@ -42,7 +42,7 @@ export function plain(text: string): string {
   return text.replace(SEQUENCE, '');
 }
 
-/** Keep of each line only what follows its last carriage return, as a progress bar overwrites it. */
+/** Remove the part of each line before its last carriage return, such as old states of a progress bar. */
 export function withoutOverwritten(text: string): string {
   return text.replace(/\r+\n/g, '\n').replace(/[^\n]*\r(?=[^\n])/g, '');
 }
@@ -61,7 +61,7 @@ function applyCodes(before: Map<string, string>, codes: number[]): Map<string, s
     } else if ((code >= 30 && code <= 37) || (code >= 90 && code <= 97)) {
       styles.set('color', `bai-ansi-${code % 10}`);
     } else if (code === 38 || code === 48) {
-      // 256-colour and RGB styles are ignored; the following numbers are their parameters.
+      // 256-colour and RGB styles are not supported; the remaining numbers are their parameters.
       break;
     }
   }

@@ -6,7 +6,7 @@ import type { AppState, Log, Marks, PollResponse, Session } from './types';
 const FORBIDDEN = 403;
 const FAILED_DEPENDENCY = 424;
 
-/** Why the panel has no current data. */
+/** Reason why the panel cannot get current data. */
 export type Trouble = 'manager' | 'unreachable' | 'ended' | 'signed-out' | 'other';
 
 /** An error response; `message` is for users. */
@@ -41,7 +41,7 @@ export class Api {
     return this.settings.baseUrl;
   }
 
-  /** Query the sections with a mark; sections that have not changed since then are omitted. */
+  /** Query the sections in `marks`; the response omits a section whose mark has not changed. */
   poll = (marks: Marks): Promise<PollResponse> =>
     this.call(`look?${new URLSearchParams(marks).toString()}`);
 
@@ -85,9 +85,9 @@ export class Api {
   }
 }
 
-/** Error code for a response that does not come from our own routes. */
+/** Error code of a response without one, which comes from the Hub or from Jupyter Server. */
 function codeOf(status: number): string {
-  // The Hub's response for a server that is not running.
+  // The Hub responds with this status for a server that is not running.
   if (status === FAILED_DEPENDENCY) {
     return 'ended';
   }

@@ -1,10 +1,10 @@
 import * as React from 'react';
 
 import type { Actions } from './actions';
-import { needsArguments } from './appstart';
+import { needsArguments } from './appArguments';
 import { Button } from './button';
 import type { Model } from './model';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { App } from './types';
 
 interface Props {
@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** List of the apps that the session offers, with their states and buttons. */
+/** List of the apps of the session, with their states and buttons. */
 export function Apps({ model, actions, t }: Props): React.ReactElement {
   return (
     <ul className="bai-List">
@@ -41,7 +41,7 @@ function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.
   const { app, actions, t } = props;
   const isUp = app.state === 'running' || app.state === 'starting';
   const isProcess = app.kind === 'process';
-  // A port can be opened once a program listens on it; opening another app starts it.
+  // A port app can be opened only while a program listens on its port. Opening any other app starts it.
   const canOpen =
     app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
   return (

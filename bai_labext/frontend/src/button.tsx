@@ -2,7 +2,7 @@ import * as React from 'react';
 
 export function Button(props: {
   label: string;
-  /** Object of the action, by which screen readers distinguish buttons with equal labels. */
+  /** Object of the action, appended for screen readers because several buttons have the same label. */
   target?: string;
   onClick: () => void;
   isDanger?: boolean;

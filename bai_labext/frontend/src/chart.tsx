@@ -2,9 +2,9 @@ import * as React from 'react';
 
 const WIDTH = 120;
 const HEIGHT = 28;
-const DASH = 8;
+const DASH_WIDTH = 8;
 
-/** Sparkline of recent values, and the current value as text; unknown values are skipped. */
+/** Sparkline of recent values, with the current value as text; unknown values are skipped. */
 export function Chart(props: {
   label: string;
   current: string;
@@ -15,17 +15,17 @@ export function Chart(props: {
 }): React.ReactElement {
   const { label, current, values, second = [], limit = 0, level = 'ok' } = props;
   const known = [...values, ...second].filter(value => value !== null);
-  const top = Math.max(limit, ...known) || 1;
+  const maximum = Math.max(limit, ...known) || 1;
   return (
     <div className={`bai-Chart bai-mod-${level}`} role="img" aria-label={`${label}: ${current}`}>
       <span className="bai-Chart-label">{label}</span>
       <span className="bai-Chart-value">{current}</span>
       {known.length > 0 && (
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" aria-hidden="true">
-          <polygon className="bai-Chart-area" points={area(values, top)} />
-          <polyline className="bai-Chart-line" points={line(values, top)} />
+          <polygon className="bai-Chart-area" points={area(values, maximum)} />
+          <polyline className="bai-Chart-line" points={line(values, maximum)} />
           {second.length > 0 && (
-            <polyline className="bai-Chart-second" points={line(second, top)} />
+            <polyline className="bai-Chart-second" points={line(second, maximum)} />
           )}
         </svg>
       )}
@@ -33,26 +33,28 @@ export function Chart(props: {
   );
 }
 
-function points(values: (number | null)[], top: number): [number, number][] {
+function points(values: (number | null)[], maximum: number): [number, number][] {
   const step = WIDTH / Math.max(1, values.length - 1);
   return values.flatMap((value, i): [number, number][] =>
-    value === null ? [] : [[i * step, HEIGHT - 1 - (value / top) * (HEIGHT - 3)]]
+    value === null ? [] : [[i * step, HEIGHT - 1 - (value / maximum) * (HEIGHT - 3)]]
   );
 }
 
-function line(values: (number | null)[], top: number): string {
-  const found = points(values, top);
-  const [only] = found;
+function line(values: (number | null)[], maximum: number): string {
+  const known = points(values, maximum);
+  const [only] = known;
   // Draw a single point, which would be invisible, as a dash.
   const drawn =
-    found.length === 1 && only
-      ? [Math.max(0, only[0] - DASH), Math.max(DASH, only[0])].map(x => [x, only[1]] as const)
-      : found;
+    known.length === 1 && only
+      ? [Math.max(0, only[0] - DASH_WIDTH), Math.max(DASH_WIDTH, only[0])].map(
+          x => [x, only[1]] as const
+        )
+      : known;
   return drawn.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(' ');
 }
 
-function area(values: (number | null)[], top: number): string {
-  const upper = line(values, top).split(' ');
+function area(values: (number | null)[], maximum: number): string {
+  const upper = line(values, maximum).split(' ');
   const [first] = upper;
   const last = upper.at(-1);
   if (!first || !last) {

@@ -4,7 +4,7 @@ import { Chart } from './chart';
 import { bytes, cores, parseAmount } from './format';
 import type { Model } from './model';
 import { Sample, level } from './samples';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { Device } from './types';
 
 interface Props {
@@ -12,7 +12,7 @@ interface Props {
   t: Translate;
 }
 
-type Pick = (sample: Sample) => number | null;
+type Quantity = (sample: Sample) => number | null;
 
 /** Charts of the session's usage over the last minutes. */
 export function Charts({ model, t }: Props): React.ReactElement {
@@ -23,20 +23,20 @@ export function Charts({ model, t }: Props): React.ReactElement {
   const requested = model.session?.requested ?? {};
   const cpuLimit = Number(requested.cpu ?? 0);
   const memoryLimit = parseAmount(requested.mem ?? '0');
-  const of = (pick: Pick): (number | null)[] => samples.map(pick);
+  const valuesOf = (quantity: Quantity): (number | null)[] => samples.map(quantity);
   const ofLimit = (used: string, limit: string): string => t('of-limit', { used, limit });
   return (
     <div className="bai-Charts">
       <Chart
         label={t('cpu')}
         current={ofLimit(cores(last.cpu), cores(cpuLimit))}
-        values={of(sample => sample.cpu)}
+        values={valuesOf(sample => sample.cpu)}
         limit={cpuLimit}
       />
       <Chart
         label={t('memory')}
         current={ofLimit(bytes(last.memory), bytes(memoryLimit))}
-        values={of(sample => sample.memory)}
+        values={valuesOf(sample => sample.memory)}
         limit={memoryLimit}
         level={level(last.memory, memoryLimit)}
       />
@@ -46,34 +46,33 @@ export function Charts({ model, t }: Props): React.ReactElement {
       <Chart
         label={t('network')}
         current={rates('in-out', last.received, last.sent, t)}
-        values={of(sample => sample.received)}
-        second={of(sample => sample.sent)}
+        values={valuesOf(sample => sample.received)}
+        second={valuesOf(sample => sample.sent)}
       />
       <Chart
         label={t('io')}
         current={rates('read-written', last.read, last.written, t)}
-        values={of(sample => sample.read)}
-        second={of(sample => sample.written)}
+        values={valuesOf(sample => sample.read)}
+        second={valuesOf(sample => sample.written)}
       />
     </div>
   );
 }
 
-/** Charts of a device's memory and utilization; both are unknown without a driver. */
+/** Charts of a device's memory and utilization. Both are unknown if the device has no driver. */
 function DeviceCharts(props: Props & { device: Device; index: number }): React.ReactElement {
   const { model, t, device, index } = props;
   const { samples, last } = model.series;
   const used = last?.devices[device.id];
   const memory = used?.memory ?? null;
-  const load = used?.utilization ?? null;
+  const utilization = used?.utilization ?? null;
   const limit = used?.limit || (device.memory_bytes ?? 0);
-  // Several devices are numbered.
   const isOnly = (model.session?.devices.length ?? 0) < 2;
-  const name = isOnly ? '' : ` ${index + 1}`;
+  const number = isOnly ? '' : ` ${index + 1}`;
   return (
     <>
       <Chart
-        label={t('device-memory') + name}
+        label={t('device-memory') + number}
         current={t('of-limit', {
           used: memory === null ? t('unknown') : bytes(memory),
           limit: limit ? bytes(limit) : t('unknown')
@@ -83,8 +82,8 @@ function DeviceCharts(props: Props & { device: Device; index: number }): React.R
         level={level(memory ?? 0, limit)}
       />
       <Chart
-        label={t('device-utilization') + name}
-        current={load === null ? t('unknown') : `${Math.round(load)} %`}
+        label={t('device-utilization') + number}
+        current={utilization === null ? t('unknown') : `${Math.round(utilization)} %`}
         values={samples.map(sample => sample.devices[device.id]?.utilization ?? null)}
         limit={100}
       />

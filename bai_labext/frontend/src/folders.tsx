@@ -6,7 +6,7 @@ import { Button } from './button';
 import { bytes } from './format';
 import type { Model } from './model';
 import { level } from './samples';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { Folder, Quota } from './types';
 import { Upload, droppedFiles } from './uploads';
 
@@ -33,27 +33,27 @@ export function Folders(props: Props): React.ReactElement {
           <FolderRow key={folder.id} folder={folder} {...props} />
         ))}
       </ul>
-      <Button label={t('received')} onClick={() => props.actions.showReceived()} />
+      <Button label={t('received')} onClick={() => props.actions.showInvitations()} />
     </>
   );
 }
 
 function QuotaBar({ quota, t }: { quota: Quota; t: Translate }): React.ReactElement {
   const { limit_bytes: limit, used_bytes: used } = quota;
-  const whose = quota.project
+  const label = quota.project
     ? t('quota-project', { name: quota.project, host: quota.host })
     : t('quota-own', { host: quota.host });
-  const counted = used === null ? t('unknown') : bytes(used);
+  const usedText = used === null ? t('unknown') : bytes(used);
   const shown =
     limit === null
-      ? t('used-no-limit', { used: counted })
-      : t('of-limit', { used: counted, limit: bytes(limit) });
+      ? t('used-no-limit', { used: usedText })
+      : t('of-limit', { used: usedText, limit: bytes(limit) });
   return (
     <div className={`bai-Quota bai-mod-${level(used ?? 0, limit ?? 0)}`}>
-      <span className="bai-Hint">{whose}</span>
+      <span className="bai-Hint">{label}</span>
       <span className="bai-Hint">{shown}</span>
       {limit !== null && (
-        <progress value={used ?? 0} max={limit || 1} aria-label={`${whose}: ${shown}`} />
+        <progress value={used ?? 0} max={limit || 1} aria-label={`${label}: ${shown}`} />
       )}
     </div>
   );
@@ -61,51 +61,51 @@ function QuotaBar({ quota, t }: { quota: Quota; t: Translate }): React.ReactElem
 
 function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
   const { folder, actions, t } = props;
-  const [isOver, setOver] = React.useState(false);
-  const chosen = React.useRef<HTMLInputElement>(null);
+  const [isDragTarget, setDragTarget] = React.useState(false);
+  const fileInput = React.useRef<HTMLInputElement>(null);
   const canWrite = folder.is_owner || folder.permission === 'rw' || folder.permission === 'wd';
-  const canTake = canWrite && folder.status === 'ready';
+  const canUpload = canWrite && folder.status === 'ready';
 
-  const over = (event: React.DragEvent): void => {
+  const onDragOver = (event: React.DragEvent): void => {
     if (event.dataTransfer.types.includes('Files')) {
       event.preventDefault();
-      event.dataTransfer.dropEffect = canTake ? 'copy' : 'none';
-      setOver(canTake);
+      event.dataTransfer.dropEffect = canUpload ? 'copy' : 'none';
+      setDragTarget(canUpload);
     }
   };
-  const drop = (event: React.DragEvent): void => {
+  const onDrop = (event: React.DragEvent): void => {
     event.preventDefault();
-    setOver(false);
-    if (canTake) {
+    setDragTarget(false);
+    if (canUpload) {
       actions.upload(folder, droppedFiles(event.dataTransfer));
     }
   };
-  const choose = (event: React.ChangeEvent<HTMLInputElement>): void => {
+  const onFilesChosen = (event: React.ChangeEvent<HTMLInputElement>): void => {
     const files = [...(event.target.files ?? [])].map(file => ({ file, path: file.name }));
     event.target.value = '';
     actions.upload(folder, Promise.resolve(files));
   };
   return (
     <li
-      className={isOver ? 'bai-mod-over' : ''}
-      onDragOver={over}
-      onDragLeave={() => setOver(false)}
-      onDrop={drop}
+      className={isDragTarget ? 'bai-mod-over' : ''}
+      onDragOver={onDragOver}
+      onDragLeave={() => setDragTarget(false)}
+      onDrop={onDrop}
     >
       <div className="bai-List-main">
         <span className="bai-List-title">{folder.name}</span>
-        <span className="bai-Hint">{folderFacts(folder, t)}</span>
-        {isOver && <span className="bai-Hint">{t('drop-here')}</span>}
+        <span className="bai-Hint">{folderSummary(folder, t)}</span>
+        {isDragTarget && <span className="bai-Hint">{t('drop-here')}</span>}
       </div>
       <span className="bai-Buttons">
         {folder.path && actions.canBrowse(folder.path) && (
           <Button label={t('open')} target={folder.name} onClick={() => actions.browse(folder)} />
         )}
-        {canTake && (
+        {canUpload && (
           <Button
             label={t('upload')}
             target={folder.name}
-            onClick={() => chosen.current?.click()}
+            onClick={() => fileInput.current?.click()}
           />
         )}
         {folder.is_owner && !folder.project && folder.status === 'ready' && (
@@ -116,8 +116,15 @@ function FolderRow(props: Props & { folder: Folder }): React.ReactElement {
           />
         )}
       </span>
-      {canTake && (
-        <input ref={chosen} type="file" multiple hidden aria-hidden="true" onChange={choose} />
+      {canUpload && (
+        <input
+          ref={fileInput}
+          type="file"
+          multiple
+          hidden
+          aria-hidden="true"
+          onChange={onFilesChosen}
+        />
       )}
       <UseSignal signal={actions.uploads.changed}>
         {() => <UploadList folder={folder} actions={actions} t={t} />}
@@ -136,15 +143,15 @@ function UploadList(props: { folder: Folder; actions: Actions; t: Translate }): 
   const done = all.filter(upload => upload.state === 'done').length;
   const total = all.reduce((sum, upload) => sum + upload.file.size, 0);
   const sent = all.reduce((sum, upload) => sum + upload.sent, 0);
-  const isUnderWay = all.some(({ state }) => state === 'waiting' || state === 'sending');
+  const isInProgress = all.some(({ state }) => state === 'waiting' || state === 'sending');
   return (
     <div className="bai-Uploads">
       <span className="bai-Hint">
-        {/* The byte counts change too often to be announced by a screen reader. */}
+        {/* Screen readers announce the number of files only: the byte counts change too often. */}
         <span aria-live="polite">{t('uploaded', { done, count: all.length })}</span>
         {` · ${bytes(sent)} / ${bytes(total)}`}
       </span>
-      {isUnderWay ? (
+      {isInProgress ? (
         <progress value={sent} max={total || 1} aria-label={t('upload')} />
       ) : (
         <Button
@@ -169,7 +176,7 @@ function UploadList(props: { folder: Folder; actions: Actions; t: Translate }): 
               <Button
                 label={t('resume')}
                 target={upload.path}
-                onClick={() => actions.uploadAgain(upload)}
+                onClick={() => actions.resumeUpload(upload)}
               />
             )}
             <Button
@@ -180,7 +187,7 @@ function UploadList(props: { folder: Folder; actions: Actions; t: Translate }): 
           </span>
         </div>
       ))}
-      {isUnderWay && (
+      {isInProgress && (
         <Button
           label={t('cancel')}
           target={t('upload')}
@@ -195,7 +202,7 @@ function needsDecision(upload: Upload): boolean {
   return upload.state === 'failed' || upload.state === 'exists';
 }
 
-function folderFacts(folder: Folder, t: Translate): string {
+function folderSummary(folder: Folder, t: Translate): string {
   return [
     folder.path ? t('mounted-at', { path: folder.path }) : t('not-mounted'),
     folder.project ?? (folder.is_owner ? '' : (folder.owner ?? '')),

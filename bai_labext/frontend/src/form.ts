@@ -6,8 +6,8 @@ const FIELDS = 'input, select, button, a[href]';
 /**
  * Dialog body that is accessible by keyboard and screen reader.
  *
- * A JupyterLab dialog has no accessible name. It determines its first field when it opens, so Tab
- * would never reach fields that are rendered later.
+ * This class adds the accessible name, which JupyterLab dialogs lack, and makes Tab reach the first
+ * field: the dialog determines its first field when it opens, before the fields are rendered.
  */
 export abstract class Form extends ReactWidget {
   constructor(private readonly name: string) {
@@ -17,17 +17,17 @@ export abstract class Form extends ReactWidget {
 
   protected override onAfterAttach(message: Message): void {
     super.onAfterAttach(message);
-    // If there is a promise, the dialog waits for it and moves the focus to its button when the
-    // browser is idle. On a slow machine the user may already be typing in the form by then.
+    // The dialog waits for this promise and then moves the focus to its default button. On a slow
+    // machine the user may already be typing in the form by then.
     delete this.renderPromise;
     const dialog = this.node.closest<HTMLElement>('.jp-Dialog');
     dialog?.setAttribute('aria-label', this.name);
-    // In the capture phase, because the dialog's own listener stops the event there.
-    dialog?.addEventListener('keydown', this.leaveButtons, true);
+    // A capture listener, because the dialog's own capture listener stops the event.
+    dialog?.addEventListener('keydown', this.focusFirstField, true);
   }
 
-  /** Move the focus from the dialog's last button to the current first field. */
-  private readonly leaveButtons = (event: KeyboardEvent): void => {
+  /** On Tab, move the focus from the dialog's last button to the first field. */
+  private readonly focusFirstField = (event: KeyboardEvent): void => {
     if (event.key !== 'Tab' || event.shiftKey) {
       return;
     }

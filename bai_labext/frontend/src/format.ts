@@ -15,7 +15,7 @@ export function bytes(count: number): string {
   return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
 }
 
-/** Usage in the unit of its limit, and the limit: 1.2 GiB of 4 GiB -> ["1.2", "4 GiB"] */
+/** Texts for a usage, in the unit of its limit, and for the limit: ["1.2", "4 GiB"] */
 export function usedOf(used: number, limit: number): [string, string] {
   const shown = bytes(limit);
   const unit = 1024 ** UNITS.indexOf(shown.split(' ')[1] ?? 'B');
@@ -25,12 +25,12 @@ export function usedOf(used: number, limit: number): [string, string] {
 
 const FRACTIONS: Record<string, string> = { '0.25': '¼', '0.5': '½', '0.75': '¾' };
 
-/** The share of a device: "0.25" -> "¼", "0.3" -> "0.3" */
+/** Text for the share of a device: "0.25" -> "¼", "0.3" -> "0.3" */
 export function fraction(share: string): string {
   return FRACTIONS[trimmed(share)] ?? trimmed(share);
 }
 
-/** Parse the manager's notation of memory: "1.5g" -> 1610612736; NaN for other texts. */
+/** Parse an amount of memory from the API: "1.5g" -> 1610612736; NaN if the text is invalid. */
 export function parseAmount(text: string): number {
   const match = /^(\d+(?:\.\d+)?)([kmgtpe]?)$/i.exec(text.trim());
   if (!match) {
@@ -40,7 +40,7 @@ export function parseAmount(text: string): number {
   return Number(match[1]) * (match[2] ? 1024 ** power : 1);
 }
 
-/** Quantity of a resource slot: ("mem", "2g") -> "2 GiB", ("cpu", "1") -> "1" */
+/** Text for an amount of a resource slot: ("mem", "2g") -> "2 GiB", ("cpu", "1") -> "1" */
 export function amount(slot: string, text: string): string {
   const value = slot === 'mem' ? parseAmount(text) : NaN;
   return Number.isNaN(value) ? text : bytes(value);

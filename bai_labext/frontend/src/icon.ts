@@ -19,12 +19,12 @@ const APP = `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 16 
 <path class="jp-icon3" fill="#616161" d="M1 2h14v12H1zm1 3v8h12V5zm1-2v1h1V3zm2 0v1h1V3z"/>
 </svg>`;
 
-/** The icon of the panel: a chip with pins. */
+/** Icon of the panel: a chip with pins. */
 export const sessionIcon = new LabIcon({ name: 'bai-labext:session', svgstr: SESSION });
-/** Icon of apps without an own icon. */
+/** Icon of an app that has no icon in `SVG_BY_APP`. */
 const appIcon = new LabIcon({ name: 'bai-labext:app', svgstr: APP });
 
-const PICTURES: Record<string, string> = {
+const SVG_BY_APP: Record<string, string> = {
   gradio,
   mlflow,
   nni,
@@ -35,12 +35,12 @@ const PICTURES: Record<string, string> = {
   vscode
 };
 const icons = new Map(
-  Object.entries(PICTURES).map(([name, svgstr]) => [
+  Object.entries(SVG_BY_APP).map(([name, svgstr]) => [
     name,
     new LabIcon({ name: `bai-labext:app-${name}`, svgstr })
   ])
 );
 
-export function iconOf(app: string): LabIcon {
+export function appIconOf(app: string): LabIcon {
   return icons.get(app) ?? appIcon;
 }

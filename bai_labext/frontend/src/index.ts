@@ -7,15 +7,15 @@ import { ITranslator } from '@jupyterlab/translation';
 
 import { Actions } from './actions';
 import { Api } from './api';
-import { openAtFirstVisit } from './firstvisit';
+import { openAtFirstVisit } from './firstVisit';
 import { sessionIcon } from './icon';
-import { Tiles } from './launcher';
+import { LauncherTiles } from './launcher';
 import { Model } from './model';
 import { SessionPanel } from './panel';
 import { reportPresence } from './presence';
 import { StatusItem } from './status';
-import { Stops } from './stops';
-import { Translate, loadTexts } from './texts';
+import { StopNotifications } from './stopNotifications';
+import { Translate, loadTexts } from './i18n';
 
 const ID = 'bai-labext:plugin';
 const DEFAULT_SECONDS = 5;
@@ -56,12 +56,12 @@ const plugin: JupyterFrontEndPlugin<void> = {
     void openAtFirstVisit(app, panel.id);
 
     const show = (): void => {
-      // Wait a frame, because the palette moves the focus back after running a command.
+      // Wait for the next frame: after a command, the palette first restores the focus.
       requestAnimationFrame(() => app.shell.activateById(panel.id));
     };
     addCommands(app, palette, t, actions, show);
-    new Tiles(app, launcher, model, actions, t);
-    new Stops(model, t, actions);
+    new LauncherTiles(app, launcher, model, actions, t);
+    new StopNotifications(model, t, actions);
     reportPresence(api);
     const composite = settings?.composite ?? {};
     if (statusBar && composite.statusBar !== false) {

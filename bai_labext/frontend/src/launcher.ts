@@ -2,16 +2,16 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import type { ILauncher } from '@jupyterlab/launcher';
 
 import type { Actions } from './actions';
-import { needsArguments } from './appstart';
-import { iconOf, sessionIcon } from './icon';
+import { needsArguments } from './appArguments';
+import { appIconOf, sessionIcon } from './icon';
 import type { Model } from './model';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { App } from './types';
 
 const COMMAND = 'bai:open-app';
 
-/** Launcher tiles of the apps for which JupyterLab itself has none. */
-export class Tiles {
+/** Launcher tiles of the apps that have no tile of JupyterLab. */
+export class LauncherTiles {
   private tiles = new Map<string, ReturnType<ILauncher['add']>>();
 
   constructor(
@@ -28,8 +28,8 @@ export class Tiles {
         const found = find(args['name']);
         return found ? `${found.title}: ${t(`app-${found.state}`)}` : '';
       },
-      // Without a name, the launcher requests the icon of the section.
-      icon: args => (typeof args['name'] === 'string' ? iconOf(args['name']) : sessionIcon),
+      // The launcher calls this without a name to get the icon of the section.
+      icon: args => (typeof args['name'] === 'string' ? appIconOf(args['name']) : sessionIcon),
       execute: args => {
         const found = find(args['name']);
         if (found && needsArguments(found) && found.state !== 'running') {

@@ -8,8 +8,8 @@ import * as React from 'react';
 import { parseAnsi, plain, withoutOverwritten } from './ansi';
 import type { Api } from './api';
 import { Button } from './button';
-import { withoutServerLog } from './serverlog';
-import type { Translate } from './texts';
+import { withoutServerLog } from './serverLog';
+import type { Translate } from './i18n';
 import type { Log } from './types';
 
 const INTERVAL_MILLISECONDS = 3000;
@@ -24,14 +24,14 @@ export interface Source {
   read: (mark: string, hasTimes: boolean) => Promise<Log>;
 }
 
-/** The output of the selected source, polled while the log is visible and followed. */
+/** The output of the selected source. It is polled while the log is visible and *Follow* is on. */
 class LogModel {
   text = '';
   problem = '';
   isLive = true;
   isFollowed = true;
   hasTimes = false;
-  /** Whether the log of the session's Jupyter server is shown, too. */
+  /** Whether the output includes the log of the session's Jupyter server. */
   hasServerLog = false;
   source: Source;
   readonly changed = new Signal<this, void>(this);
@@ -106,7 +106,7 @@ class LogModel {
     try {
       const response = await source.read(this.mark, hasTimes);
       if (source !== this.source || hasTimes !== this.hasTimes) {
-        return; // the selection has changed meanwhile
+        return; // The user has selected another source or option during the request.
       }
       this.text = response.is_more ? this.text + response.log : response.log;
       this.mark = response.mark ?? '';
@@ -161,7 +161,7 @@ class LogView extends ReactWidget {
   }
 }
 
-/** Create a main area widget with logs, which first shows the source with that key. */
+/** Create a main area widget for logs. It first shows the source with this key. */
 export function logWidget(sources: Source[], key: string, t: Translate): MainAreaWidget {
   const first = sources.find(source => source.key === key) ?? sources[0];
   if (!first) {
@@ -176,7 +176,7 @@ export function logWidget(sources: Source[], key: string, t: Translate): MainAre
   return widget;
 }
 
-/** The sources for the kernels and apps of a session. */
+/** Return a source for each kernel and each app. */
 export function sourcesOf(
   api: Api,
   kernels: string[],

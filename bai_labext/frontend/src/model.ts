@@ -17,10 +17,10 @@ import type {
 
 /** Polling interval of an app's state while it starts. */
 const STARTING_INTERVAL_SECONDS = 1;
-/** Sections that change rarely are queried in every sixth poll. */
-const RARE_SECTIONS_EVERY = 6;
+/** Sections that change rarely are queried only in every sixth poll. */
+const POLLS_PER_RARE_POLL = 6;
 
-/** State of the session, polled while the panel or status bar is visible. */
+/** State of the session. It is polled while the browser tab is visible. */
 export class Model {
   session: Session | null = null;
   usage: Usage | null = null;
@@ -28,13 +28,13 @@ export class Model {
   folders: Folder[] | null = null;
   quotas: Quota[] = [];
   sessions: OtherSession[] | null = null;
-  /** Why there is no current data; null if there is. */
+  /** The reason why the data is not current; null if it is current. */
   trouble: { kind: Trouble; message: string } | null = null;
   readonly series = new Series();
 
   private readonly _changed = new Signal<this, void>(this);
   private readonly poll: Poll;
-  private rounds = 0;
+  private pollCount = 0;
   private marks: Marks = {};
   private isPanelShown = false;
 
@@ -43,10 +43,10 @@ export class Model {
       auto: false,
       factory: () => this.readSections(),
       frequency: { interval: 5000, backoff: true, max: 60_000 },
-      // No polling while the browser's tab is hidden.
+      // Do not poll while the browser tab is hidden.
       standby: 'when-hidden',
       linger: 0,
-      name: 'bai-labext:look'
+      name: 'bai-labext:poll'
     });
   }
 
@@ -54,7 +54,7 @@ export class Model {
     return this._changed;
   }
 
-  /** The ssh command of the session; empty if it has no ssh. */
+  /** The ssh command of the session; empty if the session has no SSH server. */
   get sshCommand(): string {
     const isOffered = this.apps.some(app => app.name === 'ssh' && app.state === 'builtin');
     return isOffered && this.session ? `bai ssh ${this.session.name}` : '';
@@ -69,7 +69,7 @@ export class Model {
     this.poll.frequency = { ...this.poll.frequency, interval: seconds * 1000 };
   }
 
-  /** While the panel is hidden, only the data of the status bar is polled. */
+  /** Set whether the panel is visible. If it is not, only the data of the status bar is polled. */
   setPanelShown(isShown: boolean): void {
     this.isPanelShown = isShown;
     if (isShown) {
@@ -79,7 +79,7 @@ export class Model {
 
   /** Query all sections now, for example after a change. */
   refresh(): void {
-    this.rounds = 0;
+    this.pollCount = 0;
     this.marks = {};
     void this.poll.refresh();
   }
@@ -104,11 +104,11 @@ export class Model {
   }
 
   private async readSections(): Promise<void> {
-    const includesRare = this.rounds % RARE_SECTIONS_EVERY === 0;
-    this.rounds += 1;
+    const includesRare = this.pollCount % POLLS_PER_RARE_POLL === 0;
+    this.pollCount += 1;
     try {
-      // Query the apps alone first: the session's server knows them, but the other sections wait
-      // for the manager.
+      // Query the apps separately first: the session's server has them, while the other sections
+      // require a response of the manager.
       if (this.trouble || this.apps.length === 0) {
         await this.readApps();
       }
@@ -125,17 +125,17 @@ export class Model {
           ? { kind: error.trouble, message: error.message }
           : { kind: 'other', message: String(error) };
       // Make the next successful poll query all sections.
-      this.rounds = 0;
+      this.pollCount = 0;
       this._changed.emit();
       throw error;
     }
     this._changed.emit();
   }
 
-  /** Query sections in one request, because each request has 2 KB of headers. */
+  /** Query all sections in one request, because the headers of a request take 2 KB. */
   private async query(sections: (keyof Sections)[]): Promise<void> {
-    const known = sections.map(section => [section, this.marks[section] ?? '']);
-    const response = await this.api.poll(Object.fromEntries(known) as Marks);
+    const marks = sections.map(section => [section, this.marks[section] ?? '']);
+    const response = await this.api.poll(Object.fromEntries(marks) as Marks);
     this.apply(response);
     if (response.error) {
       throw new ApiError(response.message ?? '', response.error);

@@ -5,16 +5,16 @@ import type { Actions } from './actions';
 import { Apps } from './apps';
 import { Button } from './button';
 import { Charts } from './charts';
-import { idleSecondsLeft, idleStepReached, secondsLeft } from './ends';
-import { Facts } from './facts';
+import { idleSecondsLeft, idleStepReached, secondsLeft } from './stopTimes';
+import { Details } from './details';
 import { Folders } from './folders';
 import { duration } from './format';
 import type { Model } from './model';
 import { deviceNotices } from './samples';
 import { Sessions } from './sessions';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 
-const SOON_SECONDS = 30 * 60;
+const STOP_NOTICE_SECONDS = 30 * 60;
 
 interface Props {
   model: Model;
@@ -35,7 +35,7 @@ export class SessionPanel extends ReactWidget {
     this.title.caption = t('session');
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', t('session'));
-    // Makes the panel focusable, so that it can be scrolled with the keyboard.
+    // Make the panel focusable, so that it can be scrolled with the keyboard.
     this.node.tabIndex = -1;
   }
 
@@ -63,7 +63,7 @@ export class SessionPanel extends ReactWidget {
 function Content(props: Props): React.ReactElement {
   const { model, actions, t } = props;
   const { session, usage } = model;
-  // The data does not show the end of the session, because it was read before.
+  // The data was read before the session ended, so its status is outdated.
   const hasEnded = model.trouble?.kind === 'ended';
   const status = hasEnded ? 'TERMINATED' : session?.status;
   return (
@@ -97,7 +97,7 @@ function Content(props: Props): React.ReactElement {
       )}
       {session && (
         <Section title={t('details')}>
-          <Facts session={session} hasEnded={hasEnded} t={t} />
+          <Details session={session} hasEnded={hasEnded} t={t} />
         </Section>
       )}
       <Section title={t('folders')}>
@@ -110,7 +110,7 @@ function Content(props: Props): React.ReactElement {
   );
 }
 
-/** Notice that the session or manager does not respond, with what the user can do. */
+/** Notice that the session or the manager does not respond, with buttons for what the user can do. */
 function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { trouble } = model;
   if (!trouble) {
@@ -134,19 +134,19 @@ function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   );
 }
 
-/** Notices of when and why the session will be stopped, with buttons to postpone it. */
+/** Notices of the time and reason of a stop, with buttons to postpone it. */
 function StopNotice({ model, actions, t }: Props): React.ReactElement {
   const { session } = model;
   const left = session ? secondsLeft(session) : null;
   const addable = session?.lifetime?.addable_seconds ?? 0;
   return (
     <>
-      {left !== null && left < SOON_SECONDS && (
+      {left !== null && left < STOP_NOTICE_SECONDS && (
         <div className="bai-Notice bai-mod-alarm">
           <p>{t('stops-in', { time: duration(left) })}</p>
           {addable > 0 && (
             <div className="bai-Buttons">
-              <Button label={t('keep-alive')} onClick={() => actions.keepAlive()} />
+              <Button label={t('keep-alive')} onClick={() => actions.extendSession()} />
             </div>
           )}
         </div>
@@ -155,7 +155,7 @@ function StopNotice({ model, actions, t }: Props): React.ReactElement {
         <div className="bai-Notice bai-mod-alarm">
           <p>{t('idle-stops-in', { time: duration(idleSecondsLeft(session) ?? 0) })}</p>
           <div className="bai-Buttons">
-            <Button label={t('still-here')} onClick={() => actions.stayHere()} />
+            <Button label={t('still-here')} onClick={() => actions.resetIdleTime()} />
           </div>
         </div>
       )}

@@ -1,4 +1,4 @@
-/** Ports of a user's own programs, which the panel shows as apps. */
+/** Ports of the user's own programs. The panel shows each port as an app. */
 
 export interface PortLimits {
   count: number;
@@ -7,42 +7,43 @@ export interface PortLimits {
   reserved: number[];
 }
 
-/** A message: the key of its text and the values of the placeholders. */
+/** An error message: the key of its text and the values of the placeholders. */
 export interface Problem {
   key: string;
   values: Record<string, string | number>;
 }
 
 /** Split the text of a field at commas and spaces. */
-export function words(field: string): string[] {
+export function splitWords(field: string): string[] {
   return field.split(/[\s,]+/).filter(Boolean);
 }
 
 /**
- * The problem with requested ports; null if there is none.
+ * Return the first problem of the requested ports; null if they are valid.
  *
- * The manager validates them again, because only it knows the ports of the image's apps.
+ * The manager also checks them against the ports of the image's apps, which are unknown here.
  */
 export function portsProblem(named: string[], limits: PortLimits): Problem | null {
   const { count, lowest, highest, reserved } = limits;
-  const wrong = named.find(word => portOf(word) < lowest || portOf(word) > highest);
-  if (wrong !== undefined) {
-    return { key: 'port-range', values: { port: wrong, lowest, highest } };
+  const invalid = named.find(word => parsePort(word) < lowest || parsePort(word) > highest);
+  if (invalid !== undefined) {
+    return { key: 'port-range', values: { port: invalid, lowest, highest } };
   }
-  const numbers = named.map(portOf);
-  const taken = numbers.find(number => reserved.includes(number));
-  if (taken !== undefined) {
-    return { key: 'port-reserved', values: { port: taken } };
+  const numbers = named.map(parsePort);
+  const reservedPort = numbers.find(number => reserved.includes(number));
+  if (reservedPort !== undefined) {
+    return { key: 'port-reserved', values: { port: reservedPort } };
   }
-  const twice = numbers.find((number, at) => numbers.indexOf(number) !== at);
-  if (twice !== undefined) {
-    return { key: 'port-twice', values: { port: twice } };
+  const duplicate = numbers.find((number, at) => numbers.indexOf(number) !== at);
+  if (duplicate !== undefined) {
+    return { key: 'port-twice', values: { port: duplicate } };
   }
-  const asked = numbers.length;
-  return asked > count ? { key: 'port-count', values: { asked, most: count } } : null;
+  return numbers.length > count
+    ? { key: 'port-count', values: { asked: numbers.length, most: count } }
+    : null;
 }
 
-/** The number in a word; 0 if it is not a number. */
-function portOf(word: string): number {
+/** Parse a port number; return 0 if the word is not a number. */
+function parsePort(word: string): number {
   return /^\d{1,5}$/.test(word) ? Number(word) : 0;
 }

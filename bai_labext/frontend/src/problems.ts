@@ -1,4 +1,4 @@
-/** Problems of a form by field; the key '' has the problems of fields that are not in the form. */
+/** Problems of a form by field. The key '' contains all problems without a field in the form. */
 export type Problems = Record<string, string>;
 
 interface Reported {
@@ -9,7 +9,7 @@ interface Reported {
 /**
  * Assign the problems in the details of an error to the fields of a form.
  *
- * `preopen_ports.0` is a problem of `preopen_ports`.
+ * A problem of `preopen_ports.0` is assigned to the field `preopen_ports`.
  */
 export function problemsOf(
   message: string,

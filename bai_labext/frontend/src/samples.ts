@@ -1,15 +1,15 @@
 /** Conversion of usage reports into the time series of the charts. */
 
-import type { DeviceUse, Usage } from './types';
+import type { DeviceUsage, Usage } from './types';
 
-/** Usage of one device; null: unknown. */
+/** Usage of one device. A value is null if it is unknown. */
 export interface DeviceSample {
   memory: number | null;
   limit: number;
   utilization: number | null;
 }
 
-/** Total usage of all kernels of the session at one time; `received` to `written` are per second. */
+/** Total usage of all kernels at one time. `received`, `sent`, `read` and `written` are bytes per second. */
 export interface Sample {
   at: number;
   cpu: number;
@@ -31,11 +31,11 @@ interface Totals {
 type Counter = 'net_rx_bytes' | 'net_tx_bytes' | 'io_read_bytes' | 'io_write_bytes';
 const COUNTERS: Counter[] = ['net_rx_bytes', 'net_tx_bytes', 'io_read_bytes', 'io_write_bytes'];
 
-export const KEPT_SECONDS = 300;
+export const RETENTION_SECONDS = 300;
 
-/** The samples of the last minutes; counters are converted into rates. */
+/** The samples of the last `RETENTION_SECONDS`, with counters converted into rates. */
 export class Series {
-  private before: Totals | null = null;
+  private previous: Totals | null = null;
   samples: Sample[] = [];
 
   /** Add a report; return false and ignore it if it is not newer than the last one. */
@@ -46,7 +46,7 @@ export class Series {
       return false;
     }
     const at = Math.max(...times) / 1000;
-    if (this.before && at <= this.before.at) {
+    if (this.previous && at <= this.previous.at) {
       return false;
     }
     const counters = Object.fromEntries(
@@ -66,8 +66,8 @@ export class Series {
       deviceLimit: sum(devices.map(device => device.limit_bytes)),
       devices: byDevice(devices)
     };
-    this.before = { at, counters };
-    this.samples = [...this.samples, sample].filter(kept => kept.at > at - KEPT_SECONDS);
+    this.previous = { at, counters };
+    this.samples = [...this.samples, sample].filter(kept => kept.at > at - RETENTION_SECONDS);
     return true;
   }
 
@@ -76,19 +76,19 @@ export class Series {
   }
 
   private rate(name: Counter, now: number | null, at: number): number | null {
-    const before = this.before?.counters[name];
-    if (now === null || before === null || before === undefined || !this.before) {
+    const before = this.previous?.counters[name];
+    if (now === null || before === null || before === undefined || !this.previous) {
       return null;
     }
-    // The sum decreases if a process ends, because its counters are lost.
-    return Math.max(0, (now - before) / (at - this.before.at));
+    // When a process ends, its counters are lost and the sum decreases.
+    return Math.max(0, (now - before) / (at - this.previous.at));
   }
 }
 
 /** Alert level of a usage: warning from 80 % of the limit, alarm from 95 %. */
 export function level(used: number, limit: number): 'ok' | 'warning' | 'alarm' {
-  const part = limit > 0 ? used / limit : 0;
-  return part >= 0.95 ? 'alarm' : part >= 0.8 ? 'warning' : 'ok';
+  const ratio = limit > 0 ? used / limit : 0;
+  return ratio >= 0.95 ? 'alarm' : ratio >= 0.8 ? 'warning' : 'ok';
 }
 
 /** Notices of the agent about the session's devices and disk space. */
@@ -98,8 +98,8 @@ export function deviceNotices(usage: Usage): string[] {
     .filter(text => text !== '');
 }
 
-/** Merge the reports of kernels that share a device; each reports the device's total utilization. */
-function byDevice(uses: DeviceUse[]): Record<string, DeviceSample> {
+/** Merge the reports of kernels on the same device. Each reports the total utilization of the device. */
+function byDevice(uses: DeviceUsage[]): Record<string, DeviceSample> {
   const ids = [...new Set(uses.map(use => use.id))];
   return Object.fromEntries(
     ids.map(id => {

@@ -4,7 +4,7 @@ import type { Actions } from './actions';
 import { Button } from './button';
 import { duration, inLocalTime } from './format';
 import type { Model } from './model';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { OtherSession } from './types';
 
 interface Props {
@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** List of the user's other sessions; for a pending one also its queue position and the reason. */
+/** List of the user's other sessions; a pending session also shows its queue position and the reason. */
 export function Sessions({ model, actions, t }: Props): React.ReactElement {
   if (!model.sessions) {
     return <p className="bai-Hint">{t('loading')}</p>;
@@ -27,7 +27,7 @@ export function Sessions({ model, actions, t }: Props): React.ReactElement {
             <div className="bai-List-main">
               <span className="bai-List-title">{session.name}</span>
               <span className={`bai-State bai-mod-${session.status}`}>{t(session.status)}</span>
-              <span className="bai-Hint">{sessionFacts(session, t)}</span>
+              <span className="bai-Hint">{sessionSummary(session, t)}</span>
               {session.status === 'PENDING' && pendingReason(session) && (
                 <span className="bai-Hint">{pendingReason(session)}</span>
               )}
@@ -58,7 +58,7 @@ function pendingReason(session: OtherSession): string {
   return inLocalTime(session.reason || session.status_info);
 }
 
-function sessionFacts(session: OtherSession, t: Translate): string {
+function sessionSummary(session: OtherSession, t: Translate): string {
   const startsAt = session.estimated_start?.starts_at;
   const left = startsAt ? (Date.parse(startsAt) - Date.now()) / 1000 : NaN;
   const running = session.started_at ? (Date.now() - Date.parse(session.started_at)) / 1000 : NaN;

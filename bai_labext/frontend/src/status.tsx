@@ -4,11 +4,11 @@ import * as React from 'react';
 import { bytes, fraction, parseAmount, usedOf } from './format';
 import type { Model } from './model';
 import { level } from './samples';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 
 const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
-/** Status bar item: share and used memory of the session's devices; without devices, its memory. */
+/** Status bar item: share and used memory of the devices; for a session without devices, its memory. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly model: Model,
@@ -36,7 +36,7 @@ export class StatusItem extends ReactWidget {
     return (
       <button
         type="button"
-        className={`bai-Status bai-mod-${this.model.trouble ? 'away' : level(used ?? 0, limit)}`}
+        className={`bai-Status bai-mod-${this.model.trouble ? 'disconnected' : level(used ?? 0, limit)}`}
         title={this.t(hasDevice ? 'status-hint-device' : 'status-hint')}
         onClick={this.open}
       >

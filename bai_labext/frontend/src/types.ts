@@ -12,7 +12,7 @@ export interface Device {
   family: string;
   model: string;
   share: string;
-  /** null: unknown */
+  /** null if unknown */
   memory_bytes: number | null;
   is_simulated: boolean;
   enforcement?: string;
@@ -53,23 +53,23 @@ export interface Session {
   devices: Device[];
   kernels: Kernel[];
   enforcement: Record<string, string> | null;
-  /** When it reaches its maximum run time; null: it has none. */
+  /** When the session reaches its maximum run time; null if it has none. */
   ends_at: string | null;
   lifetime: Lifetime | null;
   idle_since: string | null;
-  /** When it is stopped if it stays idle; null: never. */
+  /** When the session is stopped if it remains idle; null: never. */
   idle_ends_at: string | null;
   is_draining: boolean | null;
 }
 
-export interface DeviceUse {
+export interface DeviceUsage {
   id: string;
   memory_bytes?: number | null;
   limit_bytes?: number | null;
   utilization_percent?: number | null;
 }
 
-export interface KernelUse {
+export interface KernelUsage {
   cpu_cores?: number;
   mem_bytes?: number;
   mem_limit_bytes?: number;
@@ -77,13 +77,13 @@ export interface KernelUse {
   net_tx_bytes?: number;
   io_read_bytes?: number;
   io_write_bytes?: number;
-  devices?: DeviceUse[];
+  devices?: DeviceUsage[];
   device_notice?: string;
   disk_notice?: string;
 }
 
 export interface Usage {
-  kernels: { at: string | null; usage: KernelUse }[];
+  kernels: { at: string | null; usage: KernelUsage }[];
 }
 
 export type AppState = 'builtin' | 'missing' | 'stopped' | 'starting' | 'running' | 'failed';
@@ -94,7 +94,7 @@ export interface Argument {
   title: string;
   value: string;
   is_required: boolean;
-  /** The value is a default path that is deleted with the session. */
+  /** Whether the value is a default path that is deleted with the session. */
   is_temporary: boolean;
 }
 
@@ -139,9 +139,9 @@ export interface Quota {
   kind: string;
   owner: string | null;
   project: string | null;
-  /** null: no limit */
+  /** null if there is no limit */
   limit_bytes: number | null;
-  /** null: not counted yet */
+  /** null if not measured yet */
   used_bytes: number | null;
 }
 
@@ -155,7 +155,7 @@ export interface OtherSession {
   requested: Record<string, string>;
   queue_position: number | null;
   estimated_start: { starts_at?: string | null; certainty?: string } | null;
-  /** Why it is pending. */
+  /** The reason why the session is pending. */
   reason: string;
   starts_at: string | null;
   started_at: string | null;
@@ -164,7 +164,7 @@ export interface OtherSession {
   page: string;
 }
 
-/** Output of a kernel or an app; `mark` requests what follows it. */
+/** Output of a kernel or an app. A request with `mark` returns the output that follows. */
 export interface Log {
   log: string;
   mark?: string;
@@ -185,10 +185,10 @@ export interface Sections {
   sessions: Items<OtherSession>;
 }
 
-/** Hashes by which unchanged sections are recognized. */
+/** Hash of each section; the server omits sections whose hash has not changed. */
 export type Marks = Partial<Record<keyof Sections, string>>;
 
-/** The changed sections with their new marks; `error` if the manager could not be queried. */
+/** The changed sections with their new marks, and an error if the manager could not be queried. */
 export type PollResponse = Partial<Sections> & {
   marks: Marks;
   error?: string;

@@ -1,7 +1,7 @@
 import { ISignal, Signal } from '@lumino/signaling';
 
 import { ApiError } from './api';
-import type { UserClient } from './userclient';
+import type { UserClient } from './userClient';
 
 const CHUNK_BYTES = 8 * 1024 * 1024;
 const MAX_CONCURRENT_UPLOADS = 3;
@@ -56,13 +56,13 @@ export class Uploads {
       ...this.items,
       ...files.map((file): Upload => ({ ...file, ...initial, state: 'waiting' }))
     ];
-    this.startWaiting();
+    this.startPendingUploads();
   }
 
   /** Resume a failed upload. */
   resume(upload: Upload): void {
     Object.assign(upload, { state: 'waiting', message: '' });
-    this.startWaiting();
+    this.startPendingUploads();
   }
 
   /** Repeat an upload and replace the existing file. */
@@ -71,7 +71,7 @@ export class Uploads {
     this.resume(upload);
   }
 
-  /** Abort an upload and delete its bytes at the manager. */
+  /** Abort an upload and delete the uploaded bytes at the manager. */
   stop(upload: Upload): void {
     upload.state = 'stopped';
     this.sending.get(upload)?.abort();
@@ -91,7 +91,7 @@ export class Uploads {
     this._changed.emit();
   }
 
-  private startWaiting(): void {
+  private startPendingUploads(): void {
     this._changed.emit();
     for (const upload of this.items.filter(item => item.state === 'waiting')) {
       if (this.running >= MAX_CONCURRENT_UPLOADS) {
@@ -101,7 +101,7 @@ export class Uploads {
       upload.state = 'sending';
       void this.send(upload).finally(() => {
         this.running -= 1;
-        this.startWaiting();
+        this.startPendingUploads();
         if (this.running === 0) {
           this._finished.emit();
         }
@@ -117,7 +117,7 @@ export class Uploads {
         return;
       } catch (error) {
         const failure = error instanceof ApiError ? error : new ApiError(String(error), 'http');
-        // Progress resets the number of failures.
+        // Count only consecutive failures without progress.
         failures = upload.sent > before ? 0 : failures;
         if (!(await this.prepareRetry(upload, failure, failures))) {
           return;
@@ -126,7 +126,7 @@ export class Uploads {
     }
   }
 
-  /** Prepare the next attempt, after a pause if needed; return false if there is none. */
+  /** Prepare the next attempt and wait before it if needed; return false if the upload has failed. */
   private async prepareRetry(upload: Upload, error: ApiError, failures: number): Promise<boolean> {
     if (upload.state !== 'sending') {
       return false;
@@ -136,7 +136,7 @@ export class Uploads {
       await new Promise(done => setTimeout(done, FIRST_PAUSE_MILLISECONDS * 2 ** failures));
       return true;
     }
-    // The manager has another offset, which the next attempt queries.
+    // The offset of the manager differs; the next attempt queries it.
     if (error.code === 'conflict' && upload.url) {
       return hasAttemptsLeft;
     }
@@ -241,7 +241,7 @@ function errorOf(request: XMLHttpRequest): ApiError {
     const content = JSON.parse(request.responseText) as Record<string, string>;
     return new ApiError(content.message ?? '', content.error ?? 'http');
   } catch {
-    // The response of the proxy while the manager is unavailable.
+    // While the manager is unavailable, the proxy responds without JSON.
     return new ApiError(request.statusText, 'unavailable');
   }
 }
@@ -250,9 +250,9 @@ function base64(text: string): string {
   return btoa(String.fromCharCode(...new TextEncoder().encode(text)));
 }
 
-/** The dropped files with their paths, including files in dropped directories. */
+/** Return the dropped files and all files in dropped directories, with their paths. */
 export async function droppedFiles(data: DataTransfer): Promise<FileToUpload[]> {
-  // Read all items before the first await, after which the browser empties the list.
+  // Read all items before the first await, because the browser then clears the list.
   const dropped = [...data.items].map(item => [item.webkitGetAsEntry(), item.getAsFile()] as const);
   const files = await Promise.all(
     dropped.flatMap(([entry, file]) => {

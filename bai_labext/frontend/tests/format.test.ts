@@ -8,7 +8,7 @@ test('bytes chooses the unit with the fewest digits', () => {
   assert.deepEqual(shown, ['0 B', '1023 B', '1.5 KiB', '1 MiB', '20 GiB']);
 });
 
-test("parseAmount reads the manager's notation of memory", () => {
+test('parseAmount parses amounts of memory; amount formats them', () => {
   assert.equal(parseAmount('1.5g'), 1.5 * 1024 ** 3);
   assert.equal(parseAmount('64m'), 64 * 1024 ** 2);
   assert.ok(Number.isNaN(parseAmount('much')));
@@ -16,7 +16,7 @@ test("parseAmount reads the manager's notation of memory", () => {
   assert.equal(amount('cuda.shares', '0.25'), '0.25');
 });
 
-test('duration shows days and a clock', () => {
+test('duration formats days, hours, minutes and seconds', () => {
   assert.deepEqual([59, 3725, 90061, -4].map(duration), [
     '0:00:59',
     '1:02:05',
@@ -29,7 +29,7 @@ test('cores rounds small numbers to two decimals', () => {
   assert.deepEqual([0, 0.251, 1.5, 100].map(cores), ['0', '0.25', '1.5', '100']);
 });
 
-test('usedOf uses the unit of the limit; fraction shows quarters as symbols', () => {
+test('usedOf uses the unit of the limit; fraction formats quarters as symbols', () => {
   const gib = 1024 ** 3;
   assert.deepEqual(usedOf(1.2 * gib, 4 * gib), ['1.2', '4 GiB']);
   assert.deepEqual(usedOf(50 * 1024 ** 2, 4 * gib), ['0.05', '4 GiB']);

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { portsProblem, words } from '../src/ports.ts';
+import { portsProblem, splitWords } from '../src/ports.ts';
 
 const LIMITS = { count: 3, lowest: 1025, highest: 65534, reserved: [2200, 8888] };
 
 test('words splits at commas and spaces', () => {
-  assert.deepEqual(words(' 8501,9000  9001,'), ['8501', '9000', '9001']);
-  assert.deepEqual(words('  '), []);
+  assert.deepEqual(splitWords(' 8501,9000  9001,'), ['8501', '9000', '9001']);
+  assert.deepEqual(splitWords('  '), []);
 });
 
 test('portsProblem accepts valid ports and an empty list', () => {

@@ -5,16 +5,16 @@ import { problemsOf } from '../src/problems.ts';
 
 const FIELDS = ['name', 'image', 'preopen_ports'];
 
-test('problemsOf assigns problems to fields, and those of other fields to the summary', () => {
+test('problemsOf assigns problems to fields, and problems of unknown fields to the summary', () => {
   const problems = [
     { field: 'name', problem: 'bad' },
-    { field: 'preopen_ports.0', problem: 'no number' },
+    { field: 'preopen_ports.0', problem: 'not a number' },
     { field: 'preopen_ports.1', problem: 'taken' },
     { field: 'environ.BAI_X', problem: 'reserved' }
   ];
   assert.deepEqual(problemsOf('all of it', { problems }, FIELDS), {
     name: 'bad',
-    preopen_ports: 'no number; taken',
+    preopen_ports: 'not a number; taken',
     '': 'environ.BAI_X: reserved'
   });
 });

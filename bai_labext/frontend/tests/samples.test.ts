@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 
-import { KEPT_SECONDS, Series, deviceNotices, level } from '../src/samples.ts';
-import type { KernelUse } from '../src/types.ts';
+import { RETENTION_SECONDS, Series, deviceNotices, level } from '../src/samples.ts';
+import type { KernelUsage } from '../src/types.ts';
 
 const START = Date.parse('2030-01-01T00:00:00Z');
 
 function report(
   seconds: number,
-  ...uses: KernelUse[]
-): { kernels: { at: string; usage: KernelUse }[] } {
+  ...uses: KernelUsage[]
+): { kernels: { at: string; usage: KernelUsage }[] } {
   const at = new Date(START + seconds * 1000).toISOString();
   return { kernels: uses.map(usage => ({ at, usage })) };
 }
 
-test('counters become rates, which are unknown for the first report', () => {
+test('a rate is null for the first report and 0 after a counter reset', () => {
   const series = new Series();
   series.add(report(0, { io_read_bytes: 100 }));
   series.add(report(5, { io_read_bytes: 600 }));
@@ -25,7 +25,7 @@ test('counters become rates, which are unknown for the first report', () => {
   );
 });
 
-test('a sample is the total of all kernels; values that none reports are null', () => {
+test('a sample is the total of all kernels; a value that no kernel reports is null', () => {
   const series = new Series();
   series.add(report(0, { cpu_cores: 1, mem_bytes: 10 }, { cpu_cores: 0.5, mem_bytes: 5 }));
   assert.equal(series.last?.cpu, 1.5);
@@ -34,7 +34,7 @@ test('a sample is the total of all kernels; values that none reports are null', 
   assert.equal(series.last.deviceMemory, null);
 });
 
-test('a report that is not newer is ignored', () => {
+test('a report that is not newer than the last one is ignored', () => {
   const series = new Series();
   assert.ok(series.add(report(0, { cpu_cores: 1 })));
   assert.ok(!series.add(report(0, { cpu_cores: 2 })));
@@ -43,23 +43,24 @@ test('a report that is not newer is ignored', () => {
   assert.equal(series.samples.length, 1);
 });
 
-test('only the last minutes are kept', () => {
+test('samples older than RETENTION_SECONDS are removed', () => {
   const series = new Series();
-  for (let seconds = 0; seconds <= 2 * KEPT_SECONDS; seconds += 5) {
+  for (let seconds = 0; seconds <= 2 * RETENTION_SECONDS; seconds += 5) {
     series.add(report(seconds, { cpu_cores: 1 }));
   }
-  assert.equal(series.samples.length, KEPT_SECONDS / 5);
+  assert.equal(series.samples.length, RETENTION_SECONDS / 5);
 });
 
-test('device memory is compared with the share; notices of the agent are listed', () => {
+test('95 % of the device memory limit is an alarm', () => {
   const series = new Series();
-  const usage = report(0, {
-    devices: [{ id: 'gpu-0', memory_bytes: 96, limit_bytes: 100 }],
-    device_notice: 'over its share'
-  });
-  series.add(usage);
+  series.add(report(0, { devices: [{ id: 'gpu-0', memory_bytes: 95, limit_bytes: 100 }] }));
   assert.equal(level(series.last?.deviceMemory ?? 0, series.last?.deviceLimit ?? 0), 'alarm');
-  assert.deepEqual(deviceNotices(usage), ['over its share']);
+});
+
+test('deviceNotices returns the notices of the agent', () => {
+  assert.deepEqual(deviceNotices(report(0, { device_notice: 'over its share' })), [
+    'over its share'
+  ]);
 });
 
 test('level is warning from 80 % and alarm from 95 %', () => {

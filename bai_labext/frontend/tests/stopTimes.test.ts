@@ -7,7 +7,7 @@ import {
   secondsLeft,
   stepReached,
   type Idleness
-} from '../src/ends.ts';
+} from '../src/stopTimes.ts';
 
 const NOW = Date.parse('2030-01-01T00:00:00Z');
 
@@ -17,7 +17,7 @@ test('secondsLeft is null without a maximum run time and never negative', () => 
   assert.equal(secondsLeft({ ends_at: '2029-12-31T23:00:00+00:00' }, NOW), 0);
 });
 
-test('warnings of the end are shown 30, 10 and 2 minutes before', () => {
+test('a warning is shown 30, 10 and 2 minutes before the maximum run time', () => {
   assert.deepEqual([1801, 1800, 700, 600, 121, 60, 0].map(stepReached), [
     null,
     1800,
@@ -35,7 +35,7 @@ test('idle warnings are shown only after half of the idle timeout', () => {
     idle_ends_at: new Date(NOW + limit * 1000).toISOString()
   });
   const after = (limit: number, ...seconds: number[]): (number | null)[] =>
-    seconds.map(each => idleStepReached(idle(limit), NOW + each * 1000));
+    seconds.map(elapsed => idleStepReached(idle(limit), NOW + elapsed * 1000));
   assert.deepEqual(after(7200, 5399, 5400, 6600, 7080, 7200), [null, 1800, 600, 120, 120]);
   assert.deepEqual(after(600, 299, 300, 480, 9000), [null, 300, 120, 120]);
   assert.deepEqual(after(60, 29, 30, 60), [null, 30, 30]);

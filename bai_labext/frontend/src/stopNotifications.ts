@@ -1,19 +1,19 @@
 import { Notification } from '@jupyterlab/apputils';
 
-import { idleSecondsLeft, idleStepReached, secondsLeft, stepReached } from './ends';
+import { idleSecondsLeft, idleStepReached, secondsLeft, stepReached } from './stopTimes';
 import { duration } from './format';
 import type { Model } from './model';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { Session } from './types';
 
-/** Actions that postpone the end of the session. */
+/** Actions that postpone the stop of the session. */
 interface PostponeActions {
-  keepAlive(): void;
-  stayHere(): void;
+  extendSession(): void;
+  resetIdleTime(): void;
 }
 
-/** Notifications before the session is stopped, of possible maintenance, and of the end itself. */
-export class Stops {
+/** Notifications before the session is stopped, when its agent is drained, and when it has ended. */
+export class StopNotifications {
   private readonly endWarning = new StepWarning();
   private readonly idleWarning = new StepWarning();
   private isDraining = false;
@@ -45,11 +45,13 @@ export class Stops {
   private checkEnd(session: Session): void {
     const left = secondsLeft(session);
     const step = left === null ? null : stepReached(left);
-    const canKeep = (session.lifetime?.addable_seconds ?? 0) > 0;
+    const canExtend = (session.lifetime?.addable_seconds ?? 0) > 0;
     this.endWarning.update(session.ends_at, step, () =>
       this.warn(
         this.t('stops-in', { time: duration(left ?? 0) }),
-        canKeep ? [{ label: this.t('keep-alive'), callback: () => this.postpone.keepAlive() }] : []
+        canExtend
+          ? [{ label: this.t('keep-alive'), callback: () => this.postpone.extendSession() }]
+          : []
       )
     );
   }
@@ -58,7 +60,7 @@ export class Stops {
     const left = idleSecondsLeft(session);
     this.idleWarning.update(session.idle_ends_at, idleStepReached(session), () =>
       this.warn(this.t('idle-stops-in', { time: duration(left ?? 0) }), [
-        { label: this.t('still-here'), callback: () => this.postpone.stayHere() }
+        { label: this.t('still-here'), callback: () => this.postpone.resetIdleTime() }
       ])
     );
   }
@@ -79,16 +81,15 @@ export class Stops {
   }
 }
 
-/** Warnings of one end: one notification per step, and again after the end was postponed. */
+/** Warnings before a time limit: one notification per step, and all again if the limit is extended. */
 class StepWarning {
   private notification: string | null = null;
   private endsAt: string | null = null;
   private step: number | null = null;
 
-  /** Call `notify`, which returns the id of its notification, if a new step has been reached. */
+  /** Call `notify` if a new step has been reached; it returns the id of its notification. */
   update(endsAt: string | null, step: number | null, notify: () => string): void {
     if (endsAt !== this.endsAt) {
-      // The end was postponed, or the limit has changed.
       this.endsAt = endsAt;
       this.step = null;
       this.dismiss();

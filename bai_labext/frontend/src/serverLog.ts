@@ -1,18 +1,19 @@
 const TIME = '(?:\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z )?';
 const STAMP = '\\d{4}-\\d\\d-\\d\\d [\\d:.]+';
 const SOURCE = '(?: [\\w.]+:\\d+)?';
-// "[I 2026-11-22 18:43:13.123 ServerApp] ": Jupyter's prefix; JupyterHub's ends with " log:192]".
+// Jupyter's prefix is "[I 2026-11-22 18:43:13.123 ServerApp] "; in JupyterHub's, " log:192" precedes
+// the bracket.
 const PREFIX = `^${TIME}\\[[DIWEC] ${STAMP} [\\w.]+${SOURCE}\\] `;
 const METHODS = 'GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|PROPFIND';
 const REQUEST = new RegExp(`${PREFIX}(?:\\d{3} )?(?:${METHODS}) /`);
-// After a failed request the server logs the headers as a block of JSON.
+// After a failed request, the server logs the headers as a block of JSON.
 const HEADERS_BEGIN = new RegExp(`${PREFIX}\\{$`);
 const HEADERS_END = new RegExp(`^${TIME}\\}$`);
 const SERVER = new RegExp(`^${TIME}\\[[DIWEC] ${STAMP} \\w*(?:App|HubSingleUser)${SOURCE}\\]`);
 // Jupyter indents the continuation lines of a message.
 const CONTINUATION = new RegExp(`^${TIME}(?: {4}|\\t)`);
 
-/** Remove the log of the session's Jupyter server and its requests; `plain` removes colours. */
+/** Remove the messages and requests that the Jupyter server logged; `plain` removes colours. */
 export function withoutServerLog(lines: string[], plain: (line: string) => string): string[] {
   const kept: string[] = [];
   let isInHeaders = false;

@@ -2,9 +2,9 @@ import type { JupyterFrontEnd } from '@jupyterlab/application';
 import { PageConfig } from '@jupyterlab/coreutils';
 
 /**
- * Open the panel at a user's first visit with this browser.
+ * Open the panel when a user opens JupyterLab for the first time in this browser.
  *
- * The visit is stored in the browser, because JupyterLab stores settings and workspaces in the home
+ * The browser stores that the panel was opened, because JupyterLab stores settings and workspaces in the home
  * folder, which is deleted when the session ends.
  */
 export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): Promise<void> {
@@ -16,7 +16,7 @@ export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): P
     }
     localStorage.setItem(key, 'true');
   } catch {
-    // Without local storage the panel would open at every visit, so do not open it.
+    // Without local storage the panel would open every time, so do not open it.
     return;
   }
   app.shell.activateById(panelId);

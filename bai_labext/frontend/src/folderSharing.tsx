@@ -2,10 +2,10 @@ import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Button } from './button';
-import { useOwnEnter } from './enter';
+import { useEnterKey } from './useEnterKey';
 import { Form } from './form';
-import type { UserClient } from './userclient';
-import type { Translate } from './texts';
+import type { UserClient } from './userClient';
+import type { Translate } from './i18n';
 import type { Folder, Items } from './types';
 
 interface Grant {
@@ -58,7 +58,7 @@ function Shares(props: { folder: Folder; client: UserClient; t: Translate }): Re
   const base = `/vfolders/${folder.id}`;
   const [{ grants, invitations, message }, setState] = React.useState(INITIAL_STATE);
   const [problem, setProblem] = React.useState('');
-  const latest = React.useRef(0);
+  const latestRequest = React.useRef(0);
 
   const load = async (done: string): Promise<SharingState> => {
     const [grants, invitations] = await Promise.all([
@@ -70,12 +70,12 @@ function Shares(props: { folder: Folder; client: UserClient; t: Translate }): Re
     return { grants: grants.items, invitations: invitations.items, message };
   };
   const runAndReload = (action: () => Promise<unknown>, done = ''): void => {
-    const turn = (latest.current += 1);
+    const request = (latestRequest.current += 1);
     setProblem('');
     action()
       .then(() => load(done))
-      // Ignore the response to an older, slower request.
-      .then(loaded => turn === latest.current && setState(loaded))
+      // Ignore a response that arrives after the response to a newer request.
+      .then(loaded => request === latestRequest.current && setState(loaded))
       .catch((error: unknown) =>
         setProblem(error instanceof Error ? error.message : String(error))
       );
@@ -155,7 +155,7 @@ function Invite(props: {
     }
   };
   const row = React.useRef<HTMLDivElement>(null);
-  useOwnEnter(row, send);
+  useEnterKey(row, send);
   return (
     <div className="bai-Form-row" ref={row}>
       <input

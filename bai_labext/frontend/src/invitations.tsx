@@ -3,8 +3,8 @@ import * as React from 'react';
 
 import { Button } from './button';
 import { Form } from './form';
-import type { UserClient } from './userclient';
-import type { Translate } from './texts';
+import type { UserClient } from './userClient';
+import type { Translate } from './i18n';
 import type { Items } from './types';
 
 interface Invitation {
@@ -16,16 +16,16 @@ interface Invitation {
 }
 
 /** Show a dialog to accept or decline invitations to folders of other users. */
-export async function showReceived(client: UserClient, t: Translate): Promise<void> {
+export async function showInvitations(client: UserClient, t: Translate): Promise<void> {
   const title = t('received-title');
   await showDialog({
     title,
-    body: new Received(title, client, t),
+    body: new InvitationDialog(title, client, t),
     buttons: [Dialog.okButton({ label: t('close') })]
   });
 }
 
-class Received extends Form {
+class InvitationDialog extends Form {
   constructor(
     title: string,
     private readonly client: UserClient,

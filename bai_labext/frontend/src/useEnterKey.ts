@@ -1,11 +1,11 @@
 import * as React from 'react';
 
 /**
- * Handle Enter inside an element of a dialog; JupyterLab would press the dialog's default button.
+ * Handle the Enter key inside an element of a dialog, where JupyterLab would press the default button.
  *
- * Enter calls `onEnter` in a field, and clicks a button that has the focus.
+ * In a field, Enter calls `onEnter`; on a button, it clicks the button.
  */
-export function useOwnEnter(within: React.RefObject<HTMLElement>, onEnter: () => void): void {
+export function useEnterKey(within: React.RefObject<HTMLElement>, onEnter: () => void): void {
   const latest = React.useRef(onEnter);
   latest.current = onEnter;
   React.useEffect(() => {
@@ -24,7 +24,7 @@ export function useOwnEnter(within: React.RefObject<HTMLElement>, onEnter: () =>
         }
       }
     };
-    // Registered before the dialog's listener, which is on its own node.
+    // On the document, because capture listeners of the document run before the dialog's own.
     document.addEventListener('keydown', listen, true);
     return () => document.removeEventListener('keydown', listen, true);
   }, [within]);

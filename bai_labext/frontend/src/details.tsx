@@ -1,12 +1,12 @@
 import * as React from 'react';
 
-import { idleSecondsLeft, secondsLeft } from './ends';
+import { idleSecondsLeft, secondsLeft } from './stopTimes';
 import { amount, bytes, duration } from './format';
 import type { Device, Session } from './types';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 
 /** Details of this session. */
-export function Facts(props: {
+export function Details(props: {
   session: Session;
   hasEnded: boolean;
   t: Translate;
@@ -70,7 +70,7 @@ function Resources({ session }: { session: Session }): React.ReactElement {
 }
 
 /** Enforcement level of a device's share, or "unknown". */
-function enforcementOf(device: Device, session: Session): string {
+function enforcementLevel(device: Device, session: Session): string {
   return device.enforcement ?? session.enforcement?.[device.family] ?? 'unknown';
 }
 
@@ -88,7 +88,9 @@ function Devices({ session, t }: { session: Session; t: Translate }): React.Reac
                 {device.memory_bytes !== null && ` · ${bytes(device.memory_bytes)}`}
                 {device.is_simulated && ` · ${t('simulated')}`}
               </span>
-              <span className="bai-Hint">{t(`enforcement-${enforcementOf(device, session)}`)}</span>
+              <span className="bai-Hint">
+                {t(`enforcement-${enforcementLevel(device, session)}`)}
+              </span>
             </div>
           </li>
         ))}

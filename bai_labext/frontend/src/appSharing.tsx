@@ -2,10 +2,10 @@ import { Clipboard, Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Button } from './button';
-import { useOwnEnter } from './enter';
+import { useEnterKey } from './useEnterKey';
 import { Form } from './form';
-import type { UserClient } from './userclient';
-import type { Translate } from './texts';
+import type { UserClient } from './userClient';
+import type { Translate } from './i18n';
 import type { App, AppShare, Items, Session } from './types';
 
 const DAY_SECONDS = 86_400;
@@ -53,15 +53,15 @@ function Shares({ app, session, client, t }: Props): React.ReactElement {
   const base = `/sessions/${session.id}/app-shares`;
   const [shares, setShares] = React.useState<AppShare[] | null>(null);
   const [problem, setProblem] = React.useState('');
-  const latest = React.useRef(0);
+  const latestRequest = React.useRef(0);
   const runAndReload = (action: () => Promise<unknown>): void => {
-    const turn = (latest.current += 1);
+    const request = (latestRequest.current += 1);
     setProblem('');
     action()
       .then(() => client.get<Items<AppShare>>(`${base}?limit=200`))
       .then(({ items }) => items.filter(share => share.app === app.name))
-      // Ignore the response to an older, slower request.
-      .then(loaded => turn === latest.current && setShares(loaded))
+      // Ignore a response that arrives after the response to a newer request.
+      .then(loaded => request === latestRequest.current && setShares(loaded))
       .catch((error: unknown) =>
         setProblem(error instanceof Error ? error.message : String(error))
       );
@@ -132,7 +132,7 @@ function NewShare(props: {
     });
   };
   const row = React.useRef<HTMLDivElement>(null);
-  useOwnEnter(row, share);
+  useEnterKey(row, share);
   return (
     <div className="bai-Form-row" ref={row}>
       <select

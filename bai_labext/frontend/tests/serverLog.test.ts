@@ -2,17 +2,17 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 
 import { plain } from '../src/ansi.ts';
-import { withoutServerLog } from '../src/serverlog.ts';
+import { withoutServerLog } from '../src/serverLog.ts';
 
-const AT = '[W 2026-11-22 18:43:13.123 ServerApp]';
+const WARNING_PREFIX = '[W 2026-11-22 18:43:13.123 ServerApp]';
 
-test('removes requests to the server and keeps output of the user', () => {
+test('removes requests to the server and keeps the output of programs', () => {
   const lines = [
     'epoch 1: loss 0.3',
     '[I 2026-11-22 18:43:13.123 ServerApp log:192] 200 GET /user/ann/lab (ann@127.0.0.1) 1.10ms',
     '2026-11-22T18:43:13.123456789Z [I 2026-11-22 18:43:13.123 LabApp] 302 GET /lab (@::1) 2ms',
-    `\u001b[33m${AT}\u001b[m 404 GET /user/ann/no-such-page (ann@::1) 3.20ms referer=None`,
-    `${AT} {`,
+    `\u001b[33m${WARNING_PREFIX}\u001b[m 404 GET /user/ann/no-such-page (ann@::1) 3.20ms referer=None`,
+    `${WARNING_PREFIX} {`,
     '      "Host": "hub"',
     '}',
     'GET / is what I print myself',

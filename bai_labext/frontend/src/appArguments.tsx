@@ -2,16 +2,16 @@ import { Dialog, showDialog } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Form } from './form';
-import type { Translate } from './texts';
+import type { Translate } from './i18n';
 import type { App } from './types';
 
-/** Whether to ask for arguments before a start: one is missing, or its path is temporary. */
+/** Whether to show the form before a start: a required argument is empty, or a path is temporary. */
 export function needsArguments(app: App): boolean {
   return app.arguments.some(each => (each.is_required && !each.value) || each.is_temporary);
 }
 
-/** Show a dialog for the arguments of an app; null if the user cancels. */
-export async function askArguments(
+/** Show a form for the arguments of an app and return their values; null if the user cancels. */
+export async function promptForArguments(
   app: App,
   t: Translate,
   problem = ''

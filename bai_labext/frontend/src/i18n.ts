@@ -1,9 +1,9 @@
 import type { Api } from './api';
 
-/** Return the text of a key with its placeholders `{name}` replaced; the key if it has no text. */
+/** Return the text of a key, with each placeholder `{name}` replaced; without a text, return the key. */
 export type Translate = (key: string, values?: Record<string, string | number>) => string;
 
-/** Load the texts in JupyterLab's language; if it is the default, in the language of the Hub's pages. */
+/** Load the texts in JupyterLab's language, or, if that is English, in the language of the Hub's pages. */
 export async function loadTexts(api: Api, languageCode: string): Promise<Translate> {
   const chosen = languageCode.split(/[-_]/)[0] ?? '';
   let texts: Record<string, string> = {};
@@ -13,7 +13,7 @@ export async function loadTexts(api: Api, languageCode: string): Promise<Transla
     console.warn('bai-labext: no texts', error);
   }
   return (key, values = {}) =>
-    (texts[key] ?? key).replace(/\{(\w+)\}/g, (place, name: string) =>
-      String(values[name] ?? place)
+    (texts[key] ?? key).replace(/\{(\w+)\}/g, (placeholder, name: string) =>
+      String(values[name] ?? placeholder)
     );
 }

@@ -4,10 +4,10 @@ import * as React from 'react';
 import { ApiError } from './api';
 import { Form } from './form';
 import { amount } from './format';
-import type { UserClient } from './userclient';
+import type { UserClient } from './userClient';
 import { problemsOf, type Problems } from './problems';
-import { portsProblem, words, type PortLimits } from './ports';
-import type { Translate } from './texts';
+import { portsProblem, splitWords, type PortLimits } from './ports';
+import type { Translate } from './i18n';
 import type { OtherSession, Session } from './types';
 
 /** The request fields in the form, in the order of the form. */
@@ -33,7 +33,7 @@ interface Options {
   preopen_limits: PortLimits;
 }
 
-/** The values of the form; the manager chooses for empty texts. */
+/** The values of the form. The manager chooses a value for each empty text. */
 interface Values {
   name: string;
   project: string;
@@ -42,14 +42,18 @@ interface Values {
   image: string;
 }
 
-/** Show the form of a new session and create the session; null if the user cancels. */
+/**
+ * Show the form of a new session and create the session; return null if the user cancels.
+ *
+ * `template` is the session whose project, resource group and image the form proposes.
+ */
 export async function startSession(
-  like: Session | null,
+  template: Session | null,
   client: UserClient,
   formUrl: string,
   t: Translate
 ): Promise<OtherSession | null> {
-  const body = new StartForm(like, client, formUrl, t);
+  const body = new StartForm(template, client, formUrl, t);
   await body.load();
   for (;;) {
     const result = await showDialog({
@@ -66,7 +70,7 @@ export async function startSession(
         return created;
       }
     } catch (error) {
-      // Show the form again, with the values and the problems.
+      // The loop shows the form again, with the same values and the problems.
       const message = error instanceof Error ? error.message : String(error);
       const details = error instanceof ApiError ? error.details : {};
       body.problems = problemsOf(message, details, FIELDS);
@@ -88,7 +92,7 @@ class StartForm extends Form {
   private ports = '';
 
   constructor(
-    like: Session | null,
+    template: Session | null,
     private readonly client: UserClient,
     private readonly formUrl: string,
     private readonly t: Translate
@@ -96,10 +100,10 @@ class StartForm extends Form {
     super(t('new-session'));
     this.values = {
       name: '',
-      project: like?.project ?? '',
-      resource_group: like?.resource_group ?? '',
+      project: template?.project ?? '',
+      resource_group: template?.resource_group ?? '',
       preset: '',
-      image: like?.image ?? ''
+      image: template?.image ?? ''
     };
   }
 
@@ -126,10 +130,10 @@ class StartForm extends Form {
     this.update();
   }
 
-  /** Create the session; null if the user must correct `problems` first. */
+  /** Create the session; return null if `problems` must be corrected first. */
   async create(): Promise<OtherSession | null> {
     const { name, ...rest } = this.values;
-    const ports = words(this.ports);
+    const ports = splitWords(this.ports);
     const problem = this.options && portsProblem(ports, this.options.preopen_limits);
     this.problems = {
       ...(name && !NAME.test(name) ? { name: this.t('name-rule') } : {}),
@@ -173,7 +177,7 @@ class StartForm extends Form {
             onChange={event => set({ name: event.target.value })}
           />
         </label>
-        {this.why('name')}
+        {this.problemText('name')}
         <Choice
           attributes={this.attributes('project')}
           label={t('project')}
@@ -181,7 +185,7 @@ class StartForm extends Form {
           options={options.projects.map(({ name, id }) => [id, name])}
           onChange={project => setAndReload({ project })}
         />
-        {this.why('project')}
+        {this.problemText('project')}
         <Choice
           attributes={this.attributes('resource_group')}
           label={t('resource-group')}
@@ -189,7 +193,7 @@ class StartForm extends Form {
           options={options.resource_groups.map(({ name }) => [name, name])}
           onChange={group => setAndReload({ resource_group: group })}
         />
-        {this.why('resource_group')}
+        {this.problemText('resource_group')}
         <Choice
           attributes={this.attributes('image')}
           label={t('image')}
@@ -197,7 +201,7 @@ class StartForm extends Form {
           options={options.images.map(({ name }) => [name, name])}
           onChange={image => set({ image })}
         />
-        {this.why('image')}
+        {this.problemText('image')}
         <Choice
           attributes={this.attributes('preset')}
           label={t('preset')}
@@ -205,7 +209,7 @@ class StartForm extends Form {
           options={options.presets.map(preset => [preset.name, this.presetText(preset)])}
           onChange={preset => set({ preset })}
         />
-        {this.why('preset')}
+        {this.problemText('preset')}
         <label>
           {t('ports')}
           <input
@@ -220,7 +224,7 @@ class StartForm extends Form {
             }}
           />
         </label>
-        {this.why('preopen_ports')}
+        {this.problemText('preopen_ports')}
         <p className="bai-Hint" id="bai-Form-ports">
           {t('ports-hint')}
         </p>
@@ -234,11 +238,11 @@ class StartForm extends Form {
     );
   }
 
-  /** The problems in the order of the fields, each with a link to its field. */
+  /** List of the problems in the order of the fields, each with a link to its field. */
   private summary(): React.ReactElement | null {
     const { t, problems } = this;
-    const wrong = FIELDS.filter(field => problems[field]);
-    if (!wrong.length) {
+    const invalidFields = FIELDS.filter(field => problems[field]);
+    if (!invalidFields.length) {
       return problems[''] ? (
         <p className="bai-Problem" role="alert">
           {problems['']}
@@ -250,7 +254,7 @@ class StartForm extends Form {
         {t('to-correct')}
         <ul>
           {problems[''] && <li>{problems['']}</li>}
-          {wrong.map(field => (
+          {invalidFields.map(field => (
             <li key={field}>
               <a
                 href={`#${idOf(field)}`}
@@ -271,17 +275,17 @@ class StartForm extends Form {
 
   /** Attributes that mark an invalid field; the first invalid field gets the focus. */
   private attributes(field: Field, hint?: string): FieldAttributes {
-    const isWrong = Boolean(this.problems[field]);
-    const described = [isWrong ? `${idOf(field)}-problem` : '', hint].filter(Boolean).join(' ');
+    const isInvalid = Boolean(this.problems[field]);
+    const describedBy = [isInvalid ? `${idOf(field)}-problem` : '', hint].filter(Boolean).join(' ');
     return {
       id: idOf(field),
-      'aria-invalid': isWrong || undefined,
-      'aria-describedby': described || undefined,
-      autoFocus: isWrong && field === FIELDS.find(each => this.problems[each])
+      'aria-invalid': isInvalid || undefined,
+      'aria-describedby': describedBy || undefined,
+      autoFocus: isInvalid && field === FIELDS.find(each => this.problems[each])
     };
   }
 
-  private why(field: Field): React.ReactElement | null {
+  private problemText(field: Field): React.ReactElement | null {
     const problem = this.problems[field];
     return problem ? (
       <p className="bai-Problem" id={`${idOf(field)}-problem`}>

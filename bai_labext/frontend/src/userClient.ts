@@ -2,14 +2,14 @@ import { ApiError } from './api';
 
 const CONSENT_TIMEOUT_MILLISECONDS = 300_000;
 const POLL_INTERVAL_MILLISECONDS = 500;
-/** Error codes of responses without a body: to HEAD, and from the proxy. */
+/** Error codes for responses without a JSON body: responses to HEAD and responses of the proxy. */
 const CODES: Record<number, string> = {
   401: 'not-signed-in',
   404: 'not-found',
   502: 'unavailable',
   503: 'unavailable'
 };
-const WINDOW = 'popup,width=560,height=640';
+const WINDOW_FEATURES = 'popup,width=560,height=640';
 
 interface ErrorBody {
   message?: string;
@@ -17,7 +17,7 @@ interface ErrorBody {
   details?: Record<string, unknown>;
 }
 
-/** The message that the consent window posts. */
+/** Message that the consent window posts to this page. */
 interface ConsentMessage {
   bai: string;
   code: string;
@@ -28,8 +28,8 @@ interface ConsentMessage {
  * Client of the manager with the permissions of the user, for operations that the session's own
  * token does not permit.
  *
- * The user consents once per page load, in a window that the manager serves. The token is stored
- * only in this object and revoked when the page is closed.
+ * The user consents once per page load, in a window with a page of the manager. The token is stored
+ * only in this object and is revoked when the page is closed.
  */
 export class UserClient {
   private token = '';
@@ -43,7 +43,7 @@ export class UserClient {
     return this.token !== '';
   }
 
-  /** Whether consent can be requested; browsers compute digests only on HTTPS pages. */
+  /** Whether consent can be requested: it needs a digest, which browsers compute only on HTTPS pages. */
   get canRequestConsent(): boolean {
     return window.isSecureContext && this.base() !== '';
   }
@@ -52,7 +52,7 @@ export class UserClient {
   async requestConsent(): Promise<boolean> {
     const verifier = random(48);
     const state = random(18);
-    const opened = window.open('', '_blank', WINDOW);
+    const opened = window.open('', '_blank', WINDOW_FEATURES);
     if (!opened) {
       throw new ApiError('the browser did not open the window', 'blocked');
     }
@@ -95,7 +95,7 @@ export class UserClient {
   async request(path: string, init: RequestInit): Promise<Response> {
     let response: Response;
     try {
-      // Without cookies, so that only the token authorizes the request.
+      // Omit cookies, so that only the token authorizes the request.
       response = await fetch(this.url(path), {
         ...init,
         credentials: 'omit',
@@ -144,7 +144,7 @@ function waitForCode(opened: Window, state: string): Promise<string> {
       const message = event.data as Partial<ConsentMessage> | null;
       const isOurs = event.origin === window.location.origin && event.source === opened;
       if (isOurs && message?.bai === 'panel-login' && message.state === state) {
-        // The window must not close itself, because its message could be lost.
+        // Close the window here: if it closed itself, its message could be lost.
         opened.close();
         end(message.code ?? '');
       }
