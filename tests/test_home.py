@@ -106,7 +106,9 @@ def test_module_ends_when_its_parent_is_killed() -> None:
         parent.send_signal(signal.SIGKILL)
         parent.wait(10)
         gone = wait_until(
-            lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 15, "its end"
+            lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE,
+            15,
+            "the server to exit",
         )
     assert gone
 

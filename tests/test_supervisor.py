@@ -81,7 +81,11 @@ def test_supervisor_and_module_end_if_the_parent_is_killed() -> None:
         supervisor = server.parent()
         assert supervisor is not None
         parent.kill()
-        wait_until(lambda: is_gone(server) and is_gone(supervisor), 30, "the end of both")
+        wait_until(
+            lambda: is_gone(server) and is_gone(supervisor),
+            30,
+            "the supervisor and the server to exit",
+        )
 
 
 @pytest.mark.parametrize(

@@ -139,19 +139,19 @@ async def agents(api: Api, agent_home: Path) -> AsyncIterator[Agents]:
     await made.end()
 
 
-async def status_of(
+async def wait_for_session(
     client: Client, key: str, condition: Callable[[dict[str, object]], object], seconds: float = 30
 ) -> dict[str, object]:
     """Wait until ``condition`` is true for the session, and return it."""
     session: dict[str, object] = {}
 
-    async def look() -> object:
+    async def is_reached() -> object:
         session.clear()
         session.update(await client.get(f"/sessions/{key}"))
         return condition(session)
 
     try:
-        await wait_until_async(look, seconds, f"session {key}")
+        await wait_until_async(is_reached, seconds, f"session {key}")
     except TimeoutError as error:
         raise AssertionError(f"{error}: {session}") from None
     return session

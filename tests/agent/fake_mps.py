@@ -2,8 +2,8 @@
 """A fake nvidia-cuda-mps-control that records its commands.
 
 ``$FAKE_MPS`` is its folder. ``commands`` gets a line for each command. ``servers`` contains the
-servers and their clients as JSON: ``{"101": {"status": "ACTIVE", "clients": [7]}}``. While the
-file ``no-start``, ``hang`` or ``refuse`` exists, the program has this fault.
+servers and their clients as JSON: ``{"101": {"status": "ACTIVE", "clients": [7]}}``. A file
+``no-start``, ``hang`` or ``refuse`` in the folder causes the fault of that name.
 """
 
 import json

@@ -46,22 +46,22 @@ def binds(tmp_path: Path) -> Iterator[BindMounts]:
     assert made.remove(NAME)
 
 
-def wanted(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
+def requested_mounts(folder: Path, subpath: str = "sub") -> list[dict[str, Any]]:
     whole = {"source": str(folder), "target": "/home/work/all", "read_only": False}
     return [whole, {**whole, "target": "/home/work/data", "read_only": True, "subpath": subpath}]
 
 
 def test_only_the_subdirectory_is_bind_mounted(binds: BindMounts, folder: Path) -> None:
-    (mount,) = binds.create(NAME, wanted(folder))
+    (mount,) = binds.create(NAME, requested_mounts(folder))
     assert (mount["target"], mount["read_only"]) == ("/home/work/data", True)
     place = Path(mount["source"])
     assert os.listdir(place) == ["own"]
     assert place.parent.stat().st_mode & 0o077 == 0
-    assert binds.create(NAME, wanted(folder)) == [mount]  # requested again after a crash
+    assert binds.create(NAME, requested_mounts(folder)) == [mount]  # requested again after a crash
 
 
 def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Path) -> None:
-    (mount,) = binds.create(NAME, wanted(folder))
+    (mount,) = binds.create(NAME, requested_mounts(folder))
     (folder / "sub").rename(folder / "aside")
     (folder / "sub").symlink_to(folder.parent / "secret")
     assert os.listdir(mount["source"]) == ["own"]
@@ -85,12 +85,12 @@ def test_path_outside_of_the_folder_is_rejected(
 ) -> None:
     (folder / "link").symlink_to(link)
     with pytest.raises(error):
-        binds.create(NAME, wanted(folder, subpath))
+        binds.create(NAME, requested_mounts(folder, subpath))
 
 
 def test_link_inside_the_folder_is_followed(binds: BindMounts, folder: Path) -> None:
     (folder / "link").symlink_to("sub")
-    (mount,) = binds.create(NAME, wanted(folder, "link"))
+    (mount,) = binds.create(NAME, requested_mounts(folder, "link"))
     assert os.listdir(mount["source"]) == ["own"]
 
 
@@ -109,14 +109,14 @@ def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, fol
     try:
         for _ in range(SWAPS):
             try:
-                (mount,) = binds.create(NAME, wanted(folder))
+                (mount,) = binds.create(NAME, requested_mounts(folder))
             except (Forbidden, NotFound):
                 continue
             assert os.listdir(mount["source"]) == ["own"]
     finally:
         is_over.set()
         swapping.join()
-    binds.create(NAME, wanted(folder))
+    binds.create(NAME, requested_mounts(folder))
 
 
 def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder: Path) -> None:
@@ -127,7 +127,7 @@ def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder
         "session_id": NAME,
         "kernel_id": str(uuid.uuid4()),
         "user": "ann",
-        "mounts": wanted(folder),
+        "mounts": requested_mounts(folder),
     }
     task = Task.from_json(item)
     folders.create(task, None, None)
@@ -138,7 +138,7 @@ def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder
 
 
 def test_tidy_removes_mount_points_without_a_mount(binds: BindMounts, folder: Path) -> None:
-    (kept,) = binds.create(NAME, wanted(folder))
+    (kept,) = binds.create(NAME, requested_mounts(folder))
     lost = Path(kept["source"]).parent / "7"
     lost.mkdir()
     binds.remove_stale_mount_points()
@@ -174,11 +174,14 @@ async def test_access_to_a_dead_mount_times_out(
     monkeypatch.setattr(work, "MOUNT_TIMEOUT_SECONDS", 0.2)
     try:
         with dead_mount(folder):
-            for look in (lambda: os.listdir(folder), lambda: binds.create(NAME, wanted(folder))):
+            for look in (
+                lambda: os.listdir(folder),
+                lambda: binds.create(NAME, requested_mounts(folder)),
+            ):
                 with pytest.raises(Unavailable, match="does not respond on the chosen agent"):
                     await work.with_mount_timeout(look)
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
     assert await work.with_mount_timeout(os.listdir, folder) == ["sub"]
     with pytest.raises(NotFound):
-        await work.with_mount_timeout(binds.create, NAME, wanted(folder, "none"))
+        await work.with_mount_timeout(binds.create, NAME, requested_mounts(folder, "none"))

@@ -18,7 +18,7 @@ from .test_mps import Program, install
 __all__ = ["driver"]
 
 # In a separate process, because the binding loads one library per process.
-STEPS = """
+STEPS_SCRIPT = """
 import json, sys
 from pathlib import Path
 from bai_services.agent.devices.base import GrantedDevice
@@ -80,10 +80,10 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     program = Program(root / "bin")
     install(program.folder)
     yield root
-    program.sweep(root)
+    program.stop_all(root)
 
 
-def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
+def run_steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
     # If the folder is missing, setting the mode fails, as if the driver had rejected it.
     file = root / "mode"
     root = root.parent if root.name == "nowhere" else root
@@ -91,7 +91,7 @@ def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
         file.write_text(mode)
     may_set, mps = words if words else ("leave", "mps")
     done = subprocess.run(
-        [sys.executable, "-c", STEPS, str(root / "mps"), str(file), may_set, mps],
+        [sys.executable, "-c", STEPS_SCRIPT, str(root / "mps"), str(file), may_set, mps],
         env={
             "PATH": f"{root / 'bin'}:{os.environ['PATH']}",
             "LD_LIBRARY_PATH": str(driver),
@@ -107,7 +107,7 @@ def steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
 def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     root: Path, driver: Path
 ) -> None:
-    said = steps(root, driver, "0")
+    said = run_steps(root, driver, "0")
     assert (said["level"], said["share"]["level"]) == ("soft", "soft")
     assert said["facts"]["compute_mode"] == "DEFAULT"
     assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
@@ -117,14 +117,14 @@ def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
 
 
 def test_exclusive_process_mode_has_process_level(root: Path, driver: Path) -> None:
-    said = steps(root, driver, "3")
+    said = run_steps(root, driver, "3")
     assert (said["level"], said["share"]["level"]) == ("process", "process")
     assert "one of your programs at a time" in said["whole"]["notices"][0]
     assert said["mode_after"] == "3"
 
 
 def test_agent_sets_compute_mode_if_allowed(root: Path, driver: Path) -> None:
-    said = steps(root, driver, "0", "may-set", "mps")
+    said = run_steps(root, driver, "0", "may-set", "mps")
     assert (said["level"], said["share"]["level"], said["share"]["mode"]) == (
         "process",
         "process",
@@ -136,7 +136,7 @@ def test_agent_sets_compute_mode_if_allowed(root: Path, driver: Path) -> None:
 
 
 def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path) -> None:
-    said = steps(root / "nowhere", driver, "", "may-set", "mps")
+    said = run_steps(root / "nowhere", driver, "", "may-set", "mps")
     assert "does not set the compute mode" in said["share"]["error"]
     assert said["level_after"] == "soft"
 
@@ -162,12 +162,12 @@ def test_mode_of_every_whole_gpu_is_set_even_if_the_first_change_fails(
 
 
 def test_exclusive_mode_without_mps_offers_no_shares(root: Path, driver: Path) -> None:
-    said = steps(root, driver, "3", "leave", "no-mps")
+    said = run_steps(root, driver, "3", "leave", "no-mps")
     assert said["most"] == 0
     assert "a second program is rejected" in said["facts"]["shares_withheld"]
 
 
 def test_prohibited_compute_mode_makes_gpu_unhealthy(root: Path, driver: Path) -> None:
-    said = steps(root, driver, "2")
+    said = run_steps(root, driver, "2")
     assert (said["healthy"], said["most"]) == (False, 0)
     assert "PROHIBITED" in said["facts"]["shares_withheld"]

@@ -19,7 +19,7 @@ from tests.testbed.manager import Api
 
 from .conftest import Agents
 
-LOOK = """
+DISCOVER_TWICE = """
 import json, os, sys
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 gpus = CudaGpus()
@@ -48,10 +48,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def look(driver: Path, tmp_path: Path, **environ: str) -> Any:
+def discover_twice(driver: Path, tmp_path: Path, **environ: str) -> Any:
     lost = tmp_path / "lost"
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, str(lost)],
+        [sys.executable, "-c", DISCOVER_TWICE, str(lost)],
         env={
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(driver),
@@ -66,7 +66,7 @@ def look(driver: Path, tmp_path: Path, **environ: str) -> Any:
 
 
 def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: Path) -> None:
-    found = look(driver, tmp_path)
+    found = discover_twice(driver, tmp_path)
     assert found["first"][1] == {
         "id": "GPU-0000-1",
         "family": "cuda",
@@ -119,7 +119,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
 
 
 def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_path: Path) -> None:
-    found = look(driver, tmp_path, NVML_SWITCH="1")
+    found = discover_twice(driver, tmp_path, NVML_SWITCH="1")
     assert [d["facts"]["links"] for d in found["first"]] == [{"GPU-0000-1": 2}, {"GPU-0000-0": 2}]
 
 
@@ -135,7 +135,7 @@ def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_pat
 def test_pci_peers_are_the_gpus_behind_common_pci_switches(
     driver: Path, tmp_path: Path, level: str, near: list[str] | None
 ) -> None:
-    found = look(driver, tmp_path, NVML_COUNT="3", NVML_ANCESTOR=level)
+    found = discover_twice(driver, tmp_path, NVML_COUNT="3", NVML_ANCESTOR=level)
     assert found["first"][0]["facts"]["pci_peers"] == near
 
 
@@ -149,7 +149,7 @@ def test_unknown_nvlinks_are_none() -> None:
 
 
 def test_nvml_without_a_driver_reports_no_gpu(driver: Path, tmp_path: Path) -> None:
-    assert look(driver, tmp_path, NVML_NO_DRIVER="1")["first"] == []
+    assert discover_twice(driver, tmp_path, NVML_NO_DRIVER="1")["first"] == []
 
 
 def gpu(index: int) -> Device:

@@ -33,7 +33,7 @@ from tests.testbed.manager import Api
 from tests.testbed.registry import Registry, serve
 from tests.testbed.wait import wait_until_async
 
-from .conftest import Agents, RunningAgent, status_of
+from .conftest import Agents, RunningAgent, wait_for_session
 from .test_cuda import driver
 
 __all__ = ["driver"]
@@ -69,10 +69,10 @@ async def image(api: Api, engine: DockerEngine) -> str:
 
 @pytest.fixture
 async def agent(agents: Agents, image: str, engine: DockerEngine) -> RunningAgent:
-    return await start(agents, engine)
+    return await start_agent(agents, engine)
 
 
-async def start(agents: Agents, engine: DockerEngine, **environ: str) -> RunningAgent:
+async def start_agent(agents: Agents, engine: DockerEngine, **environ: str) -> RunningAgent:
     return await agents.start(
         "docker-test",
         BAI_AGENT_ENGINE="docker",
@@ -82,7 +82,7 @@ async def start(agents: Agents, engine: DockerEngine, **environ: str) -> Running
     )
 
 
-async def created(user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
+async def create_session(user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
     spec = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
     session = await user.post("/sessions", {"name": name, "image": image, "resources": spec})
     return dict(session)
@@ -90,14 +90,16 @@ async def created(user: Client, image: str, name: str = "lab1") -> dict[str, Any
 
 async def plan_of(api: Api, user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
     """Bring a session to PREPARED and return its launch plan."""
-    session = await created(user, image, name)
-    session = await status_of(user, session["id"], lambda s: s["status"] != "PREPARING")
-    session = await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+    session = await create_session(user, image, name)
+    session = await wait_for_session(user, session["id"], lambda s: s["status"] != "PREPARING")
+    session = await wait_for_session(user, session["id"], lambda s: s["status"] == "PREPARED")
     where = {"user": session["hub_user"], "server": session["hub_server"]}
     return dict(await api.hub.post(f"/sessions/{session['id']}/launch", where))
 
 
-def run(engine: DockerEngine, image: str, plan: dict[str, Any], command: str) -> Container:
+def start_container(
+    engine: DockerEngine, image: str, plan: dict[str, Any], command: str
+) -> Container:
     """Start a container as the spawner does, with the plan's labels, network, home and user."""
     home = plan["injection"]["mounts"][0]
     return engine.client.containers.run(
@@ -132,7 +134,7 @@ async def test_session_gets_home_and_user_network(
     network = engine.client.networks.get(network_name("user", "docker-test"))
     assert network.attrs["IPAM"]["Config"][0]["Subnet"].endswith("/26")
     command = "touch /home/work/made && id -u && env"
-    container = await asyncio.to_thread(run, engine, image, plan, command)
+    container = await asyncio.to_thread(start_container, engine, image, plan, command)
     assert (await asyncio.to_thread(container.wait))["StatusCode"] == 0
     printed = container.logs().decode().splitlines()
     assert printed[0] == str(plan["uid"])
@@ -150,24 +152,24 @@ async def test_sessions_of_different_users_cannot_connect(
     mine = await plan_of(api, user, "base", "lab2")
     assert one["injection"]["network"] != two["injection"]["network"]
     serve = "cd /tmp && exec python3 -m http.server 8888"
-    server = await asyncio.to_thread(run, engine, image, one, serve)
+    server = await asyncio.to_thread(start_container, engine, image, one, serve)
     server.reload()
     (about,) = server.attrs["NetworkSettings"]["Networks"].values()
     look = (
         "import urllib.request; "
         f"print(urllib.request.urlopen('http://{about['IPAddress']}:8888', timeout=3).status)"
     )
-    friend = await asyncio.to_thread(run, engine, image, mine, "sleep 60")
-    stranger = await asyncio.to_thread(run, engine, image, two, "sleep 60")
+    friend = await asyncio.to_thread(start_container, engine, image, mine, "sleep 60")
+    stranger = await asyncio.to_thread(start_container, engine, image, two, "sleep 60")
 
-    async def answers() -> bool:
+    async def can_connect() -> bool:
         return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", look])).exit_code == 0
 
     # Positive control: sessions of one user can reach each other.
-    await wait_until_async(answers, 20, "a response in the server's own network")
+    await wait_until_async(can_connect, 20, "a response in the server's own network")
     refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
     assert refused.exit_code != 0
-    # Docker drops such packets, unless egress rules are enforced, which reject them first.
+    # Docker drops such packets. If egress rules are enforced, they reject the packets first.
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
 
 
@@ -175,12 +177,12 @@ async def test_missing_image_fails_without_blocking_other_users(
     api: Api, agent: RunningAgent, image: str
 ) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
-    lost = [await created(user, "missing", f"lost{i}") for i in range(3)]
+    lost = [await create_session(user, "missing", f"lost{i}") for i in range(3)]
     began = time.monotonic()
     await plan_of(api, user2, "base")
     seconds = time.monotonic() - began
     for session in lost:
-        ended = await status_of(user, session["id"], lambda s: s["status"] == "ERROR", 60)
+        ended = await wait_for_session(user, session["id"], lambda s: s["status"] == "ERROR", 60)
         assert MISSING_IMAGE in str(ended["status_info"])
         assert ended["allocations"] == []
     assert seconds < 15, seconds
@@ -202,7 +204,7 @@ async def test_concurrent_sessions_share_one_pull(
 ) -> None:
     admin, user, user2 = [await api.client(name) for name in ("admin", "user", "user2")]
     made = await admin.post("/images", {"name": registry.name})
-    waiting = [await created(user, made["name"], f"wait{i}") for i in range(3)]
+    waiting = [await create_session(user, made["name"], f"wait{i}") for i in range(3)]
 
     def pulls(session: dict[str, Any]) -> bool:
         return session["progress"] == {
@@ -212,14 +214,14 @@ async def test_concurrent_sessions_share_one_pull(
         }
 
     for session in waiting:
-        await status_of(user, session["id"], pulls)
+        await wait_for_session(user, session["id"], pulls)
     await wait_until_async(lambda: registry.blob_requests, 30, "the engine's request for the blobs")
     # While the pull hangs, other sessions are prepared.
     await plan_of(api, user2, "base")
     assert (await user.get("/sessions/wait0"))["status"] == "PREPARING"
     registry.are_blobs_released.set()
     for session in waiting:
-        await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+        await wait_for_session(user, session["id"], lambda s: s["status"] == "PREPARED")
     assert set(registry.blob_requests.values()) == {1}
 
 
@@ -229,7 +231,7 @@ async def test_container_usage_and_log(
     user = await api.client("user")
     plan = await plan_of(api, user, "base")
     command = "echo hello; while true; do :; done"
-    container = await asyncio.to_thread(run, engine, image, plan, command)
+    container = await asyncio.to_thread(start_container, engine, image, plan, command)
     path = f"/sessions/{plan['session_id']}"
     await api.hub.post(f"{path}/started", {"container_id": container.id})
 
@@ -248,11 +250,11 @@ async def test_restarted_agent_removes_container_of_ended_session(
 ) -> None:
     user = await api.client("user")
     plan = await plan_of(api, user, "base")
-    container = await asyncio.to_thread(run, engine, image, plan, "sleep 300")
+    container = await asyncio.to_thread(start_container, engine, image, plan, "sleep 300")
     await agent.kill()
     path = f"/sessions/{plan['session_id']}/exited"
     await api.hub.post(path, {"exit_code": 0, "reason": "test"})
-    await start(agents, engine)
+    await start_agent(agents, engine)
 
     def is_there() -> bool:
         return bool(engine.client.api.containers(all=True, filters={"id": container.id}))
@@ -263,7 +265,7 @@ async def test_restarted_agent_removes_container_of_ended_session(
 
     await wait_until_async(is_gone, 60, "the removal of the container")
     folder = agent.home / "sessions" / plan["session_id"]
-    await wait_until_async(lambda: not folder.exists(), 30, "the removal of its folder")
+    await wait_until_async(lambda: not folder.exists(), 30, "the removal of the session's folder")
     assert not await asyncio.to_thread(is_there)
 
 
@@ -271,15 +273,15 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
     api: Api, agents: Agents, image: str, engine: DockerEngine, driver: Path
 ) -> None:
     gpu = {"LD_LIBRARY_PATH": str(driver), "NVML_COUNT": "1"}
-    agent = await start(agents, engine, **gpu)
-    # The first scheduling pass may have to JIT-compile its code, which takes long.
+    agent = await start_agent(agents, engine, **gpu)
+    # The first scheduling pass may JIT-compile its code, which can take a minute.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
     plans = [await plan_of(api, user, "base", name) for name in ("goes-on", "is-ended")]
     containers = []
     for plan in plans:
         assert plan["injection"]["environ"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-0000-0"
-        container = await asyncio.to_thread(run, engine, image, plan, "sleep 300")
+        container = await asyncio.to_thread(start_container, engine, image, plan, "sleep 300")
         path = f"/sessions/{plan['session_id']}/started"
         await api.hub.post(path, {"container_id": container.id})
         containers.append(container)
@@ -287,22 +289,22 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
     await agent.kill()
     # One of the two containers exits between two heartbeats.
     await asyncio.to_thread(containers[1].remove, force=True)
-    await start(agents, engine, **gpu)
+    await start_agent(agents, engine, **gpu)
     admin = await api.client("admin")
 
-    async def held() -> dict[str, Any]:
+    async def device_grants() -> dict[str, Any]:
         (device,) = (await admin.get("/devices"))["items"]
         return {**device["facts"].get("held", {"kernels": []}), "used": device["used"]}
 
     async def is_known() -> bool:
-        return kernels[0] in (await held())["kernels"]
+        return kernels[0] in (await device_grants())["kernels"]
 
     await wait_until_async(is_known, 90, "the grants of the killed agent")
 
     async def is_settled() -> bool:
         await agents.time_passes("docker-test", seconds=15)
         wanted = {"kernels": kernels[:1], "thousandths": 250, "used": "0.25"}
-        return await held() == wanted
+        return await device_grants() == wanted
 
     await wait_until_async(is_settled, 90, "the release of the ended session's grant")
     running, ended = [await user.get(f"/sessions/{plan['session_id']}") for plan in plans]

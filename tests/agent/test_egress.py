@@ -60,12 +60,16 @@ class Neighbours:
 
 
 @contextmanager
-def answering(words: list[str], address: str, port: int) -> Iterator[None]:
+def listening(words: list[str], address: str, port: int) -> Iterator[None]:
     server = [*words, sys.executable, "-m", "http.server", str(port), "--bind", address]
     process = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         look = [*words, sys.executable, "-c", PROBE, json.dumps([["127.0.0.1", port]])]
-        wait_until(lambda: b"reached" in subprocess.check_output(look), 20, "a neighbour")
+        wait_until(
+            lambda: b"reached" in subprocess.check_output(look),
+            20,
+            "a response of the second machine",
+        )
         yield
     finally:
         process.kill()
@@ -84,14 +88,14 @@ def neighbours() -> Iterator[Neighbours]:
         except ComponentMissing as reason:
             skip_or_fail("docker", reason)
         for machine in machines:
-            stack.enter_context(answering(machine.command(), "0.0.0.0", PORT))
+            stack.enter_context(listening(machine.command(), "0.0.0.0", PORT))
         port = free_port()
-        stack.enter_context(answering([], "0.0.0.0", port))
+        stack.enter_context(listening([], "0.0.0.0", port))
         yield Neighbours(*machines, here=port)
 
 
 @dataclass
-class Place:
+class AgentNetworks:
     """The networks of one agent, and the containers on these networks."""
 
     engine: DockerEngine
@@ -136,9 +140,9 @@ class Place:
 
 
 @pytest.fixture
-async def place(docker_engine: DockerEngine) -> AsyncIterator[Place]:
+async def place(docker_engine: DockerEngine) -> AsyncIterator[AgentNetworks]:
     calls = DockerCalls(docker_engine.host, 30)
-    made = Place(docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}")
+    made = AgentNetworks(docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}")
     yield made
     label = {"label": f"bai.agent-id={made.agent_id}"}
     for container in docker_engine.client.containers.list(all=True, filters=label):
@@ -176,10 +180,10 @@ def gateway_of(container: Container) -> str:
 
 
 async def test_default_policy_allows_internet_and_hub_only(
-    place: Place, neighbours: Neighbours
+    place: AgentNetworks, neighbours: Neighbours
 ) -> None:
     hub = free_port()
-    with answering([], "0.0.0.0", hub):
+    with listening([], "0.0.0.0", hub):
         agent = place.agent(url=f"http://{neighbours.public.peer_address}:{hub}/hub/api")
         mine = await place.container(agent, "ann")
         assert await probe(
@@ -197,7 +201,7 @@ async def test_default_policy_allows_internet_and_hub_only(
 
 
 async def test_containers_reach_only_their_own_network(
-    place: Place,
+    place: AgentNetworks,
 ) -> None:
     agent = place.agent()
     cluster = Cluster(f"{CLUSTER_PREFIX}{uuid.uuid4()}")
@@ -213,7 +217,7 @@ async def test_containers_reach_only_their_own_network(
 
 
 async def test_closed_and_open_policies_and_the_allow_list(
-    place: Place, neighbours: Neighbours
+    place: AgentNetworks, neighbours: Neighbours
 ) -> None:
     targets = (
         (neighbours.public.address, PORT),
@@ -233,7 +237,7 @@ async def test_closed_and_open_policies_and_the_allow_list(
 
 
 async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_network(
-    place: Place, neighbours: Neighbours
+    place: AgentNetworks, neighbours: Neighbours
 ) -> None:
     agent = place.agent()
     mine = await place.container(agent, "ann")
@@ -262,7 +266,7 @@ async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_networ
 
 
 async def test_agent_without_iptables_reports_unenforced_policy(
-    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    place: AgentNetworks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     agent = place.agent()
     await place.container(agent, "ann")

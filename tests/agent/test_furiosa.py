@@ -28,7 +28,7 @@ UNKNOWN = {
 }
 
 
-def sensors(machine: FakeMachine, address: str, texts: Mapping[str, str]) -> None:
+def create_sensors(machine: FakeMachine, address: str, texts: Mapping[str, str]) -> None:
     folder = f"/sys/bus/pci/devices/{address}"
     machine.files({f"{folder}/hwmon/hwmon3/{name}": text for name, text in texts.items()})
 
@@ -38,7 +38,7 @@ def getters(**values: Any) -> Any:
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 
-def refused() -> Any:
+def raise_device_error() -> Any:
     raise RuntimeError("Device lost error")
 
 
@@ -71,11 +71,11 @@ class Card:
             power_consumption=62.0,
         )
         for name in self.broken:
-            setattr(device, name, refused)
+            setattr(device, name, raise_device_error)
         return device
 
 
-def rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
+def make_rngd(machine: FakeMachine, module: Any, parts: int = 1) -> Rngds:
     furiosa(machine)
     row = replace(built_in()["rngd"], parts=parts)
     return Rngds(row, "m1", HostFiles(machine.root), FuriosaSmi(module))
@@ -111,7 +111,7 @@ def test_hwmon_sensors_report_temperature_and_power(
     machine: FakeMachine, texts: Mapping[str, str], celsius: float | None, watts: float | None
 ) -> None:
     furiosa(machine)
-    sensors(machine, WARBOY, texts)
+    create_sensors(machine, WARBOY, texts)
     kind = machine.kind("warboy")
     kind.discover()
     expected = {"temperature_celsius": celsius, "power_watts": watts}
@@ -131,7 +131,7 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
         held=[([number], GIB) for number in range(8)],
         shared=[(range(8), 2 * GIB)],
     )
-    kind = rngd(machine, card.module())
+    kind = make_rngd(machine, card.module())
     kind.discover()
     # A single reading only shows totals, not the current utilization.
     first = kind.sample()["RNGD-1"]
@@ -141,7 +141,7 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
         "temperature_celsius": 51.5,
         "power_watts": 62.0,
     }
-    # Elements that no process has open are idle.
+    # An element is idle if no process has opened it.
     card.counted = [(3000, 1700), (3000, 1600), *[(0, 0)] * 6]
     assert kind.sample()["RNGD-1"]["utilization_percent"] == 20.0
     # An element was closed and opened again, which resets its counters.
@@ -152,8 +152,8 @@ def test_furiosa_smi_reports_rngd_metrics(machine: FakeMachine) -> None:
 
 
 def test_hwmon_sensors_take_precedence_over_furiosa_smi(machine: FakeMachine) -> None:
-    sensors(machine, RNGD, {"temp1_input": "40980"})
-    kind = rngd(machine, Card().module())
+    create_sensors(machine, RNGD, {"temp1_input": "40980"})
+    kind = make_rngd(machine, Card().module())
     kind.discover()
     sample = kind.sample()["RNGD-1"]
     assert (sample["temperature_celsius"], sample["power_watts"]) == (40.98, 62.0)
@@ -166,7 +166,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
         # Memory that all elements share is not assigned to a partition.
         shared=[(range(8), 5 * GIB)],
     )
-    kind = rngd(machine, card.module(), parts=2)
+    kind = make_rngd(machine, card.module(), parts=2)
     kind.discover()
     kind.sample()
     card.counted = [(2000, 500)] * 4 + [(2000, 1000)] * 4
@@ -194,7 +194,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
 def test_metric_missing_from_furiosa_smi_is_none(
     machine: FakeMachine, broken: str, unknown: Sequence[str]
 ) -> None:
-    kind = rngd(machine, Card(held=[(range(8), 0)], broken=[broken]).module())
+    kind = make_rngd(machine, Card(held=[(range(8), 0)], broken=[broken]).module())
     kind.discover()
     sample = kind.sample()["RNGD-1"]
     assert [name for name in UNKNOWN if sample[name] is None] == list(unknown)
@@ -202,8 +202,8 @@ def test_metric_missing_from_furiosa_smi_is_none(
 
 def test_furiosa_smi_initialization_is_retried(machine: FakeMachine) -> None:
     module = Card(held=[(range(8), GIB)]).module()
-    starts, module.init = module.init, refused
-    kind = rngd(machine, module)
+    starts, module.init = module.init, raise_device_error
+    kind = make_rngd(machine, module)
     kind.discover()
     assert kind.sample() == {"RNGD-1": UNKNOWN}
     module.init = starts

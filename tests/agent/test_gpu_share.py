@@ -40,7 +40,7 @@ def cuda(tmp_path_factory: pytest.TempPathFactory, driver: Path) -> Path:
     return folder
 
 
-def measure(path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+def run_benchmark(path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     words = ["--seconds", "0.2", "--runs", "1", "--size", "64"]
     return subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu_share", *words],
@@ -51,7 +51,7 @@ def measure(path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def figures(done: subprocess.CompletedProcess[str]) -> Any:
+def results_of(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [key for key in KEYS if key not in found] == []
@@ -62,7 +62,7 @@ def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory
     folder = tmp_path_factory.mktemp("b")
     install(folder)
     held = str(folder / "processes")
-    found = figures(measure(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
+    found = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
     assert (found["level"], found["why_no_mps"]) == ("process", "")
     # A quarter of 80 GiB, minus the memory of the MPS server itself.
     assert 24 < found["max_memory_percent_at_quarter"] <= 25
@@ -84,7 +84,7 @@ def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory
 def test_benchmark_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("b")
     held = str(folder / "processes")
-    found = figures(measure(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
+    found = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
     assert (found["level"], found["overhead_percent"]) == ("soft", None)
     assert "not installed" in found["why_no_mps"]
     alone = found["without_mps"]
@@ -93,8 +93,8 @@ def test_benchmark_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFact
 
 
 def test_benchmark_without_gpu_exits_without_results(tmp_path: Path, driver: Path) -> None:
-    assert measure(tmp_path, LD_LIBRARY_PATH=str(tmp_path)).returncode == MISSING
-    done = measure(tmp_path, LD_LIBRARY_PATH=str(driver))
+    assert run_benchmark(tmp_path, LD_LIBRARY_PATH=str(tmp_path)).returncode == MISSING
+    done = run_benchmark(tmp_path, LD_LIBRARY_PATH=str(driver))
     assert (done.returncode, done.stdout) == (MISSING, "")
     assert "nothing can be computed on Fake H100" in done.stderr
 

@@ -26,11 +26,11 @@ from tests.testbed.wait import wait_until_async
 
 from .conftest import Agents
 from .test_cuda import driver
-from .test_process_agent import prepared
+from .test_process_agent import create_prepared
 
 __all__ = ["driver"]
 
-LOOK = """
+DISCOVER_AT_EACH_STEP = """
 import json, os, sys
 from bai_services.agent.devices.nvidia.cuda import CudaGpus
 gpus, seen = CudaGpus(), []
@@ -46,9 +46,9 @@ print(json.dumps(seen))
 SLOT = "cuda.mig-1g.10gb-me"
 
 
-def look(driver: Path, tmp_path: Path, *steps: str) -> Any:
+def discover_at_each_step(driver: Path, tmp_path: Path, *steps: str) -> Any:
     done = subprocess.run(
-        [sys.executable, "-c", LOOK, *steps],
+        [sys.executable, "-c", DISCOVER_AT_EACH_STEP, *steps],
         env={
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(driver),
@@ -62,7 +62,7 @@ def look(driver: Path, tmp_path: Path, *steps: str) -> Any:
 
 
 def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Path) -> None:
-    divided, bare, whole = look(driver, tmp_path, "3", "0", "off")
+    divided, bare, whole = discover_at_each_step(driver, tmp_path, "3", "0", "off")
     healthy = [
         {d["id"]: d["facts"].get("slot") for d in devices if d["is_healthy"]}
         for devices, _, _ in (divided, bare, whole)
@@ -81,7 +81,7 @@ def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Pat
 
 
 def test_facts_of_a_mig_instance(driver: Path, tmp_path: Path) -> None:
-    ((devices, _, _),) = look(driver, tmp_path, "2")
+    ((devices, _, _),) = discover_at_each_step(driver, tmp_path, "2")
     instance = next(d for d in devices if d["id"] == "MIG-0000-1")
     assert (instance["model"], instance["memory_bytes"]) == (
         "Fake H100 MIG 1g.10gb+me",
@@ -160,10 +160,10 @@ async def test_sessions_request_mig_instances_by_profile(
     mig = tmp_path / "mig"
     mig.write_text("2")
     await agents.start(LD_LIBRARY_PATH=str(driver), NVML_MIG=str(mig))
-    # The first scheduling pass may have to JIT-compile its code, which takes long.
+    # The first scheduling pass may JIT-compile its code, which can take a minute.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
-    session = await prepared(user, **{SLOT: "1"})
+    session = await create_prepared(user, **{SLOT: "1"})
     assert [a["device"] for a in session["allocations"] if a["slot"] == SLOT] == ["MIG-0000-1"]
     assert session["enforcement"] == {"cuda": "hardware"}
     options = await user.get("/sessions/options")

@@ -43,18 +43,18 @@ class Program:
             return []
         return [line.partition(" ")[2] for line in lines]
 
-    def forget(self) -> None:
+    def clear_commands(self) -> None:
         (self.folder / "commands").unlink(missing_ok=True)
 
-    def misbehave(self, name: str, *, is_on: bool = True) -> None:
+    def set_fault(self, name: str, *, is_on: bool = True) -> None:
         file = self.folder / name
         file.touch() if is_on else file.unlink()
 
-    def compute(self, status: str = "ACTIVE", clients: tuple[int, ...] = (7, 8)) -> None:
+    def set_server(self, status: str = "ACTIVE", clients: tuple[int, ...] = (7, 8)) -> None:
         text = json.dumps({"101": {"status": status, "clients": clients}})
         (self.folder / "servers").write_text(text)
 
-    def sweep(self, root: Path) -> None:
+    def stop_all(self, root: Path) -> None:
         """Stop all processes of a test below a folder, and remove all mounts there."""
         for process in self.processes(root):
             process.kill()
@@ -97,7 +97,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator
     # A short path, because socket addresses are limited.
     root = tmp_path_factory.mktemp("m")
     yield root
-    program.sweep(root)
+    program.stop_all(root)
 
 
 @pytest.fixture
@@ -107,10 +107,10 @@ def clock() -> MovableClock:
 
 @pytest.fixture
 def servers(root: Path, clock: MovableClock) -> MpsServers:
-    return made(root, clock)
+    return make_servers(root, clock)
 
 
-def made(root: Path, clock: MovableClock, share: int = 250) -> MpsServers:
+def make_servers(root: Path, clock: MovableClock, share: int = 250) -> MpsServers:
     servers = MpsServers(root, share, has_own_shm=False, clock=lambda: clock().timestamp())
     servers.set_gpus({GPU: 80 * GIB})
     return servers
@@ -152,10 +152,10 @@ def test_each_gpu_has_a_separate_daemon(servers: MpsServers, program: Program, r
 def test_failed_start_is_retried_after_backoff(
     servers: MpsServers, program: Program, clock: MovableClock
 ) -> None:
-    program.misbehave("no-start")
+    program.set_fault("no-start")
     servers.maintain()
     assert "MPS cannot be used on this device" in servers.unavailable_reason(GPU)
-    program.misbehave("no-start", is_on=False)
+    program.set_fault("no-start", is_on=False)
     servers.maintain()
     assert program.commands() == []
     clock.advance(seconds=5)
@@ -166,7 +166,7 @@ def test_failed_start_is_retried_after_backoff(
 def test_daemon_that_rejects_limits_is_never_offered(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
-    program.misbehave("refuse")
+    program.set_fault("refuse")
     servers.maintain()
     assert "Invalid command" in servers.unavailable_reason(GPU)
     assert program.processes(root) == []
@@ -190,13 +190,13 @@ def test_hung_daemon_is_killed_and_restarted(
 ) -> None:
     servers.maintain()
     (before,) = program.processes(root)
-    program.misbehave("hang")
+    program.set_fault("hang")
     with monkeypatch.context() as patch:
         patch.setattr(mps, "COMMAND_SECONDS", 0.5)
         servers.maintain()
         assert "no response" in servers.unavailable_reason(GPU)
         servers.maintain()
-    program.misbehave("hang", is_on=False)
+    program.set_fault("hang", is_on=False)
     servers.maintain()
     assert servers.unavailable_reason(GPU) == ""
     assert before not in program.processes(root)
@@ -207,10 +207,10 @@ def test_single_missing_response_does_not_restart_daemon(
 ) -> None:
     servers.maintain()
     before = program.processes(root)
-    program.misbehave("refuse")
+    program.set_fault("refuse")
     servers.maintain()
     assert servers.control(GPU) is None
-    program.misbehave("refuse", is_on=False)
+    program.set_fault("refuse", is_on=False)
     servers.maintain()
     assert servers.unavailable_reason(GPU) == ""
     assert program.processes(root) == before
@@ -218,8 +218,8 @@ def test_single_missing_response_does_not_restart_daemon(
 
 def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, program: Program) -> None:
     servers.maintain()
-    program.compute("FAULT")
-    program.forget()
+    program.set_server("FAULT")
+    program.clear_commands()
     servers.maintain()
     assert servers.unavailable_reason(GPU) == "MPS is recovering from the fault of a program"
     assert [line for line in program.commands() if line.startswith("term")] == [
@@ -236,18 +236,18 @@ def test_error_response_does_not_count_as_missing(
     servers.maintain()
     before = program.processes(root)
     for _ in range(mps_servers.MAX_FAILED_CHECKS):
-        program.misbehave("refuse")
+        program.set_fault("refuse")
         servers.maintain()
-        program.misbehave("refuse", is_on=False)
-        program.compute("FAULT")
+        program.set_fault("refuse", is_on=False)
+        program.set_server("FAULT")
         servers.maintain()
     assert program.processes(root) == before
 
 
 def test_detach_terminates_only_the_given_clients(servers: MpsServers, program: Program) -> None:
     servers.maintain()
-    program.compute(clients=(7, 8, 9))
-    program.forget()
+    program.set_server(clients=(7, 8, 9))
+    program.clear_commands()
     servers.detach(GPU, {8, 4711})
     assert [line for line in program.commands() if line.startswith("term")] == [
         "terminate_client 101 8"
@@ -259,9 +259,9 @@ def test_daemon_survives_a_killed_agent(
 ) -> None:
     servers.maintain()
     before = program.processes(root)
-    program.forget()
+    program.clear_commands()
     # Simulate a new agent process, which finds its state only in the folder.
-    again = made(root, clock)
+    again = make_servers(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
     assert program.processes(root) == before
@@ -277,11 +277,11 @@ def test_daemon_with_clients_survives_a_missing_gpu(
     again.maintain()
     assert program.processes(root) == before
     # The driver fails briefly and reports no GPU.
-    program.compute()
+    program.set_server()
     again.set_gpus({})
     again.maintain()
     assert program.processes(root) == before
-    program.compute(clients=())
+    program.set_server(clients=())
     again.maintain()
     assert program.processes(root) == []
 
@@ -293,7 +293,7 @@ def test_interrupted_start_is_repeated(
     # Simulate an agent that was killed before it had set the limits.
     (root / GPU / "limits.json").unlink()
     before = program.processes(root)
-    again = made(root, clock)
+    again = make_servers(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
     assert program.processes(root) != before
@@ -303,11 +303,11 @@ def test_new_limits_wait_for_clients_of_the_old_limits(
     servers: MpsServers, program: Program, root: Path, clock: MovableClock
 ) -> None:
     servers.maintain()
-    program.compute()
-    again = made(root, clock, share=500)
+    program.set_server()
+    again = make_servers(root, clock, share=500)
     again.maintain()
     assert "limits of an earlier configuration" in again.unavailable_reason(GPU)
-    program.compute(clients=())
+    program.set_server(clients=())
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
     assert "set_default_active_thread_percentage 50" in program.commands()
@@ -317,7 +317,7 @@ def last_limits(program: Program) -> list[str]:
     return [line for line in program.commands() if line.startswith("set")][-2:]
 
 
-def of_share(share: int) -> list[str]:
+def limit_commands(share: int) -> list[str]:
     limits = Limits.of(share, 80 * GIB)
     return [
         f"set_default_device_pinned_mem_limit 0 {limits.memory_mib}M",
@@ -328,38 +328,38 @@ def of_share(share: int) -> list[str]:
 def test_first_session_sets_the_share_of_an_empty_gpu(
     program: Program, root: Path, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    servers = made(root, clock, share=0)
+    servers = make_servers(root, clock, share=0)
     with pytest.raises(Unavailable, match="MPS is being started"):
         servers.set_share(GPU, 500)
     servers.maintain()
     # While no session has a share, the smallest share is set.
-    assert last_limits(program) == of_share(50)
+    assert last_limits(program) == limit_commands(50)
     assert servers.set_share(GPU, 500) == Limits.of(500, 80 * GIB)
-    assert last_limits(program) == of_share(500)
+    assert last_limits(program) == limit_commands(500)
     assert len(program.processes(root)) == 1
-    program.forget()
+    program.clear_commands()
     servers.set_share(GPU, 500)
     assert program.commands() == []
-    program.compute()
+    program.set_server()
     with monkeypatch.context() as patch:
         patch.setattr(mps_servers, "CLIENT_EXIT_TIMEOUT_SECONDS", 0.2)
         with pytest.raises(Unavailable, match="programs with shares of 0.5 are running on it"):
             servers.set_share(GPU, 250)
-    program.compute(clients=())
+    program.set_server(clients=())
     servers.set_share(GPU, 250)
-    assert last_limits(program) == of_share(250)
+    assert last_limits(program) == limit_commands(250)
 
 
 def test_failed_change_of_share_makes_gpu_unavailable(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers = made(root, clock, share=0)
+    servers = make_servers(root, clock, share=0)
     servers.maintain()
-    program.misbehave("no-start")
+    program.set_fault("no-start")
     with pytest.raises(Unavailable, match="MPS cannot be used on this device"):
         servers.set_share(GPU, 500)
     assert servers.control(GPU) is None
-    program.misbehave("no-start", is_on=False)
+    program.set_fault("no-start", is_on=False)
     servers.maintain()
     servers.maintain()
     assert servers.set_share(GPU, 500).percent == 50
@@ -368,13 +368,13 @@ def test_failed_change_of_share_makes_gpu_unavailable(
 def test_share_in_use_survives_restart_of_agent_and_daemon(
     program: Program, root: Path, clock: MovableClock
 ) -> None:
-    servers = made(root, clock, share=0)
+    servers = make_servers(root, clock, share=0)
     servers.maintain()
     servers.set_share(GPU, 500)
     before = program.processes(root)
     held = [DeviceGrant("k", GPU, "cuda", 500, 39 * GIB, "cuda.shares")]
     # The agent is killed; its daemon continues.
-    again = made(root, clock, share=0)
+    again = make_servers(root, clock, share=0)
     again.reconcile(held)
     again.maintain()
     assert program.processes(root) == before
@@ -382,27 +382,27 @@ def test_share_in_use_survives_restart_of_agent_and_daemon(
     # Agent and daemon are killed; a session with this share is still running.
     for process in program.processes(root):
         process.kill()
-    program.forget()
-    both = made(root, clock, share=0)
+    program.clear_commands()
+    both = make_servers(root, clock, share=0)
     both.reconcile(held)
     both.maintain()
-    assert last_limits(program) == of_share(500)
+    assert last_limits(program) == limit_commands(500)
     # Simulate a daemon that was killed during its start: the folder is incomplete.
     (root / GPU / "limits.json").unlink()
-    again = made(root, clock, share=0)
+    again = make_servers(root, clock, share=0)
     again.reconcile(held)
     again.maintain()
     assert again.limits(GPU) == Limits.of(500, 80 * GIB)
     # Only the daemon is killed.
     for process in program.processes(root):
         process.kill()
-    program.forget()
+    program.clear_commands()
     for _ in range(3):
         both.maintain()
-    assert last_limits(program) == of_share(500)
-    # No session has a share now: the running daemon is taken over, and the next session sets the
-    # share.
-    empty = made(root, clock, share=0)
+    assert last_limits(program) == limit_commands(500)
+    # No session has a share now: the new agent reuses the running daemon, and the next session
+    # sets the share.
+    empty = make_servers(root, clock, share=0)
     empty.maintain()
     assert empty.limits(GPU) == Limits.of(500, 80 * GIB)
     assert empty.set_share(GPU, 250).share == 250
@@ -418,7 +418,7 @@ def test_close_stops_unused_daemon(servers: MpsServers, program: Program, root: 
 
 def test_close_keeps_daemon_with_clients(servers: MpsServers, program: Program, root: Path) -> None:
     servers.maintain()
-    program.compute()
+    program.set_server()
     servers.close()
     assert len(program.processes(root)) == 1
 
@@ -431,14 +431,14 @@ def test_daemon_starts_despite_stale_socket(
     os.kill(daemon.pid, signal.SIGKILL)
     wait_until(lambda: not program.processes(root), 10, "the exit of the daemon")
     assert (root / GPU / "pipe" / "control").exists()
-    again = made(root, clock)
+    again = make_servers(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""
 
 
 def test_path_too_long_for_a_socket_is_reported(tmp_path: Path, clock: MovableClock) -> None:
-    assert "too long" in made(tmp_path / ("x" * 80), clock).configuration_problem()
-    assert made(Path("/run/bai-hub/mps"), clock).configuration_problem() == ""
+    assert "too long" in make_servers(tmp_path / ("x" * 80), clock).configuration_problem()
+    assert make_servers(Path("/run/bai-hub/mps"), clock).configuration_problem() == ""
 
 
 def test_daemon_has_its_own_shared_memory(program: Program, root: Path) -> None:
@@ -458,7 +458,7 @@ def test_daemon_has_its_own_shared_memory(program: Program, root: Path) -> None:
     assert not (root / GPU).exists()
 
 
-def given(level: Level) -> GrantedDevice:
+def granted_gpu(level: Level) -> GrantedDevice:
     sharing = Sharing(level, 250, 250, is_uniform=level is Level.PROCESS)
     return GrantedDevice(Device(GPU, "cuda", 0, "H", 80 * GIB, sharing=sharing), 250, "cuda.shares")
 
@@ -468,9 +468,9 @@ def test_container_gets_mps_pipe_and_limits(servers: MpsServers, program: Progra
     with pytest.raises(
         Unavailable, match="GPU GPU-0 cannot serve this share now: MPS is being started"
     ):
-        gpus.inject([given(Level.PROCESS)], "docker")
+        gpus.inject([granted_gpu(Level.PROCESS)], "docker")
     servers.maintain()
-    part = gpus.inject([given(Level.PROCESS)], "docker")
+    part = gpus.inject([granted_gpu(Level.PROCESS)], "docker")
     control = servers.control(GPU)
     assert control is not None
     assert list(part.mounts) == [
@@ -483,7 +483,7 @@ def test_container_gets_mps_pipe_and_limits(servers: MpsServers, program: Progra
 
 
 def test_cgroup_level_requests_gpu_through_cdi() -> None:
-    part = CudaGpus().inject([given(Level.CGROUP)], "docker")
+    part = CudaGpus().inject([granted_gpu(Level.CGROUP)], "docker")
     assert part.environ["NVIDIA_GPU_MEMORY_LIMIT"] == str(20 * GIB)
     assert list(part.device_requests) == [{"driver": "cdi", "device_ids": ["nvidia.com/gpu=GPU-0"]}]
     assert (part.level, list(part.mounts)) == (Level.CGROUP, [])

@@ -119,7 +119,7 @@ def test_user_environment_overrides_injection_defaults() -> None:
     assert (environ["NCCL_IB_DISABLE"], environ["B"], environ["A"]) == ("0", "2", "agent")
 
 
-class Cards(DeviceKind):
+class SingleCard(DeviceKind):
     """One card of 96 GiB whose driver reports no processes, and optionally no utilization."""
 
     family = "gaudi2"
@@ -159,7 +159,7 @@ class Cards(DeviceKind):
 async def test_used_memory_counts_as_activity_without_utilization(
     tmp_path: Path, seen: dict[str, Any], is_active: bool
 ) -> None:
-    cards, folders = Cards(), Folders(tmp_path)
+    cards, folders = SingleCard(), Folders(tmp_path)
     cards.seen = seen
     inventory = Inventory([cards])
     await inventory.refresh()
@@ -183,7 +183,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
 
 
 async def test_masked_device_in_use_is_still_monitored(tmp_path: Path) -> None:
-    cards = Cards()
+    cards = SingleCard()
     cards.seen = {"memory_used_bytes": 7 * GIB}
     inventory = Inventory([cards], masked=["hl0"])
     (report,) = await inventory.refresh()

@@ -19,7 +19,7 @@ from bai_services.client import Client
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
-from .conftest import Agents, launch, status_of
+from .conftest import Agents, launch, wait_for_session
 
 
 @pytest.fixture
@@ -37,10 +37,10 @@ async def user(api: Api) -> Client:
     return await api.client("user")
 
 
-async def prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:
+async def create_prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:
     spec = {"cpu": "1", "mem": "1g", **resources}
     session = await user.post("/sessions", {"name": name, "resources": spec})
-    return await status_of(user, session["id"], lambda s: s["status"] == "PREPARED")
+    return await wait_for_session(user, session["id"], lambda s: s["status"] == "PREPARED")
 
 
 async def plan_of(api: Api, session: dict[str, Any]) -> dict[str, Any]:
@@ -82,7 +82,7 @@ async def test_prepared_session_has_home_and_gpu_share(
     api: Api, agents: Agents, user: Client
 ) -> None:
     agent = await agents.start()
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     assert any("simulated" in notice for notice in session["notices"])
     injection = (await plan_of(api, session))["injection"]
     home = agent.home / "sessions" / session["id"] / "home"
@@ -100,7 +100,7 @@ async def test_prepared_session_has_home_and_gpu_share(
 
 async def test_session_without_gpu_sees_no_gpu(api: Api, agents: Agents, user: Client) -> None:
     await agents.start()
-    injection = (await plan_of(api, await prepared(user)))["injection"]
+    injection = (await plan_of(api, await create_prepared(user)))["injection"]
     environ = injection["environ"]
     assert (environ["CUDA_VISIBLE_DEVICES"], environ["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
     assert (environ["BAI_DEVICES"], environ["BAI_CUDA_SHARES"]) == ("[]", "0")
@@ -111,7 +111,7 @@ async def test_usage_and_log_of_a_session(
     api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
 ) -> None:
     agent = await agents.start()
-    session = await prepared(user)
+    session = await create_prepared(user)
     plan = await plan_of(api, session)
     block = "x = bytearray(50 * 2**20)\nwhile True: pass"
     busy = start_as_spawner(plan, [sys.executable, "-c", block], children)
@@ -132,7 +132,7 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
     api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
 ) -> None:
     agent = await agents.start()
-    session = await prepared(user)
+    session = await create_prepared(user)
     plan = await plan_of(api, session)
     # The child has removed its environment tags and ignores SIGTERM; its parent exits at SIGTERM.
     script = "env -i /bin/sh -c 'trap \"\" TERM; sleep 300 & sleep 301' & exec sleep 302"
@@ -149,7 +149,7 @@ async def test_restarted_agent_terminates_processes_of_ended_session(
         # The Hub has a grace period in which it may remove the session itself.
         await agents.time_passes("m1", seconds=15)
         process.poll()
-        return not folder.exists() and not any(_lives(p) for p in members)
+        return not folder.exists() and not any(_is_running(p) for p in members)
 
     await wait_until_async(is_gone, 60, "the removal of processes and folder")
     assert await api.world.manager.sessions.records.check_consistency() == []
@@ -162,7 +162,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
     # Work items that the killed agent had received are delivered again.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
-    await status_of(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))
+    await wait_for_session(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))
     await agent.kill()
     again = await agents.start()
 
@@ -186,7 +186,7 @@ async def test_wrong_secret_is_logged(api: Api, agent_home: Path) -> None:
     process = launch(environ, log)
     try:
         await wait_until_async(
-            lambda: "rejects this agent" in log.read_text(), 30, "the rejection in its log"
+            lambda: "rejects this agent" in log.read_text(), 30, "the rejection in the agent's log"
         )
         assert process.poll() is None
     finally:
@@ -204,7 +204,7 @@ def test_missing_secret_exits_with_code_2(tmp_path: Path) -> None:
     assert "BAI_AGENT_TOKEN_FILE" in done.stderr
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:

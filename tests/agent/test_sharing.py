@@ -25,10 +25,10 @@ from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
-from .conftest import Agents, status_of
+from .conftest import Agents, wait_for_session
 from .test_cuda import driver
 from .test_mps import Program, install
-from .test_process_agent import prepared
+from .test_process_agent import create_prepared
 
 __all__ = ["driver"]
 
@@ -101,7 +101,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
 def run_folder(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("r")
     yield root
-    program.sweep(root)
+    program.stop_all(root)
 
 
 async def device_of(api: Api, device_id: str) -> dict[str, Any]:
@@ -133,26 +133,26 @@ async def shares_in_force(api: Api, *gpus: str) -> list[str | None]:
     return [(await device_of(api, gpu))["share_in_force"] for gpu in gpus]
 
 
-async def served_by_mps(api: Api, gpu: str) -> dict[str, Any]:
+async def wait_for_mps(api: Api, gpu: str) -> dict[str, Any]:
     """Return the facts of a GPU once MPS is ready; skip if this machine cannot run MPS."""
 
-    async def settled() -> dict[str, Any] | None:
+    async def facts_once_ready() -> dict[str, Any] | None:
         facts = await facts_of(api, gpu)
         return None if facts["shares_withheld"] == "MPS is being started" else facts
 
     facts = await wait_until_async(
-        settled, 60, "the start of MPS, or the reason why it is unavailable"
+        facts_once_ready, 60, "the start of MPS, or the reason why it is unavailable"
     )
     if facts["enforcement"] != "process" or facts["shares_withheld"]:
         pytest.skip(f"this machine cannot run MPS: {facts}")
     return facts
 
 
-async def half_that_waits(user: Client) -> str:
-    """Request half a GPU while the used GPU only offers quarters; return the pending session."""
+async def create_pending_half(user: Client) -> str:
+    """Request a share of 0.5, which the used GPU rejects; return the id of the pending session."""
     body = {"name": "half", "resources": {"cpu": "1", "mem": "1g", "cuda.shares": "0.5"}}
     half = await user.post("/sessions", body)
-    waiting = await status_of(user, half["id"], lambda s: bool(s["reasons"]))
+    waiting = await wait_for_session(user, half["id"], lambda s: bool(s["reasons"]))
     assert any(
         "the devices with enough capacity accept only shares of 0.25 until they are empty"
         in r["message"]
@@ -173,26 +173,27 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
         "BAI_AGENT_RUN_FOLDER": str(run_folder),
     }
     agent = await agents.start(**environ)
-    facts = await served_by_mps(api, "GPU-0000-0")
+    facts = await wait_for_mps(api, "GPU-0000-0")
     assert facts["shares"] == {
         "least": "0.05", "most": "1", "on_one_device": True, "is_paused": False,
         "is_uniform": True, "clients": 20,
     }  # fmt: skip
-    # The first scheduling pass may have to JIT-compile its code, which takes long.
+    # The first scheduling pass may JIT-compile its code, which can take a minute.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     assert session["enforcement"] == {"cuda": "process"}
     gpu = next(a["device"] for a in session["allocations"] if a["slot"] == "cuda.shares")
     await has_its_limits(api, session, str(run_folder / "mps" / gpu / "pipe"))
-    whole = await prepared(user, "whole", **{"cuda.device": "1"})
+    whole = await create_prepared(user, "whole", **{"cuda.device": "1"})
     assert whole["enforcement"] == {"cuda": "none"}
     device = await device_of(api, gpu)
     assert (device["used"], device["share_in_force"]) == ("0.25", "0.25")
     offer = (await user.get("/sessions/options"))["limits"]["cuda.shares"]
     assert (offer["in_force"], offer["enforcement"]) == (["0.25"], "process")
-    # An unused GPU would accept half a GPU. This GPU accepts only quarters while one is in use.
-    half = await half_that_waits(user)
+    # An unused GPU would accept a share of 0.5. This GPU has a share of 0.25 in use, so it accepts
+    # only shares of 0.25.
+    half = await create_pending_half(user)
     before = {process.pid for process in program.processes(run_folder)}
     await agent.kill()
     again = await agents.start(**environ)
@@ -202,9 +203,9 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     assert {process.pid for process in program.processes(run_folder)} == before
     held = (await facts_of(api, gpu))["held"]
     assert (held["thousandths"], len(held["kernels"])) == (250, 1)
-    # The session with the whole GPU ends, so its GPU is unused and accepts the pending session.
+    # The session with the whole GPU ends. Its GPU is then unused and accepts the pending session.
     await user.delete(f"/sessions/{whole['id']}")
-    placed = await status_of(user, half, lambda s: bool(s["allocations"]))
+    placed = await wait_for_session(user, half, lambda s: bool(s["allocations"]))
     other = next(a["device"] for a in placed["allocations"] if a["slot"] == "cuda.shares")
     assert other != gpu
     assert await shares_in_force(api, gpu, other) == ["0.25", "0.5"]
@@ -215,7 +216,11 @@ async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
     )
     assert (run_folder / "mps" / gpu / "percent").read_text() == "25"
     await again.stop()
-    wait_until(lambda: not program.processes(run_folder), 20, "the exit of MPS with its agent")
+    wait_until(
+        lambda: not program.processes(run_folder),
+        20,
+        "the exit of the MPS daemons after the exit of the agent",
+    )
 
 
 async def test_shares_below_minimum_enforcement_are_not_offered(
@@ -235,4 +240,4 @@ async def test_shares_below_minimum_enforcement_are_not_offered(
     user = await api.client("user")
     with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):
         await user.post("/sessions", {"name": "part", "resources": {"cuda.shares": "0.25"}})
-    await prepared(user, **{"cuda.device": "1"})
+    await create_prepared(user, **{"cuda.device": "1"})

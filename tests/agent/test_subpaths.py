@@ -28,14 +28,14 @@ from tests.testbed.images import base_image
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
-from .conftest import Agents, status_of
+from .conftest import Agents, wait_for_session
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
     pytest.mark.usefixtures("refused_sockets"),
 ]
 # Run as an unprivileged user, who may not mount.
-ORDINARY = ("setpriv", "--bounding-set", "-sys_admin")
+UNPRIVILEGED = ("setpriv", "--bounding-set", "-sys_admin")
 END = "the-end-of-the-script"
 ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}
 
@@ -50,11 +50,11 @@ class Machine:
     spec: Mapping[str, Any]
     home: Path
 
-    async def prepared(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
+    async def create_session(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
         """Create a session with mounts; return it when it is PREPARED or has ended."""
         body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
-        return await status_of(
+        return await wait_for_session(
             self.user, session["id"], lambda s: s["status"] in ("PREPARED", "ERROR"), 180
         )
 
@@ -63,22 +63,22 @@ class Machine:
         where = {"user": session["hub_user"], "server": session["hub_server"]}
         data = await self.api.hub.post(f"/sessions/{session['id']}/launch", where)
         plan = LaunchPlan.from_json(dict(data))
-        # It keeps running, because an engine treats a container that exits at once as failed.
+        # The sleep keeps the container running: an engine reports an immediate exit as a failure.
         command = ["sh", "-c", f"{script}; echo {END}; sleep 600"]
         running = await self.engine.start(plan, ENVIRON, command)
 
-        async def said() -> str | None:
+        async def output_if_ended() -> str | None:
             log = without_times(await self.engine.read_log(running, 9999))
             return log if END in log else None
 
         try:
-            return str(await wait_until_async(said, 180, "the end of the script"))
+            return str(await wait_until_async(output_if_ended, 180, "the end of the script"))
         finally:
             await self.engine.stop(running, now=True)
             await self.engine.remove(running)
 
 
-async def _on_processes(
+async def _process_machine(
     api: Api, agents: Agents, words: Sequence[str] = (), isolation: str = "bubblewrap"
 ) -> Machine:
     problem = bubblewrap.probe(1000, 1000)
@@ -90,7 +90,7 @@ async def _on_processes(
     return Machine(api, await api.client("user"), engine, spec, agents.home)
 
 
-async def _on_docker(
+async def _docker_machine(
     api: Api,
     agents: Agents,
     docker_engine: DockerEngine,
@@ -126,17 +126,17 @@ async def machine(
     request: pytest.FixtureRequest, api: Api, agents: Agents, shared: dict[str, Any]
 ) -> AsyncIterator[Machine]:
     if request.param == "process":
-        made = await _on_processes(api, agents)
+        made = await _process_machine(api, agents)
         yield made
     else:
         engine: DockerEngine = request.getfixturevalue("docker_engine")
-        made = await _on_docker(api, agents, engine, shared)
+        made = await _docker_machine(api, agents, engine, shared)
         yield made
-        _forgotten(engine, (await made.user.get("/sessions", limit=100))["items"])
+        _remove_containers(engine, (await made.user.get("/sessions", limit=100))["items"])
     _unmount_all(made.home)
 
 
-def _forgotten(engine: DockerEngine, sessions: Sequence[Mapping[str, Any]]) -> None:
+def _remove_containers(engine: DockerEngine, sessions: Sequence[Mapping[str, Any]]) -> None:
     for session in sessions:
         with suppress(docker.errors.NotFound):
             engine.client.api.remove_container(container_name(session["id"]), force=True)
@@ -149,26 +149,28 @@ def _unmount_all(home: Path) -> None:
         assert BindMounts(home).remove(folder.name)
 
 
-async def filled(user: Client, paths: Sequence[str]) -> dict[str, Any]:
+async def create_folder(user: Client, paths: Sequence[str]) -> dict[str, Any]:
     """Create the folder ``data`` with files that contain their own paths."""
     made = await user.post("/vfolders", {"name": "data"})
     for path in paths:
-        await user.call("PUT", "/vfolders/data/content", query={"path": path}, content=_once(path))
+        await user.call(
+            "PUT", "/vfolders/data/content", query={"path": path}, content=_one_chunk(path)
+        )
     return dict(made)
 
 
-async def _once(text: str) -> AsyncIterator[bytes]:
+async def _one_chunk(text: str) -> AsyncIterator[bytes]:
     yield text.encode()
 
 
-def place_of(api: Api, folder: Mapping[str, Any]) -> Path:
+def path_of(api: Api, folder: Mapping[str, Any]) -> Path:
     root = api.world.manager.settings.storage_root
     return Path(root) / "user" / folder["owner_id"] / folder["id"]
 
 
 async def test_subpath_mount_shows_only_its_directory(machine: Machine) -> None:
-    await filled(machine.user, ["raw/2024/f", "raw/other", "top"])
-    session = await machine.prepared(
+    await create_folder(machine.user, ["raw/2024/f", "raw/other", "top"])
+    session = await machine.create_session(
         "lab1",
         {"vfolder": "data", "subpath": "raw/2024", "path": "/in", "permission": "ro"},
         {"vfolder": "data", "subpath": "raw", "path": "out"},
@@ -191,9 +193,11 @@ async def test_subpath_mount_shows_only_its_directory(machine: Machine) -> None:
 async def test_link_created_after_preparation_is_not_followed(
     machine: Machine,
 ) -> None:
-    folder = await filled(machine.user, ["own/f"])
-    session = await machine.prepared("lab1", {"vfolder": "data", "subpath": "own", "path": "/in"})
-    place = place_of(machine.api, folder)
+    folder = await create_folder(machine.user, ["own/f"])
+    session = await machine.create_session(
+        "lab1", {"vfolder": "data", "subpath": "own", "path": "/in"}
+    )
+    place = path_of(machine.api, folder)
     (place / "own").rename(place / "aside")
     (place / "own").symlink_to("/etc")
     said = await machine.run(session, "ls /in; cat /in/f; echo")
@@ -206,60 +210,69 @@ async def test_link_created_after_preparation_is_not_followed(
     ids=["absolute", "above", "missing"],
 )
 async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, reason: str) -> None:
-    folder = await filled(machine.user, ["f"])
-    (place_of(machine.api, folder) / "way").symlink_to(target)
-    session = await machine.prepared("lab1", {"vfolder": "data", "subpath": "way"})
+    folder = await create_folder(machine.user, ["f"])
+    (path_of(machine.api, folder) / "way").symlink_to(target)
+    session = await machine.create_session("lab1", {"vfolder": "data", "subpath": "way"})
     assert session["status"] == "ERROR"
     assert reason in session["status_info"]
 
 
 @pytest.fixture(params=["bubblewrap", "none"])
-async def ordinary(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
+async def unprivileged_machine(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
     """A machine whose agent may not mount, so the engine opens the directories itself."""
-    return await _on_processes(api, agents, ORDINARY, request.param)
+    return await _process_machine(api, agents, UNPRIVILEGED, request.param)
 
 
-async def test_sandbox_mounts_subpaths_if_agent_may_not(ordinary: Machine) -> None:
-    await filled(ordinary.user, ["raw/2024/f", "top"])
-    session = await ordinary.prepared(
+async def test_sandbox_mounts_subpaths_if_agent_may_not_mount(
+    unprivileged_machine: Machine,
+) -> None:
+    await create_folder(unprivileged_machine.user, ["raw/2024/f", "top"])
+    session = await unprivileged_machine.create_session(
         "lab1",
         {"vfolder": "data", "subpath": "raw/2024", "path": "in"},
         {"vfolder": "data", "subpath": "raw", "path": "again", "permission": "ro"},
     )
     assert session["status"] == "PREPARED", session["status_info"]
-    assert not list((ordinary.home / "mounts").glob("*/*"))
-    said = await ordinary.run(
+    assert not list((unprivileged_machine.home / "mounts").glob("*/*"))
+    said = await unprivileged_machine.run(
         session,
         "cd ~; cat in/f; echo; echo new > in/new; ls again/2024; echo x > again/x; "
         "ls in/.. /home/work",
     )
     assert "raw/2024/f" in said
-    is_isolated = ordinary.engine.isolation == "bubblewrap"  # type: ignore[attr-defined]
+    is_isolated = unprivileged_machine.engine.isolation == "bubblewrap"  # type: ignore[attr-defined]
     assert ("Read-only file system" in said) == is_isolated
     if is_isolated:
         assert "top" not in said.split()
-    names = [e["name"] async for e in ordinary.user.items("/vfolders/data/files", path="raw/2024")]
+    names = [
+        e["name"]
+        async for e in unprivileged_machine.user.items("/vfolders/data/files", path="raw/2024")
+    ]
     assert names == ["f", "new"]
 
 
-async def test_sandbox_rejects_link_created_after_preparation(ordinary: Machine) -> None:
-    folder = await filled(ordinary.user, ["own/f"])
-    session = await ordinary.prepared("lab1", {"vfolder": "data", "subpath": "own", "path": "in"})
-    place = place_of(ordinary.api, folder)
+async def test_sandbox_rejects_link_created_after_preparation(
+    unprivileged_machine: Machine,
+) -> None:
+    folder = await create_folder(unprivileged_machine.user, ["own/f"])
+    session = await unprivileged_machine.create_session(
+        "lab1", {"vfolder": "data", "subpath": "own", "path": "in"}
+    )
+    place = path_of(unprivileged_machine.api, folder)
     (place / "own").rename(place / "aside")
     (place / "own").symlink_to("/etc")
     with pytest.raises(EngineError, match="own of the folder at /home/work/in cannot be mounted"):
-        await ordinary.run(session, "ls in")
+        await unprivileged_machine.run(session, "ls in")
 
 
 @pytest.mark.docker
 async def test_subpath_in_container_is_rejected_if_agent_may_not_mount(
     api: Api, agents: Agents, docker_engine: DockerEngine, shared: dict[str, Any]
 ) -> None:
-    machine = await _on_docker(api, agents, docker_engine, shared, ORDINARY)
-    await filled(machine.user, ["raw/f"])
+    machine = await _docker_machine(api, agents, docker_engine, shared, UNPRIVILEGED)
+    await create_folder(machine.user, ["raw/f"])
     with pytest.raises(InvalidRequest, match="the agents of resource group default cannot mount"):
-        await machine.prepared("lab1", {"vfolder": "data", "subpath": "raw"})
-    whole = await machine.prepared("lab2", {"vfolder": "data"})
+        await machine.create_session("lab1", {"vfolder": "data", "subpath": "raw"})
+    whole = await machine.create_session("lab2", {"vfolder": "data"})
     assert whole["status"] == "PREPARED", whole["status_info"]
-    _forgotten(docker_engine, [whole])
+    _remove_containers(docker_engine, [whole])

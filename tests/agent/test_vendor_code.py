@@ -46,7 +46,7 @@ def amd_gpus(machine: FakeMachine, module: Any) -> AmdGpus:
     return AmdGpus(built_in()["rocm"], "m1", HostFiles(machine.root), AmdSmi(module))
 
 
-def failing(*_: Any) -> Any:
+def raise_amdsmi_error(*_: Any) -> Any:
     raise AmdSmiError
 
 
@@ -86,10 +86,12 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
 @pytest.mark.parametrize(
     "module, tells",
     [
-        pytest.param(amdsmi(amdsmi_init=failing), False, id="no driver"),
-        pytest.param(amdsmi(amdsmi_get_gpu_activity=failing), True, id="failing call"),
+        pytest.param(amdsmi(amdsmi_init=raise_amdsmi_error), False, id="no driver"),
+        pytest.param(amdsmi(amdsmi_get_gpu_activity=raise_amdsmi_error), True, id="failing call"),
         pytest.param(
-            amdsmi(amdsmi_get_processor_handles=failing), True, id="GPU unknown to the library"
+            amdsmi(amdsmi_get_processor_handles=raise_amdsmi_error),
+            True,
+            id="GPU unknown to the library",
         ),
     ],
 )
@@ -130,7 +132,7 @@ exit 0
         )
         place.chmod(0o755)
 
-    def forget(self) -> None:
+    def clear_commands(self) -> None:
         self.log.unlink(missing_ok=True)
 
     def lines(self) -> list[str]:
@@ -140,25 +142,25 @@ exit 0
         return sorted(path.name for path in self.devices.glob("rsd*"))
 
 
-def atoms(machine: FakeMachine) -> tuple[Atoms, list[Device]]:
+def discover_atoms(machine: FakeMachine) -> tuple[Atoms, list[Device]]:
     kind = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
     return kind, kind.discover()
 
 
-def held(devices: Sequence[Device], kernel: str = "k1") -> list[DeviceGrant]:
+def device_grants(devices: Sequence[Device], kernel: str = "k1") -> list[DeviceGrant]:
     return [DeviceGrant(kernel, d.id, d.family, 1000, None, "atom-max.device") for d in devices]
 
 
-def granted(devices: Sequence[Device]) -> list[GrantedDevice]:
+def grant_all(devices: Sequence[Device]) -> list[GrantedDevice]:
     return [GrantedDevice(device, 1000, "atom-max.device") for device in devices]
 
 
 def test_several_devices_are_joined_into_one_group(machine: FakeMachine) -> None:
     tool = Tool(machine)
-    kind, devices = atoms(machine)
-    one = kind.inject(granted(devices[:1]), "docker")
+    kind, devices = discover_atoms(machine)
+    one = kind.inject(grant_all(devices[:1]), "docker")
     assert (list(one.device_nodes), tool.lines()) == (["/dev/rbln0"], [])
-    part = kind.inject(granted(devices[1:3]), "docker")
+    part = kind.inject(grant_all(devices[1:3]), "docker")
     assert tool.lines() == ["group -c 2 -a 1,2"]
     assert list(part.device_nodes) == [
         "/dev/rbln1",
@@ -166,40 +168,40 @@ def test_several_devices_are_joined_into_one_group(machine: FakeMachine) -> None
         {"path": "/dev/rsd2", "target": "/dev/rsd0"},
     ]
     for _ in range(2):
-        kind.release(held(devices[1:3]))
+        kind.release(device_grants(devices[1:3]))
     assert tool.lines()[1:] == ["group -d 2"]
 
 
 def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> None:
     tool = Tool(machine)
-    kind, devices = atoms(machine)
-    kind.inject(granted(devices[:2]), "docker")
-    kind.inject(granted(devices[2:]), "docker")
+    kind, devices = discover_atoms(machine)
+    kind.inject(grant_all(devices[:2]), "docker")
+    kind.inject(grant_all(devices[2:]), "docker")
     assert tool.groups() == ["rsd0", "rsd1", "rsd3"]
     again = Atoms(built_in()["atom-max"], "m1", HostFiles(machine.root))
-    again.reconcile(held(devices[2:]))
+    again.reconcile(device_grants(devices[2:]))
     again.discover()
-    tool.forget()
+    tool.clear_commands()
     # The first session has ended, and one of its devices is granted again. The grants do not
     # include the group of the second session.
-    again.inject(granted(devices[:2]), "docker")
+    again.inject(grant_all(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
-    again.release(held(devices[2:]))
+    again.release(device_grants(devices[2:]))
     assert tool.groups() == ["rsd0", "rsd1"]
 
 
 def test_failed_group_creation_is_reported(machine: FakeMachine) -> None:
     tool = Tool(machine)
-    kind, devices = atoms(machine)
+    kind, devices = discover_atoms(machine)
     tool.refuses.touch()
     with pytest.raises(Unavailable, match="device is busy"):
-        kind.inject(granted(devices[:2]), "docker")
-    kind.release(held(devices[:2]))
+        kind.inject(grant_all(devices[:2]), "docker")
+    kind.release(device_grants(devices[:2]))
 
 
 def test_processes_are_read_from_contexts(machine: FakeMachine) -> None:
     Tool(machine)
-    kind, _ = atoms(machine)
+    kind, _ = discover_atoms(machine)
     assert kind.processes() == [
         DeviceProcess("rbln-1", 4711, 1024),
         DeviceProcess("rbln-2", 4712, None),

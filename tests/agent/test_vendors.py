@@ -349,7 +349,7 @@ def test_reason_is_reported_if_no_devices_are_found(
         ("x: {tried: 'no', find: {path: /sys/x}}", "title is missing"),
     ],
 )
-def test_invalid_table_error_names_the_place(text: str, message: str) -> None:
+def test_invalid_table_error_names_the_location(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         read_table(text, "table.yaml")
 

@@ -18,9 +18,9 @@ from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
-from .conftest import Agents, status_of
+from .conftest import Agents, wait_for_session
 from .test_cuda import driver
-from .test_process_agent import plan_of, prepared, start_as_spawner
+from .test_process_agent import create_prepared, plan_of, start_as_spawner
 
 __all__ = ["driver"]
 
@@ -96,13 +96,13 @@ def children() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 @pytest.fixture
-async def held(
+async def hold_memory(
     api: Api, agents: Agents, driver: Path, tmp_path: Path
 ) -> AsyncIterator[Callable[[str, Mapping[int, int]], Any]]:
     """Set the memory of processes on the first GPU; with an ``action``, also start an agent."""
     file = tmp_path / "processes"
 
-    async def hold(action: str, processes: Mapping[int, int]) -> None:
+    async def set_memory(action: str, processes: Mapping[int, int]) -> None:
         text = "".join(f"0 {pid} {count}\n" for pid, count in processes.items())
         written = file.with_suffix(".new")
         written.write_text(text)
@@ -114,76 +114,80 @@ async def held(
                 BAI_AGENT_DEVICE_EXCESS=action,
             )
 
-    yield hold
+    yield set_memory
 
 
 async def devices_of(user: Client, session_id: str) -> dict[str, Any]:
     return dict((await user.get(f"/sessions/{session_id}"))["usage"])
 
 
-async def ended(process: subprocess.Popen[bytes]) -> int:
+async def wait_for_exit(process: subprocess.Popen[bytes]) -> int:
     return await asyncio.to_thread(process.wait, 20)
 
 
 async def test_largest_process_of_session_over_its_share_is_terminated(
-    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+    api: Api, user: Client, hold_memory: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
-    await held("terminate", {})
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    await hold_memory("terminate", {})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     plan = await plan_of(api, session)
     (given,) = json.loads(plan["injection"]["environ"]["BAI_DEVICES"])
     assert given["memory_bytes"] == 20 * GIB
     small, large = (start_as_spawner(plan, SLEEPER, children) for _ in range(2))
     neighbour = start_as_spawner({**plan, "agent_id": "another"}, SLEEPER, children)
 
-    await held("", {small.pid: 9 * GIB, large.pid: 10 * GIB, neighbour.pid: 60 * GIB})
-    await user_sees(user, session, 19 * GIB)
+    await hold_memory("", {small.pid: 9 * GIB, large.pid: 10 * GIB, neighbour.pid: 60 * GIB})
+    await wait_for_memory(user, session, 19 * GIB)
     assert (small.poll(), large.poll()) == (None, None)
 
-    await held("", {small.pid: 10 * GIB, large.pid: 11 * GIB, neighbour.pid: 60 * GIB})
-    assert await ended(large) < 0
-    await held("", {small.pid: 10 * GIB, neighbour.pid: 60 * GIB})
-    await user_sees(user, session, 10 * GIB)
+    await hold_memory("", {small.pid: 10 * GIB, large.pid: 11 * GIB, neighbour.pid: 60 * GIB})
+    assert await wait_for_exit(large) < 0
+    await hold_memory("", {small.pid: 10 * GIB, neighbour.pid: 60 * GIB})
+    await wait_for_memory(user, session, 10 * GIB)
     assert (small.poll(), neighbour.poll()) == (None, None)
     usage = await devices_of(user, session["id"])
     assert f"({large.pid}) was terminated" in usage["device_notice"]
 
 
 async def test_session_over_its_share_is_stopped(
-    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+    api: Api, user: Client, hold_memory: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
-    await held("stop", {})
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    await hold_memory("stop", {})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
-    await held("", {process.pid: 21 * GIB})
-    assert await ended(process) < 0
+    await hold_memory("", {process.pid: 21 * GIB})
+    assert await wait_for_exit(process) < 0
 
 
 async def test_warn_action_keeps_process_running(
-    api: Api, user: Client, held: Any, children: list[subprocess.Popen[bytes]]
+    api: Api, user: Client, hold_memory: Any, children: list[subprocess.Popen[bytes]]
 ) -> None:
-    await held("warn", {})
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    await hold_memory("warn", {})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
-    await held("", {process.pid: 21 * GIB})
+    await hold_memory("", {process.pid: 21 * GIB})
 
     async def is_notified() -> bool:
         return "device_notice" in await devices_of(user, session["id"])
 
-    await wait_until_async(is_notified, 20, "the notice")
+    await wait_until_async(is_notified, 20, "the notice to the owner of the session")
     assert process.poll() is None
 
 
 async def test_memory_limits_survive_agent_restart(
-    api: Api, user: Client, agents: Agents, held: Any, children: list[subprocess.Popen[bytes]]
+    api: Api,
+    user: Client,
+    agents: Agents,
+    hold_memory: Any,
+    children: list[subprocess.Popen[bytes]],
 ) -> None:
-    await held("terminate", {})
-    session = await prepared(user, **{"cuda.shares": "0.25"})
+    await hold_memory("terminate", {})
+    session = await create_prepared(user, **{"cuda.shares": "0.25"})
     process = start_as_spawner(await plan_of(api, session), SLEEPER, children)
-    await status_of(user, session["id"], lambda s: bool(s["usage"]))
+    await wait_for_session(user, session["id"], lambda s: bool(s["usage"]))
     await agents.started[0].kill()
-    await held("terminate", {process.pid: 21 * GIB})
-    assert await ended(process) < 0
+    await hold_memory("terminate", {process.pid: 21 * GIB})
+    assert await wait_for_exit(process) < 0
 
 
 async def test_each_session_sees_its_own_utilization(
@@ -198,48 +202,48 @@ async def test_each_session_sees_its_own_utilization(
     environ = {"NVML_PROCESSES": str(files["processes"]), "NVML_BUSY": str(files["busy"])}
     environ |= {"NVML_COUNT": "1", "BAI_AGENT_DEVICE_EXCESS": "warn"}
     await agents.start(LD_LIBRARY_PATH=str(driver), **environ)
-    # The first scheduling pass may have to JIT-compile its code, which takes long.
+    # The first scheduling pass may JIT-compile its code, which can take a minute.
     await asyncio.to_thread(warm_up)
     sessions = [
-        await prepared(user, name, **{"cuda.shares": "0.25"}) for name in ("first", "second")
+        await create_prepared(user, name, **{"cuda.shares": "0.25"}) for name in ("first", "second")
     ]
     pids = [
         [start_as_spawner(await plan_of(api, s), SLEEPER, children).pid for _ in range(2)]
         for s in sessions
     ]
-    written(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
+    write_lines(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
     # The driver only has samples of other processes, so the second session was idle.
-    written(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
-    await seen_busy(user, sessions, [35, 0])
+    write_lines(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
+    await wait_for_utilization(user, sessions, [35, 0])
     # An unknown pid belongs to the MPS server, whose utilization may come from any session.
-    written(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
-    await seen_busy(user, sessions, [21, None])
+    write_lines(files["busy"], [f"0 {first} 20", f"0 {second} 1", "0 1 50"])
+    await wait_for_utilization(user, sessions, [21, None])
     # The driver reports no samples: all processes were idle.
-    written(files["busy"], [])
-    await seen_busy(user, sessions, [0, 0])
+    write_lines(files["busy"], [])
+    await wait_for_utilization(user, sessions, [0, 0])
     # The driver does not support samples.
     files["busy"].unlink()
-    await seen_busy(user, sessions, [None, None])
+    await wait_for_utilization(user, sessions, [None, None])
 
 
-def written(file: Path, lines: list[str]) -> None:
+def write_lines(file: Path, lines: list[str]) -> None:
     new = file.with_suffix(".new")
     new.write_text("".join(f"{line}\n" for line in lines))
     new.replace(file)
 
 
-async def seen_busy(
+async def wait_for_utilization(
     user: Client, sessions: list[Mapping[str, Any]], percents: list[float | None]
 ) -> None:
     async def are_seen() -> bool:
         found = [await user.get(f"/sessions/{session['id']}") for session in sessions]
         return [s["devices"][0]["utilization_percent"] for s in found] == percents
 
-    await wait_until_async(are_seen, 60, f"{percents} percent")
+    await wait_until_async(are_seen, 60, f"utilizations of {percents} percent")
 
 
-async def user_sees(user: Client, session: Mapping[str, Any], held_bytes: int) -> None:
+async def wait_for_memory(user: Client, session: Mapping[str, Any], held_bytes: int) -> None:
     async def is_seen() -> bool:
         devices = (await devices_of(user, session["id"])).get("devices", [])
         return [d["memory_bytes"] for d in devices] == [held_bytes]

@@ -157,7 +157,7 @@ async def test_permitted_change_succeeds(
         ),
     ],
 )
-async def test_lists_contain_what_the_role_may_see(
+async def test_lists_contain_only_objects_visible_to_the_role(
     api: Api, path: str, field: str, visible: dict[str, str]
 ) -> None:
     for caller, expected in visible.items():

@@ -19,11 +19,11 @@ def device(device_id: str, **facts: Any) -> dict[str, Any]:
     return {"id": device_id, "family": "cuda", "index": 0, "memory_bytes": 2**34, **facts}
 
 
-async def free(admin: Client, agent_id: str = "a1") -> dict[str, str]:
+async def free_slots(admin: Client, agent_id: str = "a1") -> dict[str, str]:
     return dict((await admin.get(f"/agents/{agent_id}"))["slots"])
 
 
-async def placed(api: Api, **resources: str) -> dict[str, Any]:
+async def create_placed_session(api: Api, **resources: str) -> dict[str, Any]:
     """Create a session, wait for its placement and return it."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "resources": resources})
@@ -107,7 +107,7 @@ async def test_used_device_is_kept_when_the_agent_reports_fewer(api: Api) -> Non
     admin = await api.client("admin")
     voice = FakeAgent(api.agent)
     await voice.beat()
-    session = await placed(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
+    session = await create_placed_session(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
     assert session["status"] == "SCHEDULED"
     taken = next(a["device"] for a in session["allocations"] if a["device"])
     await voice.beat(slots={"cpu": "2", "mem": "16g"}, devices=[])
@@ -128,12 +128,12 @@ async def test_device_belongs_to_one_live_agent(api: Api) -> None:
     first, second = (FakeAgent(api.agent, a, devices=real) for a in ("a1", "a2"))
     await first.beat()
     await second.beat()
-    assert "cuda.shares" not in await free(admin, "a2")
+    assert "cuda.shares" not in await free_slots(admin, "a2")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
     # The device was moved to the other machine.
     await second.beat()
-    assert (await free(admin, "a2"))["cuda.shares"] == "1"
+    assert (await free_slots(admin, "a2"))["cuda.shares"] == "1"
     assert (await admin.get("/devices"))["items"][0]["agent_id"] == "a2"
 
 
@@ -152,7 +152,7 @@ async def test_agent_is_lost_after_the_deadline_and_recovers(api: Api) -> None:
     await agents.check_deadlines()
     lost = await admin.get("/agents/a1")
     assert (lost["status"], lost["status_changed_at"]) == ("LOST", clock().isoformat())
-    assert (await placed(api, cpu="1"))["status"] == "PENDING"
+    assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
     await voice.beat()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
     await api.world.manager.scheduling.scheduler.run_pass()
@@ -177,7 +177,7 @@ async def test_leaving_agent_gets_no_new_sessions(api: Api) -> None:
     await voice.beat()
     await voice.beat(is_leaving=True)
     assert (await admin.get("/agents/a1"))["status"] == "TERMINATED"
-    assert (await placed(api, cpu="1"))["status"] == "PENDING"
+    assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
 
 
 async def test_change_and_delete_agent(api: Api) -> None:
@@ -185,7 +185,7 @@ async def test_change_and_delete_agent(api: Api) -> None:
     voice = FakeAgent(api.agent)
     await voice.beat()
     await admin.patch("/agents/a1", {"schedulable": False})
-    session = await placed(api, cpu="1")
+    session = await create_placed_session(api, cpu="1")
     assert session["status"] == "PENDING"
     assert "1 not schedulable" in session["reasons"][0]["message"]
     await admin.patch("/agents/a1", {"schedulable": True})
@@ -220,7 +220,7 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
     await voice.beat()
     await api.world.manager.start()
     user = await api.client("user")
-    # Warm up the caches: they slow down the first session.
+    # The first session only fills the caches; the second one is measured.
     for name in ("warm", "real"):
         waiting = asyncio.create_task(voice.work(20))
         began = time.perf_counter()
@@ -248,7 +248,7 @@ async def test_abandoned_poll_receives_no_work(api: Api) -> None:
         return not await is_waiting()
 
     await wait_until_async(is_gone, 5, "the poll to end")
-    await placed(api, cpu="1")
+    await create_placed_session(api, cpu="1")
     assert [item["kind"] for item in await voice.work()] == ["prepare"]
 
 

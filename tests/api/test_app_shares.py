@@ -13,7 +13,7 @@ from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
 from bai_services.core.apps.records import AdmittedVisit
 from bai_services.manager.manager import Manager
-from tests.api.test_sessions import started
+from tests.api.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -43,7 +43,7 @@ async def session(
     api: Api, agent: FakeAgent, allow: Callable[..., Awaitable[None]]
 ) -> dict[str, Any]:
     await allow()
-    return await started(api, agent, "lab1")
+    return await create_running_session(api, agent, "lab1")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
         )
         assert urlsplit(address).path == f"{session['url']}shared/{share['app']}/"
         entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
-        return await ask(api, session, share["app"], entry=entry, **others)
+        return await authorize(api, session, share["app"], entry=entry, **others)
 
     return open_link
 
@@ -68,7 +68,7 @@ async def is_signed_in(token: str) -> bool:
     return token == TOKEN and token not in ENDED_TOKENS
 
 
-async def ask(api: Api, session: dict[str, Any], app: str, **shown: str) -> AdmittedVisit:
+async def authorize(api: Api, session: dict[str, Any], app: str, **shown: str) -> AdmittedVisit:
     """Authorize a visitor as the session's server does."""
     manager = api.world.manager
     caller = await manager.accounts.callers.in_session("user", "10.0.0.1")
@@ -91,10 +91,10 @@ async def test_share_is_listed_for_both_users_and_can_be_revoked(
     for client, path in ((user, shares_of(session)), (user, "/app-shares"), (guest, "/app-shares")):
         assert [item["id"] for item in (await client.get(path))["items"]] == [made["id"]]
     visit = await enter(made, "user2")
-    assert (await ask(api, session, "tensorboard", visit=visit.visit)).audience == "user"
+    assert (await authorize(api, session, "tensorboard", visit=visit.visit)).audience == "user"
     await user.delete(f"{shares_of(session)}/{made['id']}")
     with pytest.raises(errors.Forbidden, match="not shared with you"):
-        await ask(api, session, "tensorboard", visit=visit.visit)
+        await authorize(api, session, "tensorboard", visit=visit.visit)
     assert (await guest.get("/app-shares"))["items"] == []
     with pytest.raises(errors.NotFound):
         await user.delete(f"{shares_of(session)}/{made['id']}")
@@ -155,15 +155,15 @@ async def test_entry_token_is_single_use_and_bound_to_app_and_session(
         {"app": "tensorboard"},
     ):
         with pytest.raises(errors.Forbidden):
-            await ask(api, session, **wrong)
+            await authorize(api, session, **wrong)
     once = await entry()
-    assert await ask(api, session, "tensorboard", entry=once)
+    assert await authorize(api, session, "tensorboard", entry=once)
     with pytest.raises(errors.Forbidden):
-        await ask(api, session, "tensorboard", entry=once)
+        await authorize(api, session, "tensorboard", entry=once)
     late = await entry()
     api.world.clock.advance(minutes=2)
     with pytest.raises(errors.Forbidden):
-        await ask(api, session, "tensorboard", entry=late)
+        await authorize(api, session, "tensorboard", entry=late)
 
 
 async def test_used_entry_token_is_rejected_by_every_manager(
@@ -174,7 +174,7 @@ async def test_used_entry_token_is_rejected_by_every_manager(
     guest = await api.world.caller("user2")
     address = await manager.app_shares.create_entry_url(made["id"], guest, CLIENT_IP, TOKEN)
     entry = parse_qs(urlsplit(address).query)["bai_entry"][0]
-    assert await ask(api, session, "tensorboard", entry=entry)
+    assert await authorize(api, session, "tensorboard", entry=entry)
     # A restarted manager or a standby shares the database, but not the memory.
     restarted = Manager(manager.settings, manager.database, api.world.clock)
     caller = await restarted.accounts.callers.in_session("user", "10.0.0.1")
@@ -199,7 +199,7 @@ async def test_visit_ends_with_share_policy_account_or_membership(
 
     async def is_admitted(visit: str, **others: str) -> bool:
         try:
-            await ask(api, session, "tensorboard", visit=visit, **others)
+            await authorize(api, session, "tensorboard", visit=visit, **others)
         except errors.Forbidden:
             return False
         return True

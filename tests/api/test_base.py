@@ -20,7 +20,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots
 
 
-class Wish(BaseModel):
+class RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     name: str
@@ -28,11 +28,18 @@ class Wish(BaseModel):
 
 
 class EchoHandler(APIHandler):
-    @operation("Echo", tag="echo", body=Wish, returns=Wish, status=HTTPStatus.CREATED, is_open=True)
-    async def post(self, body: Wish) -> Wish:
+    @operation(
+        "Echo",
+        tag="echo",
+        body=RequestBody,
+        returns=RequestBody,
+        status=HTTPStatus.CREATED,
+        is_open=True,
+    )
+    async def post(self, body: RequestBody) -> RequestBody:
         return body
 
-    @operation("List", tag="echo", returns=Wish, is_list=True, is_open=True)
+    @operation("List", tag="echo", returns=RequestBody, is_list=True, is_open=True)
     async def get(self, query: ListQuery) -> dict[str, object]:
         return {"slots": ResourceSlots({"mem": 2**30}), "limit": query.limit}
 

@@ -19,7 +19,7 @@ from tests.testbed.manager import Api, MovableClock, manager_on
 from tests.testbed.receiver import Receiver, serve_receiver
 from tests.testbed.wait import wait_until_async
 
-from .test_sessions import started, status_of
+from .test_sessions import create_running_session, wait_for_status
 
 LOCAL_NETWORK = AllowedTargets.parse("", "127.0.0.1/32")
 SMALL = {"cpu": "1", "mem": "1g"}
@@ -41,7 +41,7 @@ async def receiver() -> AsyncIterator[Receiver]:
         yield made
 
 
-async def created(client: Client, name: str, url: str, **body: Any) -> Session:
+async def create_session(client: Client, name: str, url: str, **body: Any) -> Session:
     spec = {"name": name, "resources": SMALL, "callback_url": url, **body}
     return dict(await client.post("/sessions", spec))
 
@@ -56,7 +56,7 @@ async def statuses_after(receiver: Receiver, count: int) -> list[str]:
     return receiver.statuses
 
 
-async def until_callback(client: Client, name: str, **facts: Any) -> Session:
+async def wait_for_callback(client: Client, name: str, **facts: Any) -> Session:
     """Wait until the callback state of a session contains these values and return it."""
 
     async def found() -> Session | None:
@@ -69,11 +69,11 @@ async def until_callback(client: Client, name: str, **facts: Any) -> Session:
 async def test_every_status_change_is_delivered_in_order_and_signed(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
-    session = await started(api, agent, "lab1", callback_url=receiver.url)
+    session = await create_running_session(api, agent, "lab1", callback_url=receiver.url)
     assert await statuses_after(receiver, 4) == TO_RUNNING
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": 0, "log": ""})
     assert await statuses_after(receiver, 5) == [*TO_RUNNING, "TERMINATED"]
-    state = await until_callback(user, "lab1", is_open=False)
+    state = await wait_for_callback(user, "lab1", is_open=False)
     assert (state["delivered"], state["given_up"], state["last_error"]) == (5, 0, "")
     history = (await user.get(f"/sessions/{session['id']}/history"))["items"]
     keys = (await user.get("/me"))["keypairs"]
@@ -97,8 +97,8 @@ async def test_failed_call_is_retried_before_later_ones(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500, 503])
-    await started(api, agent, "lab1", callback_url=receiver.url)
-    state = await until_callback(user, "lab1", tries=1)
+    await create_running_session(api, agent, "lab1", callback_url=receiver.url)
+    state = await wait_for_callback(user, "lab1", tries=1)
     assert state["last_error"] == "the receiver responded with status 500"
     assert state["next_at"] is not None
     assert receiver.statuses == ["SCHEDULED"], "a later status was delivered before an earlier one"
@@ -106,9 +106,9 @@ async def test_failed_call_is_retried_before_later_ones(
         clock.advance(seconds=5)
         api.world.manager.sessions.callbacks.wake()
         if tries:
-            await until_callback(user, "lab1", tries=tries)
+            await wait_for_callback(user, "lab1", tries=tries)
     assert await statuses_after(receiver, 6) == ["SCHEDULED", "SCHEDULED", *TO_RUNNING]
-    state = await until_callback(user, "lab1", delivered=4)
+    state = await wait_for_callback(user, "lab1", delivered=4)
     assert (state["tries"], state["last_error"], state["is_open"]) == (0, "", True)
 
 
@@ -116,12 +116,12 @@ async def test_undeliverable_call_is_skipped_after_max_tries(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver, clock: MovableClock
 ) -> None:
     receiver.answers.extend([500] * MAX_ATTEMPTS)
-    await started(api, agent, "lab1", callback_url=receiver.url)
+    await create_running_session(api, agent, "lab1", callback_url=receiver.url)
     for tries in range(1, MAX_ATTEMPTS):
-        state = await until_callback(user, "lab1", tries=tries)
+        state = await wait_for_callback(user, "lab1", tries=tries)
         clock.now = datetime.fromisoformat(state["next_at"])
         api.world.manager.sessions.callbacks.wake()
-    state = await until_callback(user, "lab1", delivered=3)
+    state = await wait_for_callback(user, "lab1", delivered=3)
     assert (state["given_up"], state["is_open"], state["tries"]) == (1, True, 0)
     assert receiver.statuses == ["SCHEDULED"] * MAX_ATTEMPTS + TO_RUNNING[1:]
 
@@ -132,25 +132,25 @@ async def test_unresponsive_receiver_does_not_delay_other_users(
     admin = await api.client("admin")
     async with serve_receiver() as slow:
         slow.is_open.clear()
-        waiting = [await created(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
+        waiting = [await create_session(user, f"slow-{n}", slow.url, priority=0) for n in range(5)]
         for session in waiting:
             await user.delete(f"/sessions/{session['id']}")
         await wait_until_async(lambda: len(slow.calls) == 2, 60, "two calls for one user")
-        other = await created(admin, "quick", receiver.url)
+        other = await create_session(admin, "quick", receiver.url)
         await admin.delete(f"/sessions/{other['id']}")
         statuses = await statuses_after(receiver, 1)
         assert statuses[-1] in ("CANCELLED", "SCHEDULED")
         assert len(slow.calls) == 2
         slow.is_open.set()
         for session in waiting:
-            await until_callback(user, session["id"], is_open=False)
+            await wait_for_callback(user, session["id"], is_open=False)
 
 
 async def test_callbacks_resume_after_a_restart(
     api: Api, user: Client, receiver: Receiver, clock: MovableClock, database_url: str
 ) -> None:
     first = api.world.manager
-    session = await created(user, "lab1", receiver.url)
+    session = await create_session(user, "lab1", receiver.url)
     await user.delete(f"/sessions/{session['id']}")
     assert await first.scheduling.scheduler.lease.hold() is not None
     second = Manager(first.settings, Database(database_url), clock)
@@ -160,7 +160,7 @@ async def test_callbacks_resume_after_a_restart(
         await first.scheduling.scheduler.lease.stop()
         await second.sessions.callbacks.step()
         assert await statuses_after(receiver, 1) == ["CANCELLED"]
-        state = await until_callback(user, session["id"], is_open=False)
+        state = await wait_for_callback(user, session["id"], is_open=False)
         assert state["delivered"] == 1
     finally:
         await second.stop()
@@ -171,7 +171,7 @@ async def test_callback_url_outside_the_allowed_networks_is_rejected(
 ) -> None:
     for url in ("http://10.0.0.1/", "http://169.254.169.254/latest", "file:///etc/passwd"):
         with pytest.raises(errors.InvalidRequest, match="callback_url") as refused:
-            await created(user, "lab1", url)
+            await create_session(user, "lab1", url)
         assert refused.value.details["field"] == "callback_url"
     with pytest.raises(errors.InvalidRequest, match="callback_url"):
         await user.post("/bulk-sessions", {"sessions": [{"name": "lab2", "callback_url": "x"}]})
@@ -188,7 +188,7 @@ async def test_template_and_repeated_request_keep_the_callback_url(
     again = await user.post("/sessions", {"name": "lab1", "template": "told"})
     assert again["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
-        await created(user, "lab1", receiver.url + "2")
+        await create_session(user, "lab1", receiver.url + "2")
     plain = await user.post("/sessions", {"name": "lab2", "resources": SMALL})
     assert plain["callback"] is None
 
@@ -212,7 +212,7 @@ async def test_session_status_does_not_wait_for_callbacks(
     api: Api, agent: FakeAgent, user: Client, receiver: Receiver
 ) -> None:
     receiver.is_open.clear()
-    session = await started(api, agent, "lab1", callback_url=receiver.url)
-    assert (await status_of(user, session["id"], "RUNNING"))["callback"]["delivered"] == 0
+    session = await create_running_session(api, agent, "lab1", callback_url=receiver.url)
+    assert (await wait_for_status(user, session["id"], "RUNNING"))["callback"]["delivered"] == 0
     receiver.is_open.set()
     assert await statuses_after(receiver, 4) == TO_RUNNING

@@ -1,4 +1,4 @@
-"""Costly calls of one caller run two at a time and do not delay those of others."""
+"""At most two costly calls of a caller run at a time; they do not delay calls of other callers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_lists_beyond_the_limit_wait_for_earlier_lists_of_the_same_user(
     assert running.count("user") == 5
 
 
-async def test_limit_forgets_callers_without_calls() -> None:
+async def test_caller_without_running_calls_uses_no_memory() -> None:
     limit = CallerLimit(1)
     with pytest.raises(RuntimeError):
         async with limit.slot("a"):

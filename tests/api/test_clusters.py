@@ -12,7 +12,7 @@ from bai_services.core.sessions.kernel_group import kernel_end_text
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-from .test_sessions import status_of
+from .test_sessions import wait_for_status
 
 SMALL = {"cpu": "1", "mem": "1g"}
 
@@ -27,24 +27,24 @@ async def admin(api: Api) -> Client:
     return client
 
 
-async def prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
+async def create_prepared(agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
     """Create a cluster session, prepare its kernels, and return their work items, main first."""
     spec = {"name": "gang1", "resources": SMALL, "cluster_size": 3, **body}
     await user.post("/sessions", spec)
-    await status_of(user, "gang1", "SCHEDULED")
+    await wait_for_status(user, "gang1", "SCHEDULED")
     items = await agent.work(5)
     for item in items[:-1]:
         await agent.report(item, injection={"network": "n"})
     assert (await user.get("/sessions/gang1"))["status"] == "PREPARING"
     await agent.report(items[-1], injection={"network": "n"})
-    await status_of(user, "gang1", "PREPARED")
+    await wait_for_status(user, "gang1", "PREPARED")
     return items
 
 
 async def test_lifecycle_of_a_cluster_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
-    items = await prepared(agent, user)
+    items = await create_prepared(agent, user)
     assert [item["hostname"] for item in items] == ["main1", "sub1", "sub2"]
     network = {"network": f"bai-c-{items[0]['session_id']}", "is_spread": False}
     assert [item["cluster"] for item in items] == [network] * 3
@@ -62,7 +62,7 @@ async def test_lifecycle_of_a_cluster_session(
     assert plan["cluster_key"]["private"].startswith("-----BEGIN OPENSSH PRIVATE KEY")
     containers = {"sub1": "c2", "sub2": "c3"}
     await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
-    session = await status_of(user, "gang1", "RUNNING")
+    session = await wait_for_status(user, "gang1", "RUNNING")
     assert [k["container_id"] for k in session["kernels"]] == ["c1", "c2", "c3"]
 
     usages = [{"cpu_cores": n} for n in range(3)]
@@ -81,7 +81,7 @@ async def test_lifecycle_of_a_cluster_session(
         "sub_logs": logs,
     }
     await api.hub.post(f"{path}/exited", end)
-    ended = await status_of(user, session["id"], "TERMINATED")
+    ended = await wait_for_status(user, session["id"], "TERMINATED")
     assert ended["allocations"] == []
     assert (await user.get(f"{path}/logs"))["log"] == "main\n"
     assert (await user.get(f"{path}/logs", kernel="sub2"))["log"] == "two\n"
@@ -98,7 +98,7 @@ async def test_every_kernel_has_the_same_folders(
         {"vfolder": "data", "path": "/all", "permission": "ro"},
         {"vfolder": "data", "path": "/in", "subpath": "raw"},
     ]
-    items = await prepared(agent, user, mounts=mounts)
+    items = await create_prepared(agent, user, mounts=mounts)
     # The agent mounts the subpath for each kernel; other mounts are in each kernel's plan.
     assert [[m["target"] for m in item["mounts"]] for item in items] == [["/all", "/in"]] * 3
     assert all(item["mounts"] == items[0]["mounts"] for item in items)
@@ -111,20 +111,24 @@ async def test_every_kernel_has_the_same_folders(
     ] * 3
 
 
-async def running(api: Api, agent: FakeAgent, user: Client, **body: Any) -> list[dict[str, Any]]:
+async def create_running(
+    api: Api, agent: FakeAgent, user: Client, **body: Any
+) -> list[dict[str, Any]]:
     """Create a session (default: three kernels) that is RUNNING; return the work items."""
-    items = await prepared(agent, user, **body)
+    items = await create_prepared(agent, user, **body)
     session = await user.get("/sessions/gang1")
     path = f"/sessions/{session['id']}"
     await api.hub.post(f"{path}/launch", {"user": "user", "server": session["hub_server"]})
     containers = {f"sub{n}": f"c{n + 1}" for n in range(1, len(items))}
     await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
-    await status_of(user, session["id"], "RUNNING")
+    await wait_for_status(user, session["id"], "RUNNING")
     api.world.clock.advance(seconds=20)  # past the grace period of new kernels
     return items
 
 
-def ended(agent: FakeAgent, items: list[dict[str, Any]], which: int, code: int) -> list[Any]:
+def heartbeat_with_exit(
+    agent: FakeAgent, items: list[dict[str, Any]], which: int, code: int
+) -> list[Any]:
     """Return the kernels of a heartbeat in which one has exited with ``code``."""
     kernels = [agent.running(item) for item in items]
     kernels[which] |= {"is_running": False, "exit_code": code}
@@ -152,13 +156,13 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
     code: int,
     body: dict[str, Any],
 ) -> None:
-    items = await running(api, agent, user, **body)
+    items = await create_running(api, agent, user, **body)
     key = items[0]["session_id"]
     end = {"exit_code": 143, "log": "", "sub_logs": {}}
     if by == "heartbeat":
         for _ in range(2):
-            await agent.beat(ended(agent, items, 1, code))
-        session = await status_of(user, key, "TERMINATING")
+            await agent.beat(heartbeat_with_exit(agent, items, 1, code))
+        session = await wait_for_status(user, key, "TERMINATING")
         # The other kernels still run, so nothing is released before the Hub has stopped them.
         assert len(session["allocations"]) > 0
         await api.hub.post(
@@ -174,7 +178,7 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
                 "reason": kernel_end_text("sub1", "exited", code),
             },
         )
-    session = await status_of(user, key, "TERMINATED")
+    session = await wait_for_status(user, key, "TERMINATED")
     assert (session["result"], session["allocations"]) == ("failure", [])
     assert session["exit_code"] == 143  # the exit of the main kernel
     assert session["status_info"] == kernel_end_text("sub1", "exited", code)
@@ -187,13 +191,13 @@ async def test_exit_of_a_sub_kernel_fails_the_session(
 async def test_exit_of_the_main_kernel_ends_the_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client, code: int, result: str, why: str
 ) -> None:
-    items = await running(api, agent, user)
+    items = await create_running(api, agent, user)
     key = items[0]["session_id"]
-    gone = ended(agent, items, 0, code)
+    gone = heartbeat_with_exit(agent, items, 0, code)
     await agent.beat(gone)
     assert (await user.get(f"/sessions/{key}"))["status"] == "RUNNING"
     await agent.beat(gone)
-    await status_of(user, key, "TERMINATING")
+    await wait_for_status(user, key, "TERMINATING")
     # The Hub is unavailable, so resources are released when the last kernel has ended.
     api.world.clock.advance(seconds=20)
     for _ in range(3):
@@ -201,7 +205,7 @@ async def test_exit_of_the_main_kernel_ends_the_session(
     assert (await user.get(f"/sessions/{key}"))["status"] == "TERMINATING"
     for _ in range(2):
         await agent.beat([])
-    session = await status_of(user, key, "TERMINATED")
+    session = await wait_for_status(user, key, "TERMINATED")
     assert (session["result"], session["status_info"]) == (result, why)
     assert session["allocations"] == []
 
@@ -213,13 +217,13 @@ async def test_result_is_the_same_if_agent_or_spawner_reports_the_exit_first(
 ) -> None:
     ends = []
     for first in ("heartbeat", "poll"):
-        items = await running(api, agent, user, cluster_size=size)
+        items = await create_running(api, agent, user, cluster_size=size)
         key = items[0]["session_id"]
         by_hub = {"exit_code": code, "reason": "exited", "log": "", "sub_logs": {}}
         if first == "poll":
             await api.hub.post(f"/sessions/{key}/exited", by_hub)
         for _ in range(2):
-            await agent.beat(ended(agent, items, 0, code))
+            await agent.beat(heartbeat_with_exit(agent, items, 0, code))
         await api.hub.post(f"/sessions/{key}/exited", by_hub)
         session = await user.get(f"/sessions/{key}")
         ends.append([session[name] for name in ("status", "result", "exit_code")])
@@ -234,7 +238,7 @@ async def test_failed_preparation_of_one_kernel_fails_the_session(
     admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "gang1", "resources": SMALL, "cluster_size": 2})
-    await status_of(user, "gang1", "SCHEDULED")
+    await wait_for_status(user, "gang1", "SCHEDULED")
     first, second = await agent.work(5)
     await agent.report(first, injection={})
     error = {"code": "unavailable", "message": "the image cannot be pulled"}
@@ -253,12 +257,12 @@ async def test_kernels_are_placed_on_several_agents(
     with pytest.raises(errors.InsufficientResources, match="2 kernels of .*on one agent"):
         await user.post("/sessions", body)
     await user.post("/sessions", {**body, "cluster_mode": "multi-node"})
-    session = await status_of(user, "wide", "SCHEDULED")
+    session = await wait_for_status(user, "wide", "SCHEDULED")
     assert {k["agent"] for k in session["kernels"]} == {"a1", "a2"}
     for voice in (agent, other):
         item = await voice.prepare()
         assert item["cluster"]["is_spread"]
-    await status_of(user, "wide", "PREPARED")
+    await wait_for_status(user, "wide", "PREPARED")
 
 
 @pytest.mark.parametrize(
@@ -315,4 +319,4 @@ async def test_admin_may_designate_agents(api: Api, admin: Client, agent: FakeAg
     with pytest.raises(errors.InvalidRequest, match="strict, preferred"):
         await admin.post("/sessions", {**body, "agent_list": ["a2"], "agent_selection": "maybe"})
     await admin.post("/sessions", {**body, "agent_list": ["a2"]})
-    assert (await status_of(admin, "there", "SCHEDULED"))["agent"] == "a2"
+    assert (await wait_for_status(admin, "there", "SCHEDULED"))["agent"] == "a2"

@@ -1,4 +1,4 @@
-"""Lists as CSV: the rows of the filter in its order, without formulas."""
+"""Export of lists as CSV: filtered and sorted rows, and cells that cannot be formulas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bai_services.core import errors
 from tests.testbed.manager import Api
 
 
-def _operation(handler: type[APIHandler]) -> Any:
+def _operation_of(handler: type[APIHandler]) -> Any:
     return getattr(handler.get, "operation", None)
 
 
@@ -38,22 +38,22 @@ def _operation(handler: type[APIHandler]) -> Any:
         (["a", "한글"], '["a", "한글"]'),
     ],
 )
-def test_cell_is_no_formula(value: object, text: str) -> None:
+def test_cell_is_text_but_not_a_formula(value: object, text: str) -> None:
     assert cell(value) == text
 
 
 @pytest.mark.parametrize(
     "handler",
-    [handler for _, handler in ROUTES if getattr(_operation(handler), "is_list", False)],
+    [handler for _, handler in ROUTES if getattr(_operation_of(handler), "is_list", False)],
 )
 def test_every_list_has_columns(handler: type[APIHandler]) -> None:
-    assert columns_of(_operation(handler).returns)
+    assert columns_of(_operation_of(handler).returns)
 
 
 async def test_list_as_csv_has_all_rows_of_the_filter_in_order(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Several pages without several hundred users.
+    # A limit of 2 rows per page: five users then need several pages.
     monkeypatch.setattr("bai_services.api.csv_export.MAX_LIMIT", 2)
     admin = await api.client("admin")
     names = [f"export-{number}" for number in range(5)]
@@ -71,7 +71,7 @@ async def test_list_as_csv_has_all_rows_of_the_filter_in_order(
     assert {row["full_name"] for row in rows} == {"'=cmd()"}
 
 
-async def test_format_and_filters_of_an_export_are_checked(api: Api, user: Client) -> None:
+async def test_export_with_an_invalid_format_or_filter_is_rejected(api: Api, user: Client) -> None:
     for query in ({"format": "xlsx"}, {"format": "csv", "nothing": "1"}):
         with pytest.raises(errors.InvalidRequest):
             await user.get("/sessions", **query)

@@ -73,7 +73,7 @@ async def get(client: Client, path: str, **headers: str) -> httpx.Response:
     )
 
 
-def uploads(api: Api) -> list[str]:
+def staged_uploads(api: Api) -> list[str]:
     root = api.world.manager.settings.storage_root
     return [str(path) for path in root.glob(f"*/*/{DIRECTORY}/*")]
 
@@ -92,7 +92,7 @@ async def test_upload_and_download_round_trip(api: Api, user: Client) -> None:
     await user.delete("/vfolders/data/content", path="in/a file.bin")
     with pytest.raises(NotFound):
         await user.delete("/vfolders/data/content", path="in/a file.bin")
-    assert uploads(api) == []
+    assert staged_uploads(api) == []
 
 
 async def test_chunked_and_empty_bodies(user: Client) -> None:
@@ -169,10 +169,10 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         assert received == size
     # All clients disconnected during the download: their files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
-    await wait_until_async(lambda: not of_folder(opened), 10, "the file to be closed")
+    await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 
 
-def of_folder(opened: Path) -> list[str]:
+def open_files_of_folders(opened: Path) -> list[str]:
     """Return the files of folders that this process has open."""
     found = []
     for number in opened.iterdir():
@@ -188,11 +188,11 @@ async def test_download_of_a_shrinking_file_breaks_the_connection(
     (path,) = api.world.manager.settings.storage_root.glob("user/*/*/big")
     opened = Download.send
 
-    async def shrunk(file: Download, *arguments: Any) -> int:
+    async def shrink_and_send(file: Download, *arguments: Any) -> int:
         os.truncate(path, SENDFILE_MIN_BYTES - 1)
         return await opened(file, *arguments)
 
-    monkeypatch.setattr(Download, "send", shrunk)
+    monkeypatch.setattr(Download, "send", shrink_and_send)
     with pytest.raises(httpx.RemoteProtocolError):
         await get(user, "big")
 
@@ -200,10 +200,10 @@ async def test_download_of_a_shrinking_file_breaks_the_connection(
 async def test_download_without_sendfile_support(
     user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*arguments: object) -> int:
+    def raise_einval(*arguments: object) -> int:
         raise OSError(errno.EINVAL, "not here")
 
-    monkeypatch.setattr(os, "sendfile", refused)
+    monkeypatch.setattr(os, "sendfile", raise_einval)
     content = os.urandom(SENDFILE_MIN_BYTES + 1)
     await put(user, "big", content)
     assert (await get(user, "big")).content == content
@@ -261,7 +261,7 @@ async def test_invalid_path_is_rejected(
     if path != "link":
         with pytest.raises(error):
             await user.delete(content, path=path)
-    assert uploads(api) == []
+    assert staged_uploads(api) == []
 
 
 async def test_permissions_for_reading_and_writing(api: Api, user: Client) -> None:
@@ -291,14 +291,14 @@ async def test_permission_revoked_during_an_upload_denies_it(api: Api, user: Cli
 
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * MIB
-        await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
+        await wait_until_async(lambda: staged_uploads(api), 10, "the upload to begin")
         await user.put("/vfolders/data/grants/user2", {"permission": "ro"})
         yield b"y"
 
     with pytest.raises(Forbidden):
         await put(guest, "late", chunks())
     assert (await user.get("/vfolders/data/files"))["total"] == 0
-    await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
+    await wait_until_async(lambda: not staged_uploads(api), 10, "the incomplete file to be deleted")
 
 
 async def test_upload_over_the_size_limit_is_rejected(api: Api, user: Client) -> None:
@@ -313,10 +313,12 @@ async def test_upload_over_the_size_limit_is_rejected(api: Api, user: Client) ->
         with pytest.raises(TooLarge, match=str(3 * MIB)):
             await put(user, "big", content)
     assert (await put(user, "fits", b"x" * 3 * MIB))["size"] == 3 * MIB
-    await wait_until_async(lambda: not uploads(api), 10, "the half files to go")
+    await wait_until_async(
+        lambda: not staged_uploads(api), 10, "the incomplete files to be deleted"
+    )
 
 
-async def raw(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
+async def send_raw_put(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
     """Send the head of a PUT request and return the response up to ``read_until``."""
     address = urlsplit(api.url)
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
@@ -331,9 +333,11 @@ async def raw(api: Api, path: str, headers: str, read_until: bytes) -> bytes:
 
 async def test_expect_100_continue_is_rejected_before_the_body(api: Api, user: Client) -> None:
     path = "/vfolders/data/content?path=f"
-    refused = await raw(api, path, "Expect: 100-continue\r\nContent-Length: 99999999999", b"\r\n")
+    refused = await send_raw_put(
+        api, path, "Expect: 100-continue\r\nContent-Length: 99999999999", b"\r\n"
+    )
     assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
-    refused = await raw(api, path, f"Content-Length: {MAX_DISCARDED_BYTES + 1}", b"\r\n")
+    refused = await send_raw_put(api, path, f"Content-Length: {MAX_DISCARDED_BYTES + 1}", b"\r\n")
     assert refused == b"HTTP/1.1 401 Unauthorized\r\n"
 
 
@@ -375,18 +379,18 @@ async def test_hostile_archive_does_not_delay_other_requests(api: Api, user: Cli
     await sending
     # Regression: the server was blocked for over 40 s. The limit allows for a busy machine.
     assert slowest < 5.0
-    assert uploads(api) == []
+    assert staged_uploads(api) == []
 
 
 async def test_unpacking_stops_when_the_client_disconnects(api: Api, user: Client) -> None:
     root = api.world.manager.settings.storage_root
     sending = asyncio.create_task(put_archive(user, slow_archive()))
     await wait_until_async(
-        lambda: list(root.glob(f"*/*/{DIRECTORY}/*.unpacked/100")), 30, "the first files"
+        lambda: list(root.glob(f"*/*/{DIRECTORY}/*.unpacked/100")), 30, "the first unpacked files"
     )
     sending.cancel()
     await asyncio.wait([sending])
-    await wait_until_async(lambda: not uploads(api), 10, "what was unpacked to be removed")
+    await wait_until_async(lambda: not staged_uploads(api), 10, "the unpacked files to be removed")
     assert (await user.get("/vfolders/data/files"))["total"] == 0
 
 
@@ -396,12 +400,12 @@ async def test_interrupted_upload_leaves_no_files(api: Api, user: Client) -> Non
 
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * MIB
-        await wait_until_async(lambda: uploads(api), 10, "the upload to begin")
+        await wait_until_async(lambda: staged_uploads(api), 10, "the upload to begin")
         raise Broken
 
     with pytest.raises(Broken):
         await put(user, "half", chunks())
-    await wait_until_async(lambda: not uploads(api), 10, "the half file to go")
+    await wait_until_async(lambda: not staged_uploads(api), 10, "the incomplete file to be deleted")
     assert (await user.get("/vfolders/data/files"))["total"] == 0
 
 
@@ -436,7 +440,7 @@ asyncio.run(main())
 """
 
 
-class Served:
+class ManagerProcess:
     """A manager in its own process."""
 
     def __init__(self, home: Path) -> None:
@@ -468,13 +472,13 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    made = Served(tmp_path)
+def manager_process(tmp_path: Path) -> Iterator[ManagerProcess]:
+    made = ManagerProcess(tmp_path)
     yield made
     made.stop()
 
 
-async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
+async def test_memory_is_constant_for_a_large_file(manager_process: ManagerProcess) -> None:
     size = 200 * MIB
     block = os.urandom(MIB)
 
@@ -482,10 +486,10 @@ async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
         for _ in range(size // MIB):
             yield block
 
-    async with served.client as client:
+    async with manager_process.client as client:
         await client.post("/vfolders", {"name": "data"})
         await put(client, "warm", block)
-        before = served.peak_memory_kib()
+        before = manager_process.peak_memory_kib()
         assert (await put(client, "big", chunks()))["size"] == size
         known = {"Content-Length": str(size)}
         path = "/vfolders/data/content?path=known"
@@ -496,4 +500,4 @@ async def test_memory_is_constant_for_a_large_file(served: Served) -> None:
             async for chunk in answer.aiter_bytes():
                 received += len(chunk)
     assert received == size
-    assert served.peak_memory_kib() - before < 32 * 1024
+    assert manager_process.peak_memory_kib() - before < 32 * 1024

@@ -11,7 +11,7 @@ from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-from .test_sessions import status_of
+from .test_sessions import wait_for_status
 
 GROUP = "/resource-groups/default"
 
@@ -26,7 +26,7 @@ async def test_changed_option_triggers_a_scheduling_pass(
     admin = await api.client("admin")
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "off"}})
     await create(user, "runs", "6")
-    await status_of(user, "runs", "SCHEDULED")
+    await wait_for_status(user, "runs", "SCHEDULED")
     await create(user, "large", "8")
     await create(user, "small", "2")
     await create(user, "late", "8")
@@ -36,11 +36,11 @@ async def test_changed_option_triggers_a_scheduling_pass(
 
     # No other event occurs, so the change itself must trigger the scheduling pass.
     await admin.patch(GROUP, {"scheduler_opts": {"backfill": "aggressive"}})
-    await status_of(user, "small", "SCHEDULED")
+    await wait_for_status(user, "small", "SCHEDULED")
     await admin.patch(GROUP, {"scheduler": "lifo"})
     for name in ("small", "runs"):
         await user.delete(f"/sessions/{name}")
-    await status_of(user, "late", "SCHEDULED")
+    await wait_for_status(user, "late", "SCHEDULED")
     assert (await user.get("/sessions/large"))["status"] == "PENDING"
 
 

@@ -18,7 +18,7 @@ from tests.testbed.manager import SUPERADMIN, Api, MovableClock
 SKEW = timedelta(minutes=15)
 
 
-async def signed(
+async def send_signed(
     api: Api,
     *,
     minutes_off: float = 0,
@@ -57,22 +57,22 @@ async def signed(
     ],
 )
 async def test_signature_is_valid_for_15_minutes(api: Api, minutes: float, status: int) -> None:
-    answer = await signed(api, minutes_off=minutes)
+    answer = await send_signed(api, minutes_off=minutes)
     assert answer.status_code == status
     if status == 401:
         assert "set the clock" in answer.json()["message"]
 
 
 async def test_wrong_signature_and_unknown_key_give_the_same_error(api: Api) -> None:
-    wrong = await signed(api, signed_path="/services/bai/api/v1/users")
-    unknown = await signed(api, access_key="AKNOSUCHKEY000000000")
+    wrong = await send_signed(api, signed_path="/services/bai/api/v1/users")
+    unknown = await send_signed(api, access_key="AKNOSUCHKEY000000000")
     assert (wrong.status_code, wrong.json()) == (unknown.status_code, unknown.json())
     assert wrong.json()["error"] == "not-signed-in"
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "2026-01-01T00:00:00"])
 async def test_date_without_time_zone_is_rejected(api: Api, date: str) -> None:
-    answer = await signed(api, date=date)
+    answer = await send_signed(api, date=date)
     assert answer.status_code == 401
     assert "Date header" in answer.json()["message"]
 
@@ -203,9 +203,9 @@ async def test_rate_limit_of_a_keypair(api: Api, clock: MovableClock) -> None:
 async def test_rate_limit_window_slides(api: Api, clock: MovableClock) -> None:
     access_key = api.world.keys["user"].access_key
     await api.world.manager.accounts.keypairs.update(SUPERADMIN, access_key, {"rate_limit": 2})
-    statuses = [(await signed(api)).status_code for _ in range(3)]
+    statuses = [(await send_signed(api)).status_code for _ in range(3)]
     clock.advance(minutes=15, seconds=11)
-    statuses += [(await signed(api)).status_code for _ in range(3)]
+    statuses += [(await send_signed(api)).status_code for _ in range(3)]
     assert statuses == [200, 200, 429, 200, 200, 429]
 
 

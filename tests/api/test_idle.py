@@ -11,7 +11,7 @@ from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.sessions.records import IdleDeadline
-from tests.api.test_sessions import started, status_of
+from tests.api.test_sessions import create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -50,7 +50,7 @@ async def idle_limit(api: Api, seconds: int) -> None:
 
 
 async def start_session(api: Api, agent: FakeAgent, **body: Any) -> IdleSession:
-    session = await started(api, agent, "lab1", **{"resources": SMALL, **body})
+    session = await create_running_session(api, agent, "lab1", **{"resources": SMALL, **body})
     caller = await api.world.manager.accounts.callers.in_session("user", "10.0.0.1")
     return IdleSession(api, caller, session["id"])
 
@@ -78,7 +78,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
     # The timeout has passed, but a report of newer activity may still arrive.
     assert await session_server.status() == "RUNNING"
     await session_server.report(600)
-    ending = await status_of(user, "lab1", "TERMINATING")
+    ending = await wait_for_status(user, "lab1", "TERMINATING")
     why = "idle-timeout: unused for 10min, the maximum of keypair policy default"
     assert ending["status_info"] == why
     last = (await user.get("/sessions/lab1/history"))["items"][-1]
@@ -89,7 +89,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
         await user.post("/sessions/lab1/activity", {})
 
 
-async def test_session_is_not_stopped_for_reports_missed_by_the_manager(
+async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await idle_limit(api, 120)
@@ -134,7 +134,7 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
         await user.post("/sessions/lab1/activity", {"idle_seconds": -1})
     session_server.wait(50)
     await session_server.report(550)
-    await status_of(user, "lab1", "TERMINATING")
+    await wait_for_status(user, "lab1", "TERMINATING")
 
 
 async def test_changed_idle_timeout_applies_to_running_sessions(
@@ -151,7 +151,7 @@ async def test_changed_idle_timeout_applies_to_running_sessions(
     await idle_limit(api, 0)
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
     await idle_limit(api, 300)
-    await status_of(user, "lab1", "TERMINATING")
+    await wait_for_status(user, "lab1", "TERMINATING")
 
 
 async def test_batch_session_has_no_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:

@@ -10,7 +10,7 @@ from bai_services.client import Client
 from bai_services.core.errors import InsufficientResources
 from bai_services.manager.cluster import agent_capacity
 from bai_services.manager.scheduling import admission_checks, jit_warmup
-from tests.api.test_sessions import status_of
+from tests.api.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -41,7 +41,7 @@ async def test_requests_are_answered_during_compilation_without_capacity_checks(
     assert offered["presets"] and all(each["allocatable"] for each in offered["presets"])
 
     compiled.set()
-    await status_of(user, "fits", "SCHEDULED")
+    await wait_for_status(user, "fits", "SCHEDULED")
     assert (await user.get("/sessions/never"))["status"] == "PENDING"
     with pytest.raises(InsufficientResources, match="at most 8"):
         await user.post("/sessions", {"name": "never-either", **too_much})

@@ -33,7 +33,7 @@ VALUES = (
     "한글",
     "x" * 300,
 )
-# Two values suffice for the operators that parse their value like the operator "equal".
+# These operators parse a value in the same way as "equal", so two values suffice.
 FEW = ("true", "2026-01-02")
 # One value for each way of matching a substring: empty, digits, wildcards, ASCII letters, NUL,
 # other letters.
@@ -46,8 +46,8 @@ VALUES_BY_OPERATOR = {
     "__gt": FEW,
     "__lte": FEW,
 }
-# Every field gets these filters. Values are parsed by the type of the field, which the outcomes
-# identify, so all other filters are only sent for the first field of each type.
+# Every field gets these filters. Fields with the same outcomes have the same type, and the type
+# decides how values are parsed. All other filters are sent only for the first field of each type.
 PROBES = (("", "true"), ("", "1"), ("", "2026-01-02"), ("__contains", "1.5"), ("__gt", "1"))
 
 LISTS = [

@@ -12,22 +12,22 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.api.test_sessions import started
+from tests.api.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 AT = "2026-05-01T12:00:00.123456789Z "
 
 
-class Printer:
+class LogAgent:
     """An agent that responds to every log request with the output so far."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self.text = ""
         self._agent = agent
-        self._task = asyncio.create_task(self._answer())
+        self._task = asyncio.create_task(self._respond())
 
-    async def _answer(self) -> None:
+    async def _respond(self) -> None:
         while True:
             for item in await self._agent.work(5):
                 if item["kind"] == "logs":
@@ -40,20 +40,20 @@ class Printer:
 
 @pytest.fixture
 async def session(api: Api, agent: FakeAgent) -> dict[str, Any]:
-    return await started(api, agent, "lab1")
+    return await create_running_session(api, agent, "lab1")
 
 
 @pytest.fixture
-async def printer(agent: FakeAgent, session: dict[str, Any]) -> AsyncIterator[Printer]:
-    made = Printer(agent)
+async def log_agent(agent: FakeAgent, session: dict[str, Any]) -> AsyncIterator[LogAgent]:
+    made = LogAgent(agent)
     yield made
     await made.stop()
 
 
 async def test_last_lines_and_search(
-    user: Client, session: dict[str, Any], printer: Printer
+    user: Client, session: dict[str, Any], log_agent: LogAgent
 ) -> None:
-    printer.text = f"{AT}Epoch 1\n{AT}loss .5\n{AT}epoch 2\n"
+    log_agent.text = f"{AT}Epoch 1\n{AT}loss .5\n{AT}epoch 2\n"
     path = f"/sessions/{session['id']}/logs"
     assert (await user.get(path))["log"] == "Epoch 1\nloss .5\nepoch 2\n"
     timed = await user.get(path, times="true", lines="1")
@@ -69,9 +69,9 @@ async def test_last_lines_and_search(
 
 
 async def test_log_file_is_a_download(
-    user: Client, session: dict[str, Any], printer: Printer
+    user: Client, session: dict[str, Any], log_agent: LogAgent
 ) -> None:
-    printer.text = "<script>\n"
+    log_agent.text = "<script>\n"
     answer = await user.send("GET", f"/sessions/{session['id']}/log-file")
     assert answer.text == "<script>\n"
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
@@ -80,9 +80,9 @@ async def test_log_file_is_a_download(
 
 
 async def test_log_stream_ends_with_the_session(
-    api: Api, session: dict[str, Any], printer: Printer
+    api: Api, session: dict[str, Any], log_agent: LogAgent
 ) -> None:
-    printer.text = f"{AT}one\n"
+    log_agent.text = f"{AT}one\n"
     key = f"/sessions/{session['id']}"
     token = {"Authorization": "Bearer hub-secret"}
     pieces: list[str] = []
@@ -98,19 +98,19 @@ async def test_log_stream_ends_with_the_session(
             if line.startswith("data: ") and event == "log":
                 pieces.append(json.loads(line.removeprefix("data: "))["text"])
                 if len(pieces) == 1:
-                    printer.text += f"{AT}two\n"
+                    log_agent.text += f"{AT}two\n"
                 if len(pieces) == 2:
                     facts = {
                         "exit_code": 0,
                         "reason": "exited",
-                        "log": printer.text + f"{AT}last\n",
+                        "log": log_agent.text + f"{AT}last\n",
                     }
                     await api.hub.post(f"{key}/exited", facts)
     assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
 
 
 async def test_logs_of_another_user_are_not_found(
-    api: Api, session: dict[str, Any], printer: Printer
+    api: Api, session: dict[str, Any], log_agent: LogAgent
 ) -> None:
     other = await api.client("user2")
     for path in ("logs", "log-file", "log-stream"):

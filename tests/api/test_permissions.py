@@ -271,7 +271,7 @@ TABLE = [
     Row("GET /session-dependencies", "ok ok ok ok ok ok ok ok 403"),
     Row("GET /sessions", "ok ok ok ok ok ok ok ok 403"),
     Row("POST /sessions", "ok ok ok ok ok ok 403 invalid-request 403", {"name": "{fresh}"}),
-    # A missing owner is a problem of the request, which the preview reports.
+    # The preview reports a missing owner like any other invalid field.
     Row("POST /sessions/preview", "ok ok ok ok ok ok 403 ok 403", {"name": "{fresh}"}),
     Row("GET /sessions/options", "ok ok ok ok ok ok 403 invalid-request 403"),
     Row("GET /sessions/quotas", "ok ok ok ok ok ok 403 invalid-request 403"),

@@ -12,7 +12,7 @@ from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-from .test_sessions import status_of
+from .test_sessions import wait_for_status
 
 
 async def test_preset_lifecycle(api: Api) -> None:
@@ -128,7 +128,7 @@ async def _drain_agent(api: Api) -> None:
     await (await api.client("admin")).patch("/agents/a1", {"schedulable": False})
 
 
-async def _agent_leaves(api: Api) -> None:
+async def _stop_agent(api: Api) -> None:
     await FakeAgent(api.agent).beat(is_leaving=True)
 
 
@@ -142,7 +142,7 @@ async def _cap_sessions(api: Api) -> None:
     "change",
     [
         pytest.param(_drain_agent, id="the only agent is draining"),
-        pytest.param(_agent_leaves, id="the only agent has left"),
+        pytest.param(_stop_agent, id="the only agent has left"),
         pytest.param(_cap_sessions, id="the policy allows no session"),
         pytest.param(
             lambda api: _change_group(api, {"total_resource_slots": {"cpu": "0.5"}}),
@@ -179,7 +179,7 @@ async def test_preset_follows_the_fragmentation_option_of_the_group(
     await admin.post("/presets", {"name": "most", "resource_slots": {"cuda.shares": "0.8"}})
     for name in ("half1", "half2"):
         await user.post("/sessions", {"name": name, "resources": {"cuda.shares": "0.6"}})
-        await status_of(user, name, "SCHEDULED")
+        await wait_for_status(user, name, "SCHEDULED")
     assert not await is_allocatable(api, "most")
     await _change_group(api, {"scheduler_opts": {"allow_fractional_resource_fragmentation": True}})
     assert await is_allocatable(api, "most")

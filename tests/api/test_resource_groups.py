@@ -116,7 +116,7 @@ async def test_linked_accounts_may_create_sessions_in_a_private_group(api: Api, 
     }[kind]
     body = {"resource_group": "secret", "resources": {"cpu": "1", "mem": "256m"}}
 
-    async def refused(who: str) -> None:
+    async def expect_denied(who: str) -> None:
         client = await api.client(who)
         template = f"of-{who}"
         saved = {"name": template, "request": body}
@@ -133,15 +133,15 @@ async def test_linked_accounts_may_create_sessions_in_a_private_group(api: Api, 
 
     # Without the link, superadmins cannot create sessions in the group either.
     for who in ("user", "domain-admin", "admin"):
-        await refused(who)
+        await expect_denied(who)
     link = await admin.put(f"{path}/{target}")
     made = await user.post("/sessions", {"name": "lab2", **body})
     assert made["resource_group"] == "secret"
-    await refused("acme-user")
+    await expect_denied("acme-user")
     if kind in ("user", "keypair"):
-        await refused("user2")
+        await expect_denied("user2")
     await admin.delete(f"{path}/{link['target']}")
-    await refused("user")
+    await expect_denied("user")
 
 
 async def test_invalid_link_is_rejected(api: Api) -> None:

@@ -15,7 +15,7 @@ from bai_services.api.base import Operation
 from bai_services.api.routes import ROUTES
 from bai_services.core.listing import Page
 
-# Optional fields of a model that another record, returned by the same route, has.
+# By model: optional fields that only another record of the same route has.
 VARIANT_FIELDS = {"ChangedKeypair": {"secret_key"}}
 
 

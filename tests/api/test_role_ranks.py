@@ -30,7 +30,7 @@ from tests.testbed.manager import (
 )
 from tests.testbed.wait import wait_until_async
 
-# Planted in all private data of an owner: environment, command, files, output.
+# A marker in all private data of an owner: environment, command, files, output.
 PRIVATE = "marker-of-private-data"
 RANKS = {"user": 0, "monitor": 0, "admin": 1, "superadmin": 2}
 OWNER_ROLES = ("user", "admin", "superadmin")
@@ -80,7 +80,7 @@ LISTED_RESOURCES = {
     "/vfolders": "folder",
     "/session-templates": "template",
 }
-# Routes whose resources belong to the caller, the installation or a project.
+# Routes for resources of the caller, of the installation or of a project.
 UNOWNED = re.compile(
     r"/(me|metrics|counter-audit|drain|domains|projects|(keypair|user|project)-policies|resource-groups"
     r"|agents|devices|images|image-aliases|presets|storage-hosts|auth/(verify|token))(/.*)?"
@@ -429,21 +429,21 @@ async def test_hub_lists_sessions_with_the_permissions_of_the_viewer(
     for name in ("superadmin-default", "user-default", "user-acme"):
         await (await api.client(name)).post("/sessions", {"name": f"of-{name}"})
 
-    async def listed(viewer: str, client: Client = api.hub) -> set[str]:
+    async def listed_names(viewer: str, client: Client = api.hub) -> set[str]:
         page = await client.get("/sessions", viewer=viewer)
         return {session["name"] for session in page["items"]}
 
-    assert await listed("admin-default") == {"of-user-default"}
-    assert await listed("user-acme") == {"of-user-acme"}
+    assert await listed_names("admin-default") == {"of-user-default"}
+    assert await listed_names("user-acme") == {"of-user-acme"}
     everything = {"of-superadmin-default", "of-user-default", "of-user-acme"}
-    assert await listed("superadmin-default") == everything
+    assert await listed_names("superadmin-default") == everything
     for viewer in ("", "nobody-of-that-name"):
         with pytest.raises(Forbidden, match="viewer must name"):
-            await listed(viewer)
+            await listed_names(viewer)
     # Only the Hub may set the viewer.
     for name in ("user-default", "admin-default", "superadmin-default"):
         with pytest.raises(Forbidden):
-            await listed("superadmin-default", await api.client(name))
+            await listed_names("superadmin-default", await api.client(name))
 
 
 async def test_domain_admin_may_change_project_folder_created_by_superadmin(
@@ -464,7 +464,9 @@ async def test_events_leave_out_sessions_of_a_higher_role(api_with_all_roles: Ap
     changes = manager.feed.follow(caller, None, 30)
     async with asyncio.timeout(30):
         first = asyncio.ensure_future(anext(changes))
-        await wait_until_async(lambda: manager.events.is_followed, 30, "the listener")
+        await wait_until_async(
+            lambda: manager.events.is_followed, 30, "the subscription to the events"
+        )
         await (await api.client("superadmin-default")).post("/sessions", {"name": "above"})
         below = await (await api.client("user-default")).post("/sessions", {"name": "below"})
         change = await first

@@ -1,11 +1,11 @@
-"""`/resource-groups/{key}/schedule`: who runs and waits where, and until when."""
+"""`/resource-groups/{key}/schedule`: running and pending sessions, with agents and times."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bai_services.client import Client
-from tests.api.test_sessions import status_of
+from tests.api.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -16,16 +16,16 @@ PATH = "/resource-groups/default/schedule"
 
 async def test_schedule_of_a_group(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
-    await status_of(user, "runs", "SCHEDULED")
+    await wait_for_status(user, "runs", "SCHEDULED")
     for name in ("first", "second"):
         await user.post("/sessions", {"name": name, "resources": SIX})
     admin = await api.client("domain-admin")
 
-    async def with_both_waiting() -> dict[str, Any] | None:
+    async def schedule_with_two_waiting() -> dict[str, Any] | None:
         found = dict(await admin.get(PATH))
         return found if found["waiting_count"] == 2 else None
 
-    schedule = await wait_until_async(with_both_waiting, 10, "two pending sessions")
+    schedule = await wait_until_async(schedule_with_two_waiting, 10, "two pending sessions")
     assert (schedule["order"], schedule["running_count"]) == ("fifo", 1)
     agents = {lane["agent_id"] for lane in schedule["lanes"]}
     (running,) = schedule["running"]
@@ -49,17 +49,19 @@ async def test_sessions_of_other_domains_have_no_name(
 ) -> None:
     foreign = await api.client("acme-user")
     await foreign.post("/sessions", {"name": "secret-plan", "resources": SIX})
-    await status_of(foreign, "secret-plan", "SCHEDULED")
+    await wait_for_status(foreign, "secret-plan", "SCHEDULED")
     await foreign.post("/sessions", {"name": "secret-next", "resources": SIX})
     seen = {}
     for role in ("domain-admin", "admin"):
         client = await api.client(role)
 
-        async def with_waiting(client: Client = client) -> dict[str, Any] | None:
+        async def schedule_with_a_waiting_session(client: Client = client) -> dict[str, Any] | None:
             found = dict(await client.get(PATH))
             return found if found["waiting_count"] else None
 
-        seen[role] = await wait_until_async(with_waiting, 10, "the pending session")
+        seen[role] = await wait_until_async(
+            schedule_with_a_waiting_session, 10, "the pending session"
+        )
     hidden, shown = seen["domain-admin"], seen["admin"]
     assert [part["session"] for part in (*hidden["running"], *hidden["waiting"])] == [None, None]
     assert hidden["waiting"][0]["reason"] == ""

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import session_templates
-from tests.api.test_sessions import started, status_of
+from tests.api.test_sessions import create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -22,13 +22,13 @@ BATCH = {"type": "batch", "startup_command": "python train.py", "resources": SMA
 Session = dict[str, Any]
 
 
-async def exited(api: Api, session: Session, code: int | None, **facts: Any) -> None:
+async def report_exit(api: Api, session: Session, code: int | None, **facts: Any) -> None:
     """Report the exit of a session as the spawner does."""
     end = {"exit_code": code, "reason": "exited", "log": "", **facts}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
 
 
-async def waits_for(client: Client, name: str, check: str) -> Session:
+async def wait_for_reason(client: Client, name: str, check: str) -> Session:
     """Wait until this check is a pending reason of a session, and return the session."""
 
     async def found() -> Session | None:
@@ -45,17 +45,17 @@ async def test_batch_session_ends_with_its_command(
     session = await user.post("/sessions", {"name": "train", **BATCH, "batch_timeout": "2h"})
     assert (session["type"], session["batch_timeout"]) == ("batch", 7200)
     await agent.prepare()
-    await status_of(user, "train", "PREPARED")
+    await wait_for_status(user, "train", "PREPARED")
     where = {"user": session["hub_user"], "server": session["hub_server"]}
     plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
     assert plan["command"][-1] == "bai_labext.batch"
     assert plan["environ"]["BAI_STARTUP_COMMAND"] == "python train.py"
     await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
-    await status_of(user, "train", "RUNNING")
+    await wait_for_status(user, "train", "RUNNING")
     with pytest.raises(errors.Conflict, match="runs it only once"):
         await api.hub.post(f"/sessions/{session['id']}/launch", where)
-    await exited(api, session, 3, log="epoch 1\n")
-    ended = await status_of(user, "train", "TERMINATED")
+    await report_exit(api, session, 3, log="epoch 1\n")
+    ended = await wait_for_status(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("failure", 3)
     assert ended["status_info"] == "the command exited with code 3"
     assert (await user.get("/sessions/train/logs"))["log"] == "epoch 1\n"
@@ -64,13 +64,13 @@ async def test_batch_session_ends_with_its_command(
 async def test_exit_reported_first_by_the_agent_stores_the_log(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "train", **BATCH)
+    session = await create_running_session(api, agent, "train", **BATCH)
     kernel = agent.running({"kernel_id": session["kernel_id"], "session_id": session["id"]})
     await agent.beat([{**kernel, "is_running": False, "exit_code": 0}])
-    ending = await status_of(user, "train", "TERMINATING")
+    ending = await wait_for_status(user, "train", "TERMINATING")
     assert (ending["result"], ending["exit_code"]) == ("success", 0)
-    await exited(api, session, 0, reason_code="stopped", log="done\n")
-    ended = await status_of(user, "train", "TERMINATED")
+    await report_exit(api, session, 0, reason_code="stopped", log="done\n")
+    ended = await wait_for_status(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("success", 0)
     assert ended["status_info"] == "the command exited with code 0"
     assert (await user.get("/sessions/train/logs"))["log"] == "done\n"
@@ -97,23 +97,23 @@ ENDS: dict[str, tuple[int | None, dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_batch_session_succeeds_only_if_its_command_exits(
+async def test_reported_exit_decides_status_and_result_of_a_batch_session(
     api: Api, agent: FakeAgent, user: Client, end: str
 ) -> None:
     code, facts, status, result = ENDS[end]
-    session = await started(api, agent, "train", **BATCH)
-    await exited(api, session, code, **facts)
-    ended = await status_of(user, "train", status)
+    session = await create_running_session(api, agent, "train", **BATCH)
+    await report_exit(api, session, code, **facts)
+    ended = await wait_for_status(user, "train", status)
     assert (ended["result"], ended["exit_code"]) == (result, code)
 
 
 async def test_stopped_batch_session_is_not_a_success(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "train", **BATCH)
+    session = await create_running_session(api, agent, "train", **BATCH)
     await user.delete("/sessions/train")
-    await exited(api, session, 0, reason_code="stopped")
-    ended = await status_of(user, "train", "TERMINATED")
+    await report_exit(api, session, 0, reason_code="stopped")
+    ended = await wait_for_status(user, "train", "TERMINATED")
     assert (ended["result"], ended["status_info"]) == ("undefined", "stopped by user")
 
 
@@ -197,30 +197,30 @@ async def test_invalid_session_request_is_rejected(
 async def test_dependent_session_starts_after_success(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    first = await started(api, agent, "load", **BATCH)
+    first = await create_running_session(api, agent, "load", **BATCH)
     second = await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
     assert [d["name"] for d in second["dependencies"]] == ["load"]
-    waiting = await waits_for(user, "train", "dependencies")
+    waiting = await wait_for_reason(user, "train", "dependencies")
     assert "load (RUNNING)" in waiting["reasons"][0]["message"]
-    await exited(api, first, 0)
-    await status_of(user, "train", "SCHEDULED")
+    await report_exit(api, first, 0)
+    await wait_for_status(user, "train", "SCHEDULED")
 
 
 async def test_dependents_of_a_failed_session_are_cancelled(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    first = await started(api, agent, "load", **BATCH)
+    first = await create_running_session(api, agent, "load", **BATCH)
     await user.post("/sessions", {"name": "train", **BATCH, "dependencies": ["load"]})
     await user.post("/sessions", {"name": "test", **BATCH, "dependencies": ["train"]})
     await user.post("/sessions", {"name": "aside", **BATCH})
-    await exited(api, first, 1)
-    train = await status_of(user, "train", "CANCELLED")
-    test = await status_of(user, "test", "CANCELLED")
+    await report_exit(api, first, 1)
+    train = await wait_for_status(user, "train", "CANCELLED")
+    test = await wait_for_status(user, "test", "CANCELLED")
     assert train["status_info"] == (
         "DEPENDENCY_FAILED: its dependency, session load, is TERMINATED with failure"
     )
     assert test["status_info"].endswith("its dependency, session train, is CANCELLED")
-    await status_of(user, "aside", "SCHEDULED")
+    await wait_for_status(user, "aside", "SCHEDULED")
     graph = await user.get("/sessions/train/dependency-graph")
     assert {i["name"]: len(i["depends_on"]) for i in graph["items"]} == {
         "load": 0, "train": 1, "test": 1,
@@ -233,10 +233,10 @@ async def test_session_does_not_start_before_starts_at(
 ) -> None:
     session = await user.post("/sessions", {"name": "later", **BATCH, "starts_at": "10min"})
     assert session["starts_at"] == (api.world.clock() + timedelta(minutes=10)).isoformat()
-    await waits_for(user, "later", "not-before")
+    await wait_for_reason(user, "later", "not-before")
     api.world.clock.advance(minutes=10)
     api.world.manager.scheduling.scheduler.wake()
-    await status_of(user, "later", "SCHEDULED")
+    await wait_for_status(user, "later", "SCHEDULED")
 
 
 async def test_pending_timeout_of_a_resource_group(
@@ -246,12 +246,12 @@ async def test_pending_timeout_of_a_resource_group(
     options = {"scheduler_opts": {"pending_timeout": 600}}
     await admin.patch("/resource-groups/default", options)
     large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
-    running = await started(api, agent, "first", **large)
+    running = await create_running_session(api, agent, "first", **large)
     await user.post("/sessions", {"name": "waits", **large})
     await user.post("/sessions", {"name": "awaits", **large, "dependencies": ["first"]})
     await user.post("/sessions", {"name": "later", **large, "starts_at": "20min"})
     api.world.clock.advance(seconds=601)
-    ended = await status_of(user, "waits", "CANCELLED")
+    ended = await wait_for_status(user, "waits", "CANCELLED")
     assert ended["status_info"] == (
         "PENDING_TIMEOUT_EXCEEDED: pending for more than 10min, the maximum of resource group "
         "default"
@@ -259,29 +259,29 @@ async def test_pending_timeout_of_a_resource_group(
     # Time before starts_at does not count as pending time.
     for name in ("awaits", "later"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
-    await exited(api, running, 0)
-    await status_of(user, "awaits", "SCHEDULED")
+    await report_exit(api, running, 0)
+    await wait_for_status(user, "awaits", "SCHEDULED")
 
 
 async def test_batch_session_that_exceeds_its_timeout_fails(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "train", **BATCH, batch_timeout=60)
-    other = await started(api, agent, "other", **BATCH, batch_timeout=600)
+    session = await create_running_session(api, agent, "train", **BATCH, batch_timeout=60)
+    other = await create_running_session(api, agent, "other", **BATCH, batch_timeout=600)
     api.world.clock.advance(seconds=61)
-    ending = await status_of(user, "train", "TERMINATING")
+    ending = await wait_for_status(user, "train", "TERMINATING")
     assert ending["status_info"] == (
         "BATCH_TIMEOUT_EXCEEDED: ran for more than 1min, its batch_timeout"
     )
-    await exited(api, session, 143, reason_code="stopped", log="half\n")
-    ended = await status_of(user, "train", "TERMINATED")
+    await report_exit(api, session, 143, reason_code="stopped", log="half\n")
+    ended = await wait_for_status(user, "train", "TERMINATED")
     assert (ended["result"], ended["exit_code"]) == ("failure", 143)
     assert ended["status_info"].startswith("BATCH_TIMEOUT_EXCEEDED")
     assert (await user.get(f"/sessions/{other['id']}"))["status"] == "RUNNING"
 
 
 async def test_policy_limits_the_session_lifetime(api: Api, agent: FakeAgent, user: Client) -> None:
-    await started(api, agent, "lab1", resources=SMALL)
+    await create_running_session(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
     # A changed policy applies to running sessions too.
     await admin.patch("/keypair-policies/default", {"max_session_lifetime_seconds": 600})
@@ -289,14 +289,14 @@ async def test_policy_limits_the_session_lifetime(api: Api, agent: FakeAgent, us
     await api.world.manager.sessions.deadlines.step()
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
-    ending = await status_of(user, "lab1", "TERMINATING")
+    ending = await wait_for_status(user, "lab1", "TERMINATING")
     assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran for more than 10min")
 
 
 async def test_owner_extends_lifetime_within_the_policy(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    await started(api, agent, "lab1", resources=SMALL)
+    await create_running_session(api, agent, "lab1", resources=SMALL)
     admin = await api.client("admin")
     asked = ("/sessions/lab1/lifetime", {"seconds": 300})
     with pytest.raises(errors.Conflict, match="not limited"):
@@ -319,7 +319,7 @@ async def test_owner_extends_lifetime_within_the_policy(
     await api.world.manager.sessions.deadlines.step()
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     api.world.clock.advance(seconds=1)
-    ending = await status_of(user, "lab1", "TERMINATING")
+    ending = await wait_for_status(user, "lab1", "TERMINATING")
     assert ending["status_info"].startswith("SESSION_LIFETIME_EXCEEDED: ran for more than 15min")
     with pytest.raises(errors.Conflict, match="of a running session"):
         await user.post(*asked)
@@ -328,7 +328,7 @@ async def test_owner_extends_lifetime_within_the_policy(
 async def test_session_shows_that_its_agent_is_draining(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "lab1", resources=SMALL)
+    session = await create_running_session(api, agent, "lab1", resources=SMALL)
     assert session["is_draining"] is False
     admin = await api.client("admin")
     await admin.patch(f"/agents/{agent.id}", {"schedulable": False})
@@ -352,8 +352,8 @@ async def test_bulk_create_resolves_dependencies_by_name(
     made = (await user.post("/bulk-sessions", body))["items"]
     assert [s["name"] for s in made] == ["test", "train", "load"]
     assert made[0]["dependencies"][0]["id"] == made[1]["id"]
-    await status_of(user, "load", "SCHEDULED")
-    await waits_for(user, "test", "dependencies")
+    await wait_for_status(user, "load", "SCHEDULED")
+    await wait_for_reason(user, "test", "dependencies")
     again = (await user.post("/bulk-sessions", body))["items"]
     assert [s["id"] for s in again] == [s["id"] for s in made]
     more = {"sessions": chain("train", "other")}
@@ -426,7 +426,7 @@ async def test_request_with_reuse_returns_the_live_session(
         await user.post("/sessions", other)
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] == first["id"]
     await user.delete("/sessions/lab1")
-    await status_of(user, first["id"], "CANCELLED")
+    await wait_for_status(user, first["id"], "CANCELLED")
     assert (await user.post("/sessions", {**other, "reuse": True}))["id"] != first["id"]
 
 
@@ -440,7 +440,7 @@ async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: C
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
-    running = await started(api, agent, "first", **large)
+    running = await create_running_session(api, agent, "first", **large)
     for name in ("one1", "two2"):
         await user.post("/sessions", {"name": name, **large})
     changed = await user.patch("/sessions/two2", {"priority": 50})
@@ -449,7 +449,7 @@ async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: C
     async def is_next() -> bool:
         return bool((await user.get("/sessions/two2"))["queue_position"] == 1)
 
-    await wait_until_async(is_next, 10, "the queue to be another one")
+    await wait_until_async(is_next, 10, "two2 to be the first in the queue")
     with pytest.raises(errors.Forbidden, match="exceeds 50"):
         await user.patch("/sessions/one1", {"priority": 51})
     with pytest.raises(errors.InvalidRequest, match="between 0 and 100"):
@@ -458,8 +458,8 @@ async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: C
     assert (await admin.patch(f"/sessions/{one}", {"priority": 90}))["priority"] == 90
     with pytest.raises(errors.Conflict, match="RUNNING"):
         await user.patch("/sessions/first", {"priority": 20})
-    await exited(api, running, 0)
-    await status_of(user, "one1", "SCHEDULED")
+    await report_exit(api, running, 0)
+    await wait_for_status(user, "one1", "SCHEDULED")
     assert (await user.get("/sessions/two2"))["status"] == "PENDING"
 
 

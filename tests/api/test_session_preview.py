@@ -1,4 +1,4 @@
-"""`POST /sessions/preview`: the problems of a request, or the start and the caps of its session."""
+"""`POST /sessions/preview`: the problems of a request, or the estimated start and the caps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-from .test_sessions import QUARTER, status_of
+from .test_sessions import QUARTER, wait_for_status
 
 
 async def preview(user: Client, **request: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ async def test_preview_of_a_pending_session_equals_its_later_explanation(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "first", "resources": {"cpu": "5", "mem": "1g"}})
-    await status_of(user, "first", "SCHEDULED")
+    await wait_for_status(user, "first", "SCHEDULED")
     request = {"name": "second", "resources": {"cpu": "5", "mem": "1g"}}
     found = await preview(user, **request)
     assert not found["starts_now"]

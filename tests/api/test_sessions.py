@@ -18,26 +18,28 @@ from tests.testbed.wait import wait_until_async
 QUARTER = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
 
 
-async def status_of(client: Client, key: str, status: str) -> dict[str, Any]:
+async def wait_for_status(client: Client, key: str, status: str) -> dict[str, Any]:
     """Wait until the session has the status, and return it."""
     session = await client.get(f"/sessions/{key}", wait=status, timeout="60", timeout_seconds=70)
     assert session["status"] == status, session
     return dict(session)
 
 
-async def started(api: Api, agent: FakeAgent, name: str, **body: Any) -> dict[str, Any]:
+async def create_running_session(
+    api: Api, agent: FakeAgent, name: str, **body: Any
+) -> dict[str, Any]:
     """Create a session and bring it to RUNNING with the reports of agent and spawner."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": name, "resources": QUARTER, **body})
     # The first placement of a test run may have to compile its code.
-    await status_of(user, session["id"], "SCHEDULED")
+    await wait_for_status(user, session["id"], "SCHEDULED")
     item = await agent.prepare()
-    await status_of(user, session["id"], "PREPARED")
+    await wait_for_status(user, session["id"], "PREPARED")
     where = {"user": session["hub_user"], "server": session["hub_server"]}
     await api.hub.post(f"/sessions/{session['id']}/launch", where)
     await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
     await agent.beat([agent.running(item)])
-    return await status_of(user, session["id"], "RUNNING")
+    return await wait_for_status(user, session["id"], "RUNNING")
 
 
 async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:
@@ -46,7 +48,7 @@ async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> No
     )
     assert (session["status"], session["reasons"]) == ("PENDING", [])
     assert session["image"] == "local/session:latest"
-    session = await status_of(user, "lab1", "SCHEDULED")
+    session = await wait_for_status(user, "lab1", "SCHEDULED")
     assert session["allocations"] == [
         {"agent": "a1", "device": None, "slot": "cpu", "amount": "1", "is_simulated": False},
         {"agent": "a1", "device": None, "slot": "mem", "amount": "1g", "is_simulated": False},
@@ -60,7 +62,7 @@ async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> No
     ]
     item = await agent.prepare()
     assert item["devices"] == [{"id": "a1-g0", "slot": "cuda.shares", "amount": 250}]
-    await status_of(user, "lab1", "PREPARED")
+    await wait_for_status(user, "lab1", "PREPARED")
     where = {"user": "user", "server": session["hub_server"]}
     plan = await api.hub.post(f"/sessions/{session['id']}/launch", where)
     assert plan["slots"] == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250}
@@ -68,7 +70,7 @@ async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> No
     assert plan["injection"]["environ"] == {"CUDA_VISIBLE_DEVICES": "0"}
     assert plan["environ"]["BAI_KERNEL_ID"] == item["kernel_id"]
     await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
-    running = await status_of(user, "lab1", "RUNNING")
+    running = await wait_for_status(user, "lab1", "RUNNING")
     assert running["url"] == f"/user/user/{session['hub_server']}/"
     usage = {"cpu_util": 12.5}
     await agent.beat([agent.running(item, usage=usage)])
@@ -83,7 +85,7 @@ async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> No
     }
     for _ in range(2):
         await api.hub.post(f"/sessions/{session['id']}/exited", end)
-    ended = await status_of(user, session["id"], "TERMINATED")
+    ended = await wait_for_status(user, session["id"], "TERMINATED")
     assert (ended["allocations"], ended["result"]) == ([], "undefined")
     assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "bye\n"
     steps = (await user.get(f"/sessions/{session['id']}/history"))["items"]
@@ -100,18 +102,18 @@ async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> No
 async def test_session_stopped_for_disk_space_keeps_the_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "lab1")
+    session = await create_running_session(api, agent, "lab1")
     (kernel,) = (await user.get("/sessions/lab1"))["kernels"]
     item = {"kernel_id": kernel["id"], "session_id": session["id"]}
     await agent.beat([agent.running(item, usage={"disk_bytes": 1, "disk_limit_bytes": 2})])
     assert (await user.get("/sessions/lab1"))["status"] == "RUNNING"
     why = "stopped for its disk space: it used 51.00 of 50.00 GiB outside of folders"
     await agent.beat([agent.running(item, usage={"disk_bytes": 3, "stop_reason": why})])
-    stopping = await status_of(user, session["id"], "TERMINATING")
+    stopping = await wait_for_status(user, session["id"], "TERMINATING")
     assert stopping["status_info"] == why
     end = {"exit_code": 0, "reason_code": "stopped", "log": ""}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
-    ended = await status_of(user, session["id"], "TERMINATED")
+    ended = await wait_for_status(user, session["id"], "TERMINATED")
     assert (ended["status_info"], ended["result"]) == (why, "failure")
 
 
@@ -130,7 +132,7 @@ async def test_session_without_capacity_is_pending_with_a_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     first = await user.post("/sessions", {"name": "big1", "resources": {"cpu": "6", "mem": "1g"}})
-    await status_of(user, "big1", "SCHEDULED")
+    await wait_for_status(user, "big1", "SCHEDULED")
     await user.post("/sessions", {"name": "big2", "resources": {"cpu": "6", "mem": "1g"}})
 
     async def reasons(name: str) -> Any:
@@ -140,22 +142,22 @@ async def test_session_without_capacity_is_pending_with_a_reason(
     assert "cpu=6 requested, but at most 2 is free" in found[0]["message"]
     # One core is free in addition to the capacity that is reserved for big2.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
-    await status_of(user, "small", "SCHEDULED")
+    await wait_for_status(user, "small", "SCHEDULED")
     await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
     await wait_until_async(lambda: reasons("middle"), 10, "reasons")
     big, middle = [await user.get(f"/sessions/{name}") for name in ("big2", "middle")]
     assert (big["queue_position"], middle["queue_position"]) == (1, 2)
     await user.delete(f"/sessions/{first['id']}")
-    await status_of(user, "big2", "SCHEDULED")
+    await wait_for_status(user, "big2", "SCHEDULED")
 
 
 async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> None:
     user = await api.client("user")
     await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "8", "mem": "8g"}})
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     await FakeAgent(api.agent, "a2").beat()
-    found = await status_of(user, "lab2", "SCHEDULED")
+    found = await wait_for_status(user, "lab2", "SCHEDULED")
     assert {a["agent"] for a in found["allocations"]} == {"a2"}
 
 
@@ -258,7 +260,7 @@ async def test_sessions_placed_in_one_pass_are_delivered_together(
     for name in names:
         await user.post("/sessions", {"name": name, "resources": {"cpu": "1", "mem": "1g"}})
     for name in names:
-        await status_of(user, name, "SCHEDULED")
+        await wait_for_status(user, name, "SCHEDULED")
     items = await agent.work(5)
     assert [item["kind"] for item in items] == ["prepare"] * 3
     assert all(item["uid"] == items[0]["uid"] for item in items)
@@ -272,7 +274,7 @@ async def test_exceeded_limit_is_reported_with_the_remaining_amount(
     admin = await api.client("admin")
     await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.5"}})
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     with pytest.raises(errors.QuotaExceeded) as caught:
         await user.post("/sessions", {"name": "lab2", "resources": {"cuda.shares": "0.75"}})
     violation = caught.value.details["violations"][0]
@@ -285,7 +287,7 @@ async def test_exceeded_limit_is_reported_with_the_remaining_amount(
     found = await wait_until_async(reason, 10, "the reason")
     assert (found[0]["check"], found[0]["left"]) == ("policy", "0.25")
     await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.75"}})
-    await status_of(user, "lab2", "SCHEDULED")
+    await wait_for_status(user, "lab2", "SCHEDULED")
 
 
 async def test_session_of_another_user_is_hidden(api: Api, agent: FakeAgent, user: Client) -> None:
@@ -329,7 +331,7 @@ async def test_launch_with_wrong_user_or_server_is_not_found(
     with pytest.raises(errors.Conflict):
         await api.hub.post(f"/sessions/{session['id']}/started", {"container_id": "c1"})
     await api.hub.post(f"/sessions/{session['id']}/exited", {"exit_code": None})
-    await status_of(user, session["id"], "CANCELLED")
+    await wait_for_status(user, session["id"], "CANCELLED")
 
 
 async def test_stop_before_launch_ends_the_session_at_once(
@@ -337,7 +339,7 @@ async def test_stop_before_launch_ends_the_session_at_once(
 ) -> None:
     await user.post("/sessions", {"name": "lab1"})
     await agent.prepare()
-    await status_of(user, "lab1", "PREPARED")
+    await wait_for_status(user, "lab1", "PREPARED")
     for _ in range(2):
         stopped = await user.delete("/sessions/lab1")
         assert (stopped["status"], stopped["result"]) == ("CANCELLED", "undefined")
@@ -355,7 +357,7 @@ async def test_start_cancelled_by_the_user_is_not_an_error(
         assert (await user.delete("/sessions/lab1"))["status"] == "TERMINATING"
     end = {"exit_code": 0, "reason_code": "stopped", "log": ""}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
-    ended = await status_of(user, session["id"], "CANCELLED")
+    ended = await wait_for_status(user, session["id"], "CANCELLED")
     assert (ended["result"], ended["allocations"]) == ("undefined", [])
 
 
@@ -369,7 +371,7 @@ async def test_failed_preparation_fails_the_session(
     assert (shown["status"], shown["progress"]["percent"]) == ("PREPARING", 40)
     error = {"code": "not-found", "message": "no image local/session:latest on a1"}
     await agent.report(item, "failed", error=error)
-    ended = await status_of(user, session["id"], "ERROR")
+    ended = await wait_for_status(user, session["id"], "ERROR")
     assert ended["status_info"] == "no image local/session:latest on a1"
     await agent.report(item, "done", injection={})
     assert (await user.get(f"/sessions/{session['id']}"))["status"] == "ERROR"
@@ -382,12 +384,12 @@ async def test_exit_during_start_is_an_error(api: Api, agent: FakeAgent, user: C
     await api.hub.post(f"/sessions/{session['id']}/launch", where)
     end = {"exit_code": 127, "reason": "exited-at-start", "log": "no such file"}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
-    ended = await status_of(user, session["id"], "ERROR")
+    ended = await wait_for_status(user, session["id"], "ERROR")
     assert (ended["exit_code"], ended["result"]) == (127, "failure")
 
 
 async def test_killed_kernel_fails_the_session(api: Api, agent: FakeAgent) -> None:
-    session = await started(api, agent, "lab1")
+    session = await create_running_session(api, agent, "lab1")
     kernel = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
     dead = {**kernel, "container_id": "c1", "is_running": False, "exit_code": 137}
     await agent.beat(None)
@@ -395,7 +397,7 @@ async def test_killed_kernel_fails_the_session(api: Api, agent: FakeAgent) -> No
     for _ in range(2):
         await agent.beat([dead])
     user = await api.client("user")
-    ended = await status_of(user, session["id"], "ERROR")
+    ended = await wait_for_status(user, session["id"], "ERROR")
     assert (ended["exit_code"], ended["allocations"]) == (137, [])
     assert "exit code 137" in ended["status_info"]
     for _ in range(2):
@@ -418,7 +420,7 @@ async def test_unknown_kernel_is_removed_from_the_agent(api: Api, agent: FakeAge
 
 
 async def test_logs_of_a_running_session_come_from_its_agent(api: Api, agent: FakeAgent) -> None:
-    await started(api, agent, "lab1")
+    await create_running_session(api, agent, "lab1")
     user = await api.client("user")
     asked = asyncio.create_task(user.get("/sessions/lab1/logs"))
     item = (await agent.work(5))[0]
@@ -474,7 +476,7 @@ async def test_options_show_the_limits_that_can_start_now(
         "/domains/default", {"total_resource_slots": {"cpu": "6", "cuda.shares": "1"}}
     )
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     options = await user.get("/sessions/options", project="default")
     assert options["limits"]["cpu"] == {
         "min": "0.001",
@@ -505,7 +507,7 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
         "/domains/default", {"total_resource_slots": {"cpu": "4"}}
     )
     await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     quotas = await user.get("/sessions/quotas")
     assert (quotas["project"], quotas["resource_group"]) == ("default", "default")
     scopes = {scope["kind"]: scope for scope in quotas["scopes"]}
@@ -535,7 +537,7 @@ async def test_options_list_image_features_that_a_group_lacks(
 
 async def test_lists_of_kernels_and_allocations(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     held = await user.get("/allocations", sort="slot")
     assert [(h["slot"], h["amount"]) for h in held["items"]] == [
         ("cpu", "1"),

@@ -87,12 +87,12 @@ async def agent(api: Api) -> FakeAgent:
     return voice
 
 
-async def started(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:
+async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:
     """Create a session, prepare it, and return its launch plan."""
     user = await api.client("user")
     body = {"name": name, "mounts": [{"vfolder": folder} for folder in folders]}
     session = await user.post("/sessions", body)
-    await scheduled(user, session)
+    await wait_until_scheduled(user, session)
     await agent.prepare()
     session = await user.get(f"/sessions/{session['id']}", wait="PREPARED", timeout="20")
     assert session["status"] == "PREPARED", session
@@ -100,13 +100,13 @@ async def started(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[
     return dict(await api.hub.post(f"/sessions/{session['id']}/launch", where))
 
 
-async def scheduled(user: Client, session: dict[str, Any]) -> None:
+async def wait_until_scheduled(user: Client, session: dict[str, Any]) -> None:
     # The first scheduling pass of a test run may have to compile its code.
     found = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
     assert found["status"] != "PENDING", found
 
 
-async def host_of(api: Api) -> dict[str, Any]:
+async def probed_host(api: Api) -> dict[str, Any]:
     await api.world.manager.folders.storage_hosts.get("local").probe()
     (shown,) = (await (await api.client("user")).get("/storage-hosts", name="local"))["items"]
     return dict(shown)
@@ -116,26 +116,26 @@ async def test_session_starts_with_a_slow_host(
     api: Api, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storage_host, "SLOW_SECONDS", 0.1)
-    shown = await host_of(api)
+    shown = await probed_host(api)
     assert (shown["status"], "s to respond" in shown["message"]) == ("slow", True)
-    (mount,) = (await started(api, agent, "lab1", "data"))["mounts"]
+    (mount,) = (await create_and_launch(api, agent, "lab1", "data"))["mounts"]
     assert mount["target"] == "/home/work/data"
 
 
 async def test_session_starts_with_a_full_host(api: Api, agent: FakeAgent, disk: Path) -> None:
     room = os.statvfs(disk)
     (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - MIN_FREE_BYTES + MIB))
-    shown = await host_of(api)
+    shown = await probed_host(api)
     assert (shown["status"], "bytes are left" in shown["message"]) == ("full", True)
-    assert (await started(api, agent, "lab1", "data"))["mounts"]
+    assert (await create_and_launch(api, agent, "lab1", "data"))["mounts"]
 
 
 async def test_session_starts_with_a_read_only_host(api: Api, agent: FakeAgent, disk: Path) -> None:
     words = ["mount", "-o", "remount,ro", str(disk)]
     await asyncio.to_thread(subprocess.run, words, check=True)
-    shown = await host_of(api)
+    shown = await probed_host(api)
     assert (shown["status"], shown["message"]) == ("read-only", "it is mounted read-only")
-    assert (await started(api, agent, "lab1", "data"))["mounts"]
+    assert (await create_and_launch(api, agent, "lab1", "data"))["mounts"]
 
 
 @pytest.fixture
@@ -156,15 +156,15 @@ async def test_unavailable_host_fails_only_the_sessions_that_need_it(
         skip_or_fail("fuse", reason)
     user = await api.client("user")
     lost = await user.post("/sessions", {"name": "lost", "mounts": [{"vfolder": "data"}]})
-    await scheduled(user, lost)
+    await wait_until_scheduled(user, lost)
     # A session without the folder starts on the same agent.
-    plan = asyncio.create_task(started(api, agent, "lab1"))
+    plan = asyncio.create_task(create_and_launch(api, agent, "lab1"))
     ended = await user.get(f"/sessions/{lost['id']}", wait="ERROR", timeout="20")
     assert ended["status"] == "ERROR", ended
     assert "storage host local does not respond" in ended["status_info"]
     assert ended["allocations"] == []
     assert (await plan)["mounts"] == []
-    shown = await host_of(api)
+    shown = await probed_host(api)
     assert (shown["status"], "does not respond" in shown["message"]) == ("gone", True)
 
 
@@ -200,7 +200,7 @@ async def test_host_that_fails_between_preparation_and_start(
     monkeypatch.setattr(mounts, "REACH_TIMEOUT_SECONDS", 0.5)
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "mounts": [{"vfolder": "data"}]})
-    await scheduled(user, session)
+    await wait_until_scheduled(user, session)
     items = await agent.work(5)
     try:
         exit_stack.enter_context(dead_mount(disk))
@@ -219,7 +219,7 @@ async def test_missing_dot_folder_gives_a_notice(api: Api, agent: FakeAgent, dis
     user = await api.client("user")
     made = await user.post("/vfolders", {"name": ".local"})
     (disk / "user" / made["owner_id"] / made["id"]).rmdir()
-    plan = await started(api, agent, "lab1", "data")
+    plan = await create_and_launch(api, agent, "lab1", "data")
     assert [mount["target"] for mount in plan["mounts"]] == ["/home/work/data"]
     session = await user.get("/sessions/lab1")
     (notice,) = session["notices"]

@@ -22,7 +22,7 @@ from tests.testbed.manager import Api, MovableClock, known_world, manager_on, se
 from tests.testbed.skip import skip_or_fail
 from tests.testbed.wait import wait_until_async
 
-from .test_uploads import CHUNK_HEADERS, MIB, begin, offset_of
+from .test_uploads import CHUNK_HEADERS, MIB, create_upload, offset_of
 
 CONTENT = "/vfolders/data/content"
 # Sizes below and above the write buffer, also after tornado has read some bytes ahead.
@@ -149,7 +149,7 @@ async def test_expect_100_continue_is_answered(api: Api, user: Client) -> None:
 
 async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, user: Client) -> None:
     content = os.urandom(CHUNK_BYTES + 300_000)
-    upload = await begin(user, len(content), "f")
+    upload = await create_upload(user, len(content), "f")
     sent = [100_000, CHUNK_BYTES + 200_000, len(content)]
     offset = 0
     for end in sent:
@@ -162,18 +162,18 @@ async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, use
                 assert (await connection.read_response())[0] == 204
         if end < len(content):
             await wait_until_async(
-                lambda end=end: _arrived(user, upload, end), 60, f"{end} bytes to be kept"
+                lambda end=end: _has_offset(user, upload, end), 60, f"{end} bytes to be kept"
             )
             offset = end
     assert await content_of(user, "f") == content
 
 
-async def _arrived(user: Client, upload: str, end: int) -> bool:
+async def _has_offset(user: Client, upload: str, end: int) -> bool:
     return await offset_of(user, upload) == end
 
 
 def fill(path: Path) -> None:
-    """Write to a file until no space is left; others may write to the disk at the same time."""
+    """Write to a file until no space is left; the manager may use the disk at the same time."""
     with suppress(OSError), open(path, "wb", buffering=0) as filler:
         while True:
             filler.write(bytes(64 * 1024))
@@ -200,5 +200,5 @@ async def test_disk_full_during_an_upload_is_reported_after_the_body(
         assert (await connection.read_response())[0] == 200
     assert [i["name"] for i in (await user.get("/vfolders/data/files"))["items"]] == ["g"]
     await wait_until_async(
-        lambda: not list(disk.glob(f"*/*/{DIRECTORY}/*")), 60, "the half file to go"
+        lambda: not list(disk.glob(f"*/*/{DIRECTORY}/*")), 60, "the incomplete file to be deleted"
     )

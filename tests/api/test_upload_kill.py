@@ -15,7 +15,7 @@ import pytest
 
 from tests.testbed.wait import wait_until, wait_until_async
 
-from .test_uploads import CHUNK_HEADERS, MIB, Killable, metadata, signed
+from .test_uploads import CHUNK_HEADERS, MIB, KillableManager, metadata, signed_headers
 
 CONTENT_BYTES = 48 * MIB
 FIRST_BYTES = 2 * MIB
@@ -30,19 +30,21 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
     content = os.urandom(CONTENT_BYTES)
     home = tmp_path / "home"
     home.mkdir()
-    server = Killable(home)
+    server = KillableManager(home)
     try:
         url, access, secret, folder, port = await asyncio.to_thread(server.start)
         async with httpx.AsyncClient(timeout=60) as http:
             target = f"{url}/api/v1/vfolders/{folder}/uploads"
             facts = {"Upload-Length": str(len(content)), "Upload-Metadata": metadata(path="f")}
-            made = await http.post(target, headers=signed(target, access, secret, "POST") | facts)
+            made = await http.post(
+                target, headers=signed_headers(target, access, secret, "POST") | facts
+            )
             assert made.status_code == 201, made.text
             upload = f"{url.partition('/services')[0]}{urlsplit(made.headers['Location']).path}"
 
             async def send(offset: int, body: bytes | AsyncIterator[bytes], length: int) -> int:
                 headers = (
-                    signed(upload, access, secret, "PATCH", CHUNK_HEADERS["Content-Type"])
+                    signed_headers(upload, access, secret, "PATCH", CHUNK_HEADERS["Content-Type"])
                     | CHUNK_HEADERS
                 )
                 headers |= {"Upload-Offset": str(offset), "Content-Length": str(length)}
@@ -54,18 +56,20 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
                 return int(answer.headers["Upload-Offset"])
 
             async def offset_now() -> int:
-                headers = signed(upload, access, secret, "HEAD")
+                headers = signed_headers(upload, access, secret, "HEAD")
                 return int((await http.head(upload, headers=headers)).headers["Upload-Offset"])
 
-            def arrived() -> int:
+            def staged_bytes() -> int:
                 places = home.glob("vfolders/user/*/.staging/*")
                 return sum(path.stat().st_size for path in places)
 
-            async def until_killed() -> AsyncIterator[bytes]:
+            async def chunk_until_kill() -> AsyncIterator[bytes]:
                 yield content[FIRST_BYTES : -4 * MIB]
                 # The server has started to write this chunk and waits for the rest.
                 await wait_until_async(
-                    lambda: arrived() > FIRST_BYTES + 4 * MIB, 60, "a part of the chunk to arrive"
+                    lambda: staged_bytes() > FIRST_BYTES + 4 * MIB,
+                    60,
+                    "a part of the chunk to arrive",
                 )
                 await asyncio.to_thread(server.kill)
                 yield content[-4 * MIB :]
@@ -73,7 +77,7 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
             acknowledged = await send(0, content[:FIRST_BYTES], FIRST_BYTES)
             assert acknowledged == FIRST_BYTES
             with pytest.raises(httpx.TransportError):
-                await send(FIRST_BYTES, until_killed(), len(content) - FIRST_BYTES)
+                await send(FIRST_BYTES, chunk_until_kill(), len(content) - FIRST_BYTES)
             await asyncio.to_thread(server.start, int(port))
             kept = await offset_now()
             # An incomplete chunk with a checksum is discarded; without a checksum it may be kept.

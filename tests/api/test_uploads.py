@@ -49,7 +49,7 @@ def metadata(**facts: str) -> str:
     return ",".join(f"{k} {base64.b64encode(v.encode()).decode()}" for k, v in facts.items())
 
 
-async def begin(
+async def create_upload(
     client: Client, length: int, path: str, more: dict[str, str] = NOTHING,
     headers: dict[str, str] = NOTHING,
 ) -> str:  # fmt: skip
@@ -102,7 +102,7 @@ async def test_options_response_lists_tus_features(api: Api) -> None:
 
 async def test_file_appears_with_the_last_chunk(user: Client) -> None:
     content = os.urandom(3 * MIB + 5)
-    upload = await begin(user, len(content), "deep/file.bin")
+    upload = await create_upload(user, len(content), "deep/file.bin")
     assert await offset_of(user, upload) == 0
     first = await send_chunk(user, upload, 0, content[:MIB])
     assert (first.status_code, first.headers["Upload-Offset"]) == (204, str(MIB))
@@ -118,7 +118,7 @@ async def test_file_appears_with_the_last_chunk(user: Client) -> None:
 
 
 async def test_invalid_upload_request_is_rejected(api: Api, user: Client) -> None:
-    upload = await begin(user, 5, "f")
+    upload = await create_upload(user, 5, "f")
     assert (await send_chunk(user, upload, 0, b"123456")).status_code == 413
     untyped = await user.http.patch(upload, content=b"1", headers={"Upload-Offset": "0"})
     assert untyped.status_code == 415
@@ -143,7 +143,7 @@ async def test_invalid_upload_request_is_rejected(api: Api, user: Client) -> Non
 
 async def test_chunk_with_wrong_checksum_is_discarded(user: Client) -> None:
     content = os.urandom(MIB)
-    upload = await begin(user, len(content), "f")
+    upload = await create_upload(user, len(content), "f")
     good = base64.b64encode(hashlib.sha256(content[:1000]).digest()).decode()
     wrong = await send_chunk(user, upload, 0, b"x" * 1000, Upload_Checksum=f"sha256 {good}")
     assert wrong.status_code == 460
@@ -160,7 +160,8 @@ async def test_parallel_partial_uploads_are_concatenated(user: Client) -> None:
     content = os.urandom(4 * MIB + 3)
     cuts = [content[i : i + MIB + 1] for i in range(0, len(content), MIB + 1)]
     uploads = [
-        await begin(user, len(cut), "", headers={"Upload-Concat": "partial"}) for cut in cuts
+        await create_upload(user, len(cut), "", headers={"Upload-Concat": "partial"})
+        for cut in cuts
     ]
     done = await asyncio.gather(
         *(send_chunk(user, upload, 0, cut) for upload, cut in zip(uploads, cuts, strict=True))
@@ -176,14 +177,14 @@ async def test_parallel_partial_uploads_are_concatenated(user: Client) -> None:
 
 
 async def test_aborted_upload_is_deleted(user: Client) -> None:
-    upload = await begin(user, 10, "f")
+    upload = await create_upload(user, 10, "f")
     await send_chunk(user, upload, 0, b"12345")
     assert (await user.http.delete(upload)).status_code == 204
     assert (await user.http.head(upload)).status_code == 404
 
 
 async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
-    upload = await begin(user, 10, "f")
+    upload = await create_upload(user, 10, "f")
     (host,) = api.world.manager.folders.storage_hosts.all()
     (row,) = await VfolderStore(api.world.manager.database).by_id(upload.split("/")[2])
     staging = host.staging(location_of(row))
@@ -194,19 +195,19 @@ async def test_abandoned_upload_expires(api: Api, user: Client) -> None:
 
 async def test_latest_chunk_request_takes_over_an_upload(api: Api, user: Client) -> None:
     content = os.urandom(4 * MIB)
-    upload = await begin(user, len(content), "f")
+    upload = await create_upload(user, len(content), "f")
     staged = api.world.manager.settings.storage_root
 
-    async def stuck() -> Any:
+    async def stalled_chunk() -> Any:
         yield content[: 3 * MIB]
         await asyncio.Event().wait()
 
     headers = {**CHUNK_HEADERS, "Upload-Offset": "0", "Content-Length": str(len(content))}
-    first = asyncio.create_task(user.http.patch(upload, content=stuck(), headers=headers))
+    first = asyncio.create_task(user.http.patch(upload, content=stalled_chunk(), headers=headers))
     await wait_until_async(
         lambda: any(path.stat().st_size for path in staged.glob("*/*/.staging/*.data")),
         60,
-        "a part of the first to be written",
+        "a part of the first chunk to be written",
     )
     offset = await offset_of(user, upload)
     assert (await send_chunk(user, upload, offset, content[offset:])).status_code == 204
@@ -222,7 +223,7 @@ async def test_uploaded_archive_is_unpacked_when_complete(user: Client) -> None:
         info.size = 2
         archive.addfile(info, io.BytesIO(b"hi"))
     body = packed.getvalue()
-    upload = await begin(user, len(body), "into", {"unpack": "tar"})
+    upload = await create_upload(user, len(body), "into", {"unpack": "tar"})
     assert (await send_chunk(user, upload, 0, body)).status_code == 204
     assert await content_of(user, "into/a/b.txt") == b"hi"
 
@@ -272,7 +273,7 @@ async def test_unfinished_uploads_per_user_are_limited(api_with_three_uploads: A
 async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     api: Api, user: Client
 ) -> None:
-    await begin(user, 4, "f")
+    await create_upload(user, 4, "f")
     uploads = api.world.manager.folders.uploads
     moment = time.time()
     uploads._open_uploads = OpenUploads(api.world.manager.folders.storage_hosts, 1, lambda: moment)
@@ -288,7 +289,7 @@ async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client
     scope = next(found for found in scopes if found["host"] == folder["host"])
     admin = await api.client("admin")
     await admin.put(f"/quota-scopes/{scope['host']}/{scope['scope']}", {"limit_bytes": 10})
-    await begin(user, 6, "f")
+    await create_upload(user, 6, "f")
     headers = {"Upload-Length": "6", "Upload-Metadata": metadata(path="g")}
     answer = await user.http.post(UPLOADS, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (403, "quota-exceeded")
@@ -315,7 +316,7 @@ async def test_write_permission_is_checked_again_at_completion(api: Api, user: C
 SERVER = Path(__file__).parent / "killable_manager.py"
 
 
-class Killable:
+class KillableManager:
     def __init__(self, home: Path) -> None:
         self._home = home
         self.process: subprocess.Popen[str] | None = None
@@ -336,7 +337,9 @@ class Killable:
         self.process.stdout.close()
 
 
-def signed(url: str, access: str, secret: str, method: str, kind: str = "") -> dict[str, str]:
+def signed_headers(
+    url: str, access: str, secret: str, method: str, kind: str = ""
+) -> dict[str, str]:
     now = datetime.now(UTC).replace(microsecond=0)
     address = urlsplit(url)
     made = signature.sign(
@@ -353,12 +356,12 @@ def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
     """The manager is killed during an upload by tuspy, which resumes it; checksums match."""
     content = os.urandom(12 * MIB)
     (tmp_path / "big.bin").write_bytes(content)
-    server = Killable(tmp_path / "home")
+    server = KillableManager(tmp_path / "home")
     (tmp_path / "home").mkdir()
     try:
         url, access, secret, folder, port = server.start()
         target = f"{url}/api/v1/vfolders/{folder}/uploads"
-        client = TusClient(target, headers=signed(target, access, secret, "POST"))
+        client = TusClient(target, headers=signed_headers(target, access, secret, "POST"))
         with (tmp_path / "big.bin").open("rb") as source:
             uploader = client.uploader(
                 file_stream=source,
@@ -369,7 +372,7 @@ def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
 
             def send() -> None:
                 kind = "application/offset+octet-stream"
-                client.set_headers(signed(uploader.url, access, secret, "PATCH", kind))
+                client.set_headers(signed_headers(uploader.url, access, secret, "PATCH", kind))
                 uploader.upload_chunk()
 
             uploader.set_url(uploader.create_url())
@@ -378,7 +381,7 @@ def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
             assert uploader.offset == 6 * MIB
             server.kill()
             server.start(int(port))
-            client.set_headers(signed(uploader.url, access, secret, "HEAD"))
+            client.set_headers(signed_headers(uploader.url, access, secret, "HEAD"))
             uploader.offset = uploader.get_offset()
             assert uploader.offset == 6 * MIB  # no acknowledged bytes are lost
             while uploader.offset < len(content):

@@ -13,7 +13,7 @@ from bai_services.manager.sessions.usage_histories import MAX_TREND_SESSIONS
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, Client
 
-from .test_sessions import started, status_of
+from .test_sessions import create_running_session, wait_for_status
 
 GIB = 2**30
 TWO_CORES = {"resources": {"cpu": "2", "mem": "1g"}}
@@ -44,7 +44,7 @@ class Kernel:
 async def test_history_contains_the_reported_usage(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    kernel = Kernel(api, agent, await started(api, agent, "lab1", **TWO_CORES))
+    kernel = Kernel(api, agent, await create_running_session(api, agent, "lab1", **TWO_CORES))
     kernel.align(15)
     device = {"id": "a1-g0", "utilization_percent": 40.0, "memory_bytes": GIB}
     await kernel.report(cpu_cores=0.5, mem_bytes=GIB // 2, net_rx_bytes=0, devices=[device])
@@ -76,7 +76,7 @@ async def test_history_contains_the_reported_usage(
 async def test_history_of_an_ended_session_ends_with_it(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "lab1", **TWO_CORES)
+    session = await create_running_session(api, agent, "lab1", **TWO_CORES)
     kernel = Kernel(api, agent, session)
     kernel.align(15)
     await kernel.report(cpu_cores=1)
@@ -84,7 +84,7 @@ async def test_history_of_an_ended_session_ends_with_it(
     await user.delete("/sessions/lab1")
     end = {"exit_code": 0, "reason_code": "stopped", "reason": "stopped", "log": ""}
     await api.hub.post(f"/sessions/{session['id']}/exited", end)
-    ended = await status_of(user, session["id"], "TERMINATED")
+    ended = await wait_for_status(user, session["id"], "TERMINATED")
     await kernel.wait(300)
     found = await user.get(f"/sessions/{session['id']}/usage-history", period="60")
     assert 1 in found["metrics"]["cpu_cores"]
@@ -97,7 +97,7 @@ async def test_samples_of_five_minutes_are_kept_after_those_of_15_seconds(
     api: Api, agent: FakeAgent
 ) -> None:
     manager, owner = api.world.manager, await api.world.caller("user")
-    session = await started(api, agent, "lab1", **TWO_CORES)
+    session = await create_running_session(api, agent, "lab1", **TWO_CORES)
     kernel = Kernel(api, agent, session)
     assert await manager.scheduling.lease.hold() is not None
     kernel.align(300)
@@ -121,7 +121,7 @@ async def test_samples_of_five_minutes_are_kept_after_those_of_15_seconds(
 async def test_stop_of_the_manager_stores_the_current_interval(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    kernel = Kernel(api, agent, await started(api, agent, "lab1", **TWO_CORES))
+    kernel = Kernel(api, agent, await create_running_session(api, agent, "lab1", **TWO_CORES))
     await kernel.report(cpu_cores=1)
     await api.world.manager.sessions.usage_sampling.stop()
     found = await user.get("/sessions/lab1/usage-history", period="60")
@@ -131,13 +131,15 @@ async def test_stop_of_the_manager_stores_the_current_interval(
 async def test_trends_contain_only_visible_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    session = await started(api, agent, "lab1", **TWO_CORES)
+    session = await create_running_session(api, agent, "lab1", **TWO_CORES)
     stranger = await api.client("user2")
     assert (await stranger.get("/usage-trends", session=session["id"]))["items"] == []
     assert len((await user.get("/usage-trends", session=session["id"]))["items"]) == 1
 
 
-async def test_impossible_requests_name_the_limit(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_error_for_an_invalid_usage_request_names_the_limit(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await user.post("/sessions", {"name": "lab1", "enqueue_only": True})
     path = "/sessions/lab1/usage-history"
     for period in ("59", "2592001", "1e300", "-1", "nan", "x"):

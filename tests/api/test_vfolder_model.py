@@ -49,7 +49,7 @@ class ModelFolder:
 
 
 @cache
-def filled() -> Path:
+def database_template() -> Path:
     """Return a database with the demo data, which is copied for each run."""
     home = Path(tempfile.mkdtemp(prefix="bai-demo-"))
 
@@ -75,7 +75,7 @@ class FoldersMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.home = Path(tempfile.mkdtemp(prefix="bai-folders-"))
-        shutil.copy(filled(), self.home / "bai.sqlite")
+        shutil.copy(database_template(), self.home / "bai.sqlite")
         url = f"sqlite+aiosqlite:///{self.home}/bai.sqlite"
         self.manager = Manager(manager_settings(url, self.home), Database(url), MovableClock())
         self.run(self.manager.folders.vfolders.start())

@@ -18,7 +18,7 @@ async def api(api: Api) -> Api:
     return api
 
 
-async def mounted(api: Api, username: str, *names: str) -> list[str]:
+async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[str]:
     """Return the mounts of a new session of a user that requests these folders."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
@@ -43,15 +43,15 @@ async def test_shared_dot_folder_is_not_mounted_automatically(
         with pytest.raises(NotFound):
             await user.get(path)
         with pytest.raises(NotFound):
-            await mounted(api, "user", folder["id"])
-    assert await mounted(api, "user") == []
+            await mounts_of_new_session(api, "user", folder["id"])
+    assert await mounts_of_new_session(api, "user") == []
     received = await user.get("/vfolder-invitations", status="pending", sort="vfolder")
     assert [item["vfolder"] for item in received["items"]] == [".local", "data"]
     for item in received["items"]:
         await user.post(f"/vfolder-invitations/{item['id']}/accept")
     # An accepted folder may be requested, but is never mounted automatically.
-    assert await mounted(api, "user") == []
-    assert await mounted(api, "user", "data") == ["data"]
+    assert await mounts_of_new_session(api, "user") == []
+    assert await mounts_of_new_session(api, "user", "data") == ["data"]
 
 
 async def test_pending_share_can_be_changed_and_withdrawn(api: Api, user: Client) -> None:
@@ -120,7 +120,7 @@ async def test_only_the_owner_may_rename_to_a_dot_folder(api: Api, user: Client)
     with pytest.raises(Forbidden, match="only user may"):
         await admin.patch(path, {"name": ".local"})
     await user.patch(path, {"name": ".local"})
-    assert await mounted(api, "user") == [".local"]
+    assert await mounts_of_new_session(api, "user") == [".local"]
     with pytest.raises(InvalidRequest, match="rename it first"):
         await admin.put(f"{path}/owner", {"user": "user2"})
     # Users may still request the folder explicitly.

@@ -36,7 +36,7 @@ def folders_on_disk(api: Api) -> list[str]:
     return sorted(str(path) for path in [*root.glob("user/*/[!.]*"), *root.glob("project/*/[!.]*")])
 
 
-def write_into(folder: str) -> None:
+def write_file(folder: str) -> None:
     Path(folder, "file").write_bytes(b"x")
 
 
@@ -247,7 +247,7 @@ async def test_purge_deletes_only_the_files_of_trashed_folders(api: Api) -> None
         await api.world.user_id("user"),
         [{"vfolder_id": folder["id"], "vfolder": "data", "path": "/x", "permission": "rw"}],
     )
-    write_into(source.source)
+    write_file(source.source)
     with pytest.raises(NotFound):
         await user.post("/vfolders/data/purge")
     with pytest.raises(InvalidTransition, match="not in the trash"):
@@ -319,7 +319,7 @@ async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
             await part.get(path)
 
 
-async def resolved(api: Api, username: str, *mounts: MountRequest) -> list[dict[str, Any]]:
+async def resolve_mounts(api: Api, username: str, *mounts: MountRequest) -> list[dict[str, Any]]:
     world = api.world
     found = await world.manager.folders.mounts.resolve_mounts(
         HUB, await world.user_id(username), await world.project_id(), mounts
@@ -333,7 +333,7 @@ async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
     lent = await create_folder(await api.client("user2"), "lent")
     await api.lend("user2", "lent", "user")
     team = await create_folder(admin, "team", project="default")
-    rows = await resolved(
+    rows = await resolve_mounts(
         api,
         "user",
         MountRequest("data"),
@@ -367,7 +367,7 @@ async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
 
 async def test_subpath_mount_is_left_to_the_agent(api: Api) -> None:
     own = await create_folder(await api.client("user"))
-    rows = await resolved(
+    rows = await resolve_mounts(
         api,
         "user",
         MountRequest("data", "in", subpath="raw//2024/"),
@@ -423,9 +423,9 @@ async def test_invalid_mount_is_rejected(api: Api) -> None:
     ]
     for error, text, mounts in cases:
         with pytest.raises(error, match=text):
-            await resolved(api, "user", *mounts)
+            await resolve_mounts(api, "user", *mounts)
     # A grant that is revoked between creation and start fails the start.
-    rows = await resolved(api, "user", MountRequest("lent"))
+    rows = await resolve_mounts(api, "user", MountRequest("lent"))
     await (await api.client("user2")).delete(f"/vfolders/{lent['id']}/grants/user")
     with pytest.raises(Forbidden, match="no longer shared"):
         await api.world.manager.folders.mounts.sources(await api.world.user_id("user"), rows)

@@ -13,7 +13,7 @@ INDEX = '<head><meta name="bai-config" content="" /></head>'
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Path:
+def built_ui(tmp_path: Path) -> Path:
     """A built UI with one script, which is compressed only with gzip."""
     assets = tmp_path / "assets"
     assets.mkdir()
@@ -23,12 +23,12 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_without_a_build_there_is_no_ui(tmp_path: Path) -> None:
+def test_ui_without_a_build_is_none(tmp_path: Path) -> None:
     assert WebUI.load(tmp_path) is None
 
 
-def test_assets_are_found_by_path_without_their_compressed_variants(built: Path) -> None:
-    ui = WebUI.load(built)
+def test_assets_are_found_by_path_without_their_compressed_variants(built_ui: Path) -> None:
+    ui = WebUI.load(built_ui)
     assert ui is not None
     assert list(ui.assets) == ["assets/index-1a2b.js"]
     assert ui.assets["assets/index-1a2b.js"].media_type == "text/javascript"
@@ -45,9 +45,9 @@ def test_assets_are_found_by_path_without_their_compressed_variants(built: Path)
     ],
 )
 def test_best_variant_exists_and_is_accepted_by_the_client(
-    built: Path, accept_encoding: str, encoding: str
+    built_ui: Path, accept_encoding: str, encoding: str
 ) -> None:
-    ui = WebUI.load(built)
+    ui = WebUI.load(built_ui)
     assert ui is not None
     chosen, content = ui.assets["assets/index-1a2b.js"].best(accept_encoding)
     assert chosen == encoding

@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.client import Client
 from bai_services.db.scheduling.queue import QueueStore
-from tests.api.test_sessions import status_of
+from tests.api.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -27,7 +27,7 @@ async def complete_explanation(user: Client, name: str) -> dict[str, Any]:
 
 async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "big1", "resources": SIX})
-    await status_of(user, "big1", "SCHEDULED")
+    await wait_for_status(user, "big1", "SCHEDULED")
     await user.post("/sessions", {"name": "big2", "resources": SIX})
     why = await complete_explanation(user, "big2")
     assert (why["status"], why["position"], why["ahead"]) == ("PENDING", 1, 0)
@@ -48,18 +48,18 @@ async def test_reservation_is_explained_after_a_restart(
     waiting = await user.get("/sessions/big2")
     store = QueueStore(api.world.manager.database)
 
-    async def reserved() -> frozenset[str]:
+    async def reserved_sessions() -> frozenset[str]:
         return (await store.snapshot(datetime.now(UTC))).reserved
 
-    await wait_until_async(reserved, 10, "a stored reservation")
-    assert await reserved() == {waiting["id"]}
+    await wait_until_async(reserved_sessions, 10, "a stored reservation")
+    assert await reserved_sessions() == {waiting["id"]}
 
 
 async def test_explanation_of_a_session_that_is_not_pending_is_empty(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "only", "resources": {"cpu": "1", "mem": "1g"}})
-    await status_of(user, "only", "SCHEDULED")
+    await wait_for_status(user, "only", "SCHEDULED")
     why = await user.get("/sessions/only/why")
     assert (why["position"], why["checks"], why["sooner"], why["is_complete"]) == (
         None,
@@ -71,7 +71,7 @@ async def test_explanation_of_a_session_that_is_not_pending_is_empty(
 
 async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Client) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
-    await status_of(user, "runs", "SCHEDULED")
+    await wait_for_status(user, "runs", "SCHEDULED")
     for name in ("first", "second", "third"):
         await user.post("/sessions", {"name": name, "resources": SIX})
     third = (await complete_explanation(user, "third"))["session_id"]

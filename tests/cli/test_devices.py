@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.cli.cluster.agents import with_formatted_capacity
 from bai_services.cli.sessions.usage import sparkline
 from bai_services.core.cluster.device_sharing import Level, Sharing
-from tests.api.test_sessions import started
+from tests.api.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -187,7 +187,7 @@ async def test_group_schedule_lists_running_and_pending_sessions(
 async def test_session_usage_over_time(bai: Bai, api: Api, agent: FakeAgent) -> None:
     sampling, clock = api.world.manager.sessions.usage_sampling, api.world.clock
     assert "no running sessions" in (await bai("session", "usage", by="user")).stderr
-    session = await started(api, agent, "lab1", resources={"cpu": "2", "mem": "1g"})
+    session = await create_running_session(api, agent, "lab1", resources={"cpu": "2", "mem": "1g"})
     item = {"kernel_id": session["kernel_id"], "session_id": session["id"]}
     assert "no usage was measured" in (await bai("session", "usage", "lab1", by="user")).stderr
     for cores in (0.5, 1.5):

@@ -83,7 +83,7 @@ async def wait_for_reason(bai: Bai, name: str) -> None:
         return found["reasons"] and found["queue_position"] is not None
 
     # The first placement in a process may compile the placement code, which takes a minute.
-    await wait_until_async(is_explained, 90, f"the reason why {name} waits")
+    await wait_until_async(is_explained, 90, f"the reason why {name} is pending")
 
 
 async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sealed passes of visitors, and the policy's limits on sharing."""
+"""Signed tokens of visitors, and the policy's limits on sharing."""
 
 from __future__ import annotations
 

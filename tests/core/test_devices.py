@@ -58,7 +58,7 @@ def test_largest_available_amount(devices: list[Device], slot: str, most: int) -
     assert most_of(devices, slot) == most
 
 
-def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
+def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
     """Return devices g0, g1 … that accept shares in the range (least, most) of each device."""
     return [
         Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
@@ -69,20 +69,25 @@ def shared(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
 @pytest.mark.parametrize(
     "devices, slot, most",
     [
-        pytest.param(shared((250, 250)), "cuda.shares", 250, id="the fixed share of a device"),
         pytest.param(
-            shared((250, 250), (500, 500)), "cuda.shares", 500, id="not divided over two devices"
+            sharing_devices((250, 250)), "cuda.shares", 250, id="the fixed share of a device"
         ),
-        pytest.param(shared((250, 250), used=800), "cuda.shares", 0, id="too little free"),
-        pytest.param(shared((50, 0)), "cuda.shares", 0, id="shares are not offered"),
-        pytest.param(shared((50, 0)), "cuda.device", 1, id="whole devices without shares"),
+        pytest.param(
+            sharing_devices((250, 250), (500, 500)),
+            "cuda.shares",
+            500,
+            id="not divided over two devices",
+        ),
+        pytest.param(sharing_devices((250, 250), used=800), "cuda.shares", 0, id="too little free"),
+        pytest.param(sharing_devices((50, 0)), "cuda.shares", 0, id="shares are not offered"),
+        pytest.param(sharing_devices((50, 0)), "cuda.device", 1, id="whole devices without shares"),
     ],
 )
 def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str, most: int) -> None:
     assert most_of(devices, slot) == most
 
 
-def test_best_case_ignores_usage_and_health() -> None:
+def test_largest_amount_at_best_ignores_usage_and_health() -> None:
     device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
     assert most_of([device], "cuda.shares") == 0
     assert most_of([device.at_best()], "cuda.shares") == 1000

@@ -61,7 +61,7 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# By public function of core that takes text or a document from a user: calls with a hostile text.
+# By public function of core that takes text or a document of a user: calls with a hostile text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -210,7 +210,8 @@ PARSERS: dict[str, list[Parser]] = {
     "folders.vfolders.is_reserved": [vfolder.is_reserved],
     "cluster.devices.is_device_slot": [devices.is_device_slot],
 }
-# These functions take text from bai-hub itself, or values that are already parsed.
+# These functions take text from bai-hub itself (its agents included), or values that are already
+# parsed.
 NOT_FROM_USERS = {
     "accounts.roles.Visibility.covers",
     "accounts.roles.reach",
@@ -266,6 +267,13 @@ NOT_FROM_USERS = {
     "sessions.spec.SessionSpec.is_given",
     "sessions.spec.default_of",
     "sessions.spec.traits_of",
+    "sessions.usage_history.Reading.of",
+    "sessions.usage_history.SampleMean.add",
+    "sessions.usage_history.SampleMean.sample",
+    "sessions.usage_history.Sampler.add",
+    "sessions.usage_history.Sampler.unfinished",
+    "sessions.usage_history.device_series_of",
+    "sessions.usage_history.series_of",
     "user_input.number_text",
 }
 

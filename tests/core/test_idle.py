@@ -21,7 +21,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
 INTERACTIVE = SessionType.INTERACTIVE
 
 
-def at(seconds: float) -> datetime:
+def time_at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
@@ -39,9 +39,9 @@ def at(seconds: float) -> datetime:
 def test_start_of_idle_time(
     kind: SessionType, started: int | None, used: int | None, timeout: int, since: int | None
 ) -> None:
-    times = [None if seconds is None else at(seconds) for seconds in (started, used)]
+    times = [None if seconds is None else time_at(seconds) for seconds in (started, used)]
     found = idleness_of(kind, times[0], times[1], None, timeout)
-    assert (found and found.since) == (None if since is None else at(since))
+    assert (found and found.since) == (None if since is None else time_at(since))
     assert found is None or found.ends_at - found.since == timedelta(seconds=timeout)
 
 
@@ -58,8 +58,8 @@ def test_start_of_idle_time(
 def test_only_a_session_with_a_recent_idle_report_is_ended(
     reported: int | None, now: int, is_over: bool
 ) -> None:
-    idleness = Idleness(at(0), at(600), None if reported is None else at(reported))
-    assert idleness.is_over(at(now)) is is_over
+    idleness = Idleness(time_at(0), time_at(600), None if reported is None else time_at(reported))
+    assert idleness.is_over(time_at(now)) is is_over
 
 
 @pytest.mark.parametrize(
@@ -75,25 +75,27 @@ def test_only_a_session_with_a_recent_idle_report_is_ended(
 def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
     timeout: int, now: int, is_warning_due: bool
 ) -> None:
-    assert Idleness(at(0), at(timeout), None).is_warning_due(at(now)) is is_warning_due
+    assert (
+        Idleness(time_at(0), time_at(timeout), None).is_warning_due(time_at(now)) is is_warning_due
+    )
 
 
 @pytest.mark.parametrize(
     ("timeout", "used", "now", "expected"),
     [
-        pytest.param(0, 0, 100, 300, id="no limit: rarely"),
-        pytest.param(3600, 0, 100, 60, id="far from the end: every minute"),
-        pytest.param(600, 0, 580, 20, id="close to the end: at the end"),
-        pytest.param(600, 0, 9000, 1, id="after the end: soon"),
-        pytest.param(600, None, 0, 1, id="not running yet: soon"),
+        pytest.param(0, 0, 100, 300, id="no limit: after 5 minutes"),
+        pytest.param(3600, 0, 100, 60, id="far from the end: after 1 minute"),
+        pytest.param(600, 0, 580, 20, id="20 s before the end: at the end"),
+        pytest.param(600, 0, 9000, 1, id="after the end: after 1 s"),
+        pytest.param(600, None, 0, 1, id="not running yet: after 1 s"),
     ],
 )
 def test_time_of_the_next_activity_report(
     timeout: int, used: int | None, now: int, expected: float
 ) -> None:
-    started = None if used is None else at(0)
+    started = None if used is None else time_at(0)
     idleness = idleness_of(INTERACTIVE, started, None, None, timeout)
-    assert next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) == expected
+    assert next_report_seconds(INTERACTIVE, idleness, timeout, time_at(now)) == expected
 
 
 seconds = st.integers(min_value=0, max_value=100_000)
@@ -112,35 +114,37 @@ def test_idle_end_needs_a_recent_report(
 ) -> None:
     idleness = idleness_of(
         kind,
-        at(started),
-        None if used is None else at(used),
-        None if reported is None else at(reported),
+        time_at(started),
+        None if used is None else time_at(used),
+        None if reported is None else time_at(reported),
         timeout,
     )
     if idleness is None:
         assert timeout == 0 or kind is not INTERACTIVE
         return
-    assert idleness.since == at(max(started, used or 0))
-    if idleness.is_over(at(now)):
-        assert reported is not None and at(now) <= at(reported) + REPORT_TTL
+    assert idleness.since == time_at(max(started, used or 0))
+    if idleness.is_over(time_at(now)):
+        assert reported is not None and time_at(now) <= time_at(reported) + REPORT_TTL
         # The last report covers the whole timeout.
         assert reported >= started + timeout and reported >= (used or 0) + timeout
-        assert idleness.is_warning_due(at(now))
-    assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, at(now)) <= 300
+        assert idleness.is_warning_due(time_at(now))
+    assert 1 <= next_report_seconds(INTERACTIVE, idleness, timeout, time_at(now)) <= 300
 
 
 @given(used=seconds, later=seconds, reported=seconds, timeout=st.integers(1, 100_000), now=seconds)
 def test_activity_never_shortens_the_idle_time(
     used: int, later: int, reported: int, timeout: int, now: int
 ) -> None:
-    before = idleness_of(INTERACTIVE, START, at(used), at(reported), timeout)
-    after = idleness_of(INTERACTIVE, START, at(used + later), at(reported), timeout)
+    before = idleness_of(INTERACTIVE, START, time_at(used), time_at(reported), timeout)
+    after = idleness_of(INTERACTIVE, START, time_at(used + later), time_at(reported), timeout)
     assert before is not None and after is not None
     assert after.ends_at - before.ends_at == timedelta(seconds=later)
-    assert not after.is_over(at(now)) or reported >= used + later + timeout
+    assert not after.is_over(time_at(now)) or reported >= used + later + timeout
 
 
 @pytest.mark.parametrize("kind", [SessionType.BATCH, SessionType.INFERENCE])
 def test_session_without_idle_timeout_uses_the_long_report_interval(kind: SessionType) -> None:
     """Regression: such sessions reported every second if their policy had an idle timeout."""
-    assert next_report_seconds(kind, None, 600, at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
+    assert (
+        next_report_seconds(kind, None, 600, time_at(0)) == REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS
+    )

@@ -55,26 +55,26 @@ def plan(**changes: Any) -> LaunchPlan:
     return LaunchPlan(**fields | changes)
 
 
-def sent(one: LaunchPlan) -> LaunchPlan:
+def round_trip(one: LaunchPlan) -> LaunchPlan:
     return LaunchPlan.from_json(json.loads(json.dumps(one.to_json())))
 
 
 def test_plan_survives_json_round_trip() -> None:
-    assert sent(plan()) == plan()
+    assert round_trip(plan()) == plan()
 
 
 def test_cluster_plan_survives_json_round_trip() -> None:
     key = {"private": "p", "public": "q"}
     subs = (plan(hostname="sub1", cluster_key=key), plan(hostname="sub2", cluster_key=key))
     made = plan(cluster_key=key, subs=subs)
-    assert sent(made) == made
+    assert round_trip(made) == made
     assert all("subs" not in sub for sub in made.to_json()["subs"])
 
 
 def test_missing_command_and_key_are_null() -> None:
     data = plan(command=()).to_json()
     assert (data["command"], data["cluster_key"]) == (None, None)
-    assert sent(plan(command=())) == plan(command=())
+    assert round_trip(plan(command=())) == plan(command=())
 
 
 def test_rest_model_has_the_same_fields_as_the_plan() -> None:

@@ -24,33 +24,33 @@ DOMAIN = Scope("domain", "default")
 ONE = ResourceSlots.parse({"cpu": "1", "mem": "1g", "cuda.shares": "0.5"})
 
 
-def caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
+def scope_caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
     return ScopeCaps(scope, scope.id, **facts)
 
 
 @pytest.mark.parametrize(
     "given, used, broken",
     [
-        pytest.param(caps(), {}, [], id="no cap"),
+        pytest.param(scope_caps(), {}, [], id="no cap"),
         pytest.param(
-            caps(is_closed=True),
+            scope_caps(is_closed=True),
             {},
             ["cpu", "cuda.shares", "mem"],
             id="closed: an unlisted slot has the limit 0",
         ),
-        pytest.param(caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="limit 0"),
+        pytest.param(scope_caps(slots=Caps({"cuda.shares": 0})), {}, ["cuda.shares"], id="limit 0"),
         pytest.param(
-            caps(slots=Caps.parse({"cpu": "unlimited", "mem": -1}), is_closed=True),
+            scope_caps(slots=Caps.parse({"cpu": "unlimited", "mem": -1}), is_closed=True),
             {"cpu": 10**9},
             ["cuda.shares"],
             id="closed: unlimited and -1 lift the limit of a slot",
         ),
-        pytest.param(caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
+        pytest.param(scope_caps(slots={"cpu": 1000}), {}, [], id="exactly the cap"),
         pytest.param(
-            caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore above the cap"
+            scope_caps(slots={"cpu": 1000}), {"cpu": 1}, ["cpu"], id="one millicore above the cap"
         ),
-        pytest.param(caps(max_sessions=1), {"sessions": 1}, ["sessions"], id="session count"),
-        pytest.param(caps(max_sessions=0), {}, ["sessions"], id="session cap of 0"),
+        pytest.param(scope_caps(max_sessions=1), {"sessions": 1}, ["sessions"], id="session count"),
+        pytest.param(scope_caps(max_sessions=0), {}, ["sessions"], id="session cap of 0"),
     ],
 )
 def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -> None:
@@ -58,7 +58,7 @@ def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -
 
 
 def test_quota_error_names_every_violation() -> None:
-    two = [caps(slots={"cpu": 500}), caps(DOMAIN, slots={"mem": 2**30})]
+    two = [scope_caps(slots={"cpu": 500}), scope_caps(DOMAIN, slots={"mem": 2**30})]
     usage = {KEYPAIR: {"cpu": 200}, DOMAIN: {"mem": 2**29}}
     with pytest.raises(QuotaExceeded) as caught:
         refuse(violations(two, ONE, usage))
@@ -86,7 +86,7 @@ def test_unlimited_pending_slot_is_not_counted() -> None:
 
 
 def test_pending_caps_apply_only_to_listed_slots() -> None:
-    bound = caps(max_pending_sessions=2, max_pending_slots={"cuda.shares": 500})
+    bound = scope_caps(max_pending_sessions=2, max_pending_slots={"cuda.shares": 500})
     assert pending_violations([bound], ONE, {}) == []
     waiting = {KEYPAIR: {"sessions": 2, "cuda.shares": 100, "cpu": 99_000}}
     assert [v.slot for v in pending_violations([bound], ONE, waiting)] == [
@@ -96,7 +96,7 @@ def test_pending_caps_apply_only_to_listed_slots() -> None:
 
 
 def test_lowest_cap_of_all_scopes_applies() -> None:
-    two = [caps(slots={"cpu": 4000}), caps(DOMAIN, slots={"cpu": 8000})]
+    two = [scope_caps(slots={"cpu": 4000}), scope_caps(DOMAIN, slots={"cpu": 8000})]
     assert highest(two, "cpu") == 4000
     assert highest(two, "mem") is None
     assert left(two, "cpu", {DOMAIN: {"cpu": 7000}}) == 1000
@@ -117,5 +117,5 @@ def test_lowest_cap_of_all_scopes_applies() -> None:
     ],
 )
 def test_containers_of_one_session(limit: int | None, kernels: int, expected: list[str]) -> None:
-    found = container_violations([caps(max_containers_per_session=limit)], kernels)
+    found = container_violations([scope_caps(max_containers_per_session=limit)], kernels)
     assert [violation.message for violation in found] == expected

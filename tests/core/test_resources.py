@@ -104,7 +104,7 @@ def test_share_round_trip(amount: int) -> None:
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     for slot in ("cpu", "mem", "cuda.shares"):
         try:
             assert parse_amount(slot, text) >= 0
@@ -127,7 +127,7 @@ def test_zero_equals_a_missing_slot() -> None:
     assert not ResourceSlots({"cuda.device": 1}).fits_in({"cpu": 5})
 
 
-def test_slots_as_text_for_users() -> None:
+def test_slots_are_formatted_for_users() -> None:
     slots = ResourceSlots.parse({"mem": "2g", "cpu": "1.5", "cuda.shares": "0.30"})
     assert str(slots) == "cpu=1.5 cuda.shares=0.3 mem=2g"
     assert str(ResourceSlots()) == "nothing"

@@ -27,7 +27,7 @@ AGENT = Caller(Role.AGENT)
 SESSION = Caller(Role.SESSION, user_id="u1", domain="d", projects=frozenset({"p1"}))
 
 MINE = Target(domain="d", project_id="p1", owner=Owner("u1", Role.USER))
-NEIGHBOUR = Target(domain="d", project_id="p2", owner=Owner("u2", Role.USER))
+SAME_DOMAIN = Target(domain="d", project_id="p2", owner=Owner("u2", Role.USER))
 FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
 
 
@@ -35,27 +35,29 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
     "caller, action, target, allowed",
     [
         pytest.param(USER, "session.write", MINE, True, id="own session"),
-        pytest.param(USER, "session.write", NEIGHBOUR, False, id="session of another user"),
+        pytest.param(USER, "session.write", SAME_DOMAIN, False, id="session of another user"),
         pytest.param(USER, "project.read", MINE, True, id="project of the user"),
-        pytest.param(USER, "project.read", NEIGHBOUR, False, id="project of others"),
-        pytest.param(ADMIN, "session.write", NEIGHBOUR, True, id="domain admin in the own domain"),
+        pytest.param(USER, "project.read", SAME_DOMAIN, False, id="project of others"),
+        pytest.param(
+            ADMIN, "session.write", SAME_DOMAIN, True, id="domain admin in the own domain"
+        ),
         pytest.param(ADMIN, "session.write", FOREIGN, False, id="domain admin in another domain"),
         pytest.param(
             ADMIN,
             "session.create",
-            NEIGHBOUR,
+            SAME_DOMAIN,
             False,
             id="domain admin creates a session for another user",
         ),
         pytest.param(SUPERADMIN, "session.write", FOREIGN, True, id="superadmin in any domain"),
         pytest.param(MONITOR, "session.read", FOREIGN, True, id="monitor reads any session"),
-        pytest.param(MONITOR, "session.write", NEIGHBOUR, False, id="monitor changes nothing"),
+        pytest.param(MONITOR, "session.write", SAME_DOMAIN, False, id="monitor changes nothing"),
         pytest.param(HUB, "session.launch", FOREIGN, True, id="Hub launches any session"),
         pytest.param(HUB, "domain.write", FOREIGN, False, id="Hub cannot change domains"),
         pytest.param(AGENT, "agent.report", Target(), True, id="agent reports"),
         pytest.param(AGENT, "session.read", MINE, False, id="agent cannot read sessions"),
         pytest.param(SESSION, "session.write", MINE, True, id="session token: own session"),
-        pytest.param(SESSION, "session.read", NEIGHBOUR, False, id="session token: another user"),
+        pytest.param(SESSION, "session.read", SAME_DOMAIN, False, id="session token: another user"),
         pytest.param(SESSION, "session.create", MINE, False, id="session token cannot create"),
         pytest.param(
             SESSION, "vfolder.write", MINE, False, id="session token cannot change folders"
@@ -75,7 +77,7 @@ SUPERADMINS = Target(domain="d", project_id="p1", owner=Owner("s1", Role.SUPERAD
 ADMINS = Target(domain="d", owner=Owner("a2", Role.ADMIN))
 MONITORS = Target(domain="d", owner=Owner("m2", Role.MONITOR))
 MEMBER = Caller(Role.ADMIN, user_id="a1", domain="d", projects=frozenset({"p1"}))
-OF_A_PROJECT = Target(domain="d", project_id="p1")
+PROJECT_FOLDER = Target(domain="d", project_id="p1")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ OF_A_PROJECT = Target(domain="d", project_id="p1")
             SUPERADMIN, "session.write", SUPERADMINS, True, id="superadmin, superadmin's session"
         ),
         pytest.param(
-            ADMIN, "vfolder.write", OF_A_PROJECT, True, id="folder of a project, without owner"
+            ADMIN, "vfolder.write", PROJECT_FOLDER, True, id="folder of a project, without owner"
         ),
         pytest.param(HUB, "session.write", SUPERADMINS, True, id="Hub stops any session"),
     ],
@@ -135,21 +137,20 @@ def test_a_caller_without_user_id_does_not_match_a_target_without_owner() -> Non
     assert not reaches(Caller(Role.USER), "session.read", Target())
 
 
-@pytest.mark.parametrize("action", sorted(ACTIONS))
+@pytest.mark.parametrize(
+    "action", sorted(a for a in ACTIONS if a.endswith((".write", ".change-own")))
+)
 def test_read_reaches_at_least_as_far_as_write(action: str) -> None:
-    entity, _, verb = action.partition(".")
-    read = f"{entity}.read"
-    if verb not in {"write", "change-own"}:
-        return
+    read = f"{action.partition('.')[0]}.read"
     for role in (Role.USER, Role.ADMIN, Role.MONITOR, Role.SUPERADMIN):
         assert reach(role, read) >= reach(role, action)
 
 
 def test_invisible_session_is_not_found() -> None:
     with pytest.raises(NotFound):
-        require(USER, "session.write", NEIGHBOUR)
+        require(USER, "session.write", SAME_DOMAIN)
     with pytest.raises(Forbidden, match=r"monitor.*session\.write"):
-        require(MONITOR, "session.write", NEIGHBOUR)
+        require(MONITOR, "session.write", SAME_DOMAIN)
     require(USER, "session.write", MINE)
 
 

@@ -17,7 +17,7 @@ ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPuZoJmTaJ+YzUdcVG4BfQ412EDj7Q8aP
 FINGERPRINT = "SHA256:tFQ3wa52PnX7mMSBlY180UlmejgCjWCtQN0JmdHZYRk"
 
 
-def encoded(*fields: bytes) -> str:
+def encode_fields(*fields: bytes) -> str:
     blob = b"".join(struct.pack("!I", len(field)) + field for field in fields)
     return base64.b64encode(blob).decode()
 
@@ -35,11 +35,11 @@ WRONG = {
     "a private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl\n-----END OPENSSH PRIVATE KEY-----",
     "options in front": f'command="sh" {ED25519}',
     "two lines": f"{ED25519}\n{ED25519}",
-    "another type": "ssh-dss " + encoded(b"ssh-dss", b"x"),
+    "another type": "ssh-dss " + encode_fields(b"ssh-dss", b"x"),
     "another type than the key": "ssh-rsa " + ED25519.split()[1],
     "cut off": ED25519[:-9],
     "not base64": "ssh-ed25519 !!!!",
-    "a weak RSA key": "ssh-rsa " + encoded(b"ssh-rsa", b"\1\0\1", b"\xff" * 128),
+    "a weak RSA key": "ssh-rsa " + encode_fields(b"ssh-rsa", b"\1\0\1", b"\xff" * 128),
     "too long": ED25519 + " " + "x" * 9000,
 }
 
@@ -51,7 +51,7 @@ def test_invalid_key_is_rejected(text: str) -> None:
 
 
 def test_rsa_key_of_2048_bits_is_accepted() -> None:
-    text = "ssh-rsa " + encoded(b"ssh-rsa", b"\1\0\1", b"\0" + b"\xff" * 256)
+    text = "ssh-rsa " + encode_fields(b"ssh-rsa", b"\1\0\1", b"\0" + b"\xff" * 256)
     assert parse_public_key(text).text == text
 
 

@@ -28,12 +28,12 @@ from bai_services.core.sessions.usage_history import (
 START = datetime(2026, 11, 24, tzinfo=UTC)
 
 
-def at(seconds: float) -> datetime:
+def time_at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def read(seconds: float, **usage: Any) -> Reading:
-    return Reading.of(usage, at(seconds))
+def reading(seconds: float, **usage: Any) -> Reading:
+    return Reading.of(usage, time_at(seconds))
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.floats(0, 64)), max_size=60))
@@ -43,9 +43,9 @@ def test_sample_is_the_mean_of_the_readings_in_its_interval(steps: list[tuple[in
     samples = []
     for seconds, cores in steps:
         time += seconds
-        sampler.add("k", read(time, cpu_cores=cores))
-        expected[at(time - time % 15)].append(cores)
-        samples += sampler.ended(at(time))
+        sampler.add("k", reading(time, cpu_cores=cores))
+        expected[time_at(time - time % 15)].append(cores)
+        samples += sampler.ended(time_at(time))
     samples += sampler.all()
     assert {s.at: s.metrics["cpu_cores"] for s in samples} == pytest.approx(
         {start: fmean(values) for start, values in expected.items()}
@@ -55,10 +55,10 @@ def test_sample_is_the_mean_of_the_readings_in_its_interval(steps: list[tuple[in
 
 def test_counters_become_rates_and_a_restarted_counter_gives_none() -> None:
     sampler = Sampler()
-    sampler.add("k", read(0, net_rx_bytes=1000))
-    sampler.add("k", read(5, net_rx_bytes=2000))
-    sampler.add("k", read(15, net_rx_bytes=50))
-    sampler.add("k", read(20, net_rx_bytes=100))
+    sampler.add("k", reading(0, net_rx_bytes=1000))
+    sampler.add("k", reading(5, net_rx_bytes=2000))
+    sampler.add("k", reading(15, net_rx_bytes=50))
+    sampler.add("k", reading(20, net_rx_bytes=100))
     first, second = sampler.all()
     assert first.metrics == {"net_rx_bytes_per_second": 200}
     assert second.metrics == {"net_rx_bytes_per_second": 10}
@@ -66,11 +66,11 @@ def test_counters_become_rates_and_a_restarted_counter_gives_none() -> None:
 
 def test_rate_spans_a_gap_but_not_a_long_silence() -> None:
     sampler = Sampler()
-    sampler.add("k", read(0, io_read_bytes=0))
-    sampler.drop_silent(at(30))
-    sampler.add("k", read(30, io_read_bytes=300))
-    sampler.drop_silent(at(300))
-    sampler.add("k", read(300, io_read_bytes=900))
+    sampler.add("k", reading(0, io_read_bytes=0))
+    sampler.drop_silent(time_at(30))
+    sampler.add("k", reading(30, io_read_bytes=300))
+    sampler.drop_silent(time_at(300))
+    sampler.add("k", reading(300, io_read_bytes=900))
     assert [s.metrics for s in sampler.all()] == [{}, {"io_read_bytes_per_second": 10}, {}]
 
 
@@ -88,22 +88,25 @@ def test_reading_accepts_any_report(usage: dict[str, Any]) -> None:
 
 def test_reading_has_a_bounded_number_of_devices() -> None:
     devices = [{"id": f"g{i}", "utilization_percent": 1} for i in range(MAX_DEVICES + 5)]
-    assert len(read(0, devices=devices).devices) == MAX_DEVICES
+    assert len(reading(0, devices=devices).devices) == MAX_DEVICES
 
 
 def test_condensed_samples_are_means_by_kernel_and_interval() -> None:
     samples = [
-        Sample("a", at(0), {"cpu_cores": 1.0}, {"g0": {"utilization_percent": 10.0}}),
-        Sample("a", at(285), {"cpu_cores": 3.0, "mem_bytes": 8.0}),
-        Sample("a", at(300), {"cpu_cores": 5.0}),
-        Sample("b", at(15), {"cpu_cores": 7.0}),
+        Sample("a", time_at(0), {"cpu_cores": 1.0}, {"g0": {"utilization_percent": 10.0}}),
+        Sample("a", time_at(285), {"cpu_cores": 3.0, "mem_bytes": 8.0}),
+        Sample("a", time_at(300), {"cpu_cores": 5.0}),
+        Sample("b", time_at(15), {"cpu_cores": 7.0}),
     ]
     assert condensed(samples, COARSE) == [
         Sample(
-            "a", at(0), {"cpu_cores": 2.0, "mem_bytes": 8.0}, {"g0": {"utilization_percent": 10}}
+            "a",
+            time_at(0),
+            {"cpu_cores": 2.0, "mem_bytes": 8.0},
+            {"g0": {"utilization_percent": 10}},
         ),
-        Sample("b", at(0), {"cpu_cores": 7.0}),
-        Sample("a", at(300), {"cpu_cores": 5.0}),
+        Sample("b", time_at(0), {"cpu_cores": 7.0}),
+        Sample("a", time_at(300), {"cpu_cores": 5.0}),
     ]
 
 
@@ -111,10 +114,10 @@ def test_condensed_samples_are_means_by_kernel_and_interval() -> None:
 def test_grid_covers_the_period_in_at_most_300_intervals(
     period: int, end: int, resolution: Any
 ) -> None:
-    grid = Grid.until(at(end), timedelta(seconds=period), resolution)
+    grid = Grid.until(time_at(end), timedelta(seconds=period), resolution)
     assert grid.count <= MAX_POINTS
     assert grid.interval_seconds % resolution.interval_seconds == 0
-    assert grid.index_of(at(end)) == grid.count - 1
+    assert grid.index_of(time_at(end)) == grid.count - 1
     assert grid.end - grid.start >= timedelta(seconds=period)
     assert grid.end - grid.start < timedelta(seconds=period + 2 * grid.interval_seconds)
 
@@ -122,10 +125,10 @@ def test_grid_covers_the_period_in_at_most_300_intervals(
 def test_series_has_gaps_where_nothing_was_measured() -> None:
     grid = Grid(START, 60, 4)
     samples = [
-        Sample("k", at(0), {"cpu_cores": 1.0}, {"a": {"utilization_percent": 20.0}}),
-        Sample("k", at(45), {"cpu_cores": 2.0}, {"b": {"utilization_percent": 40.0}}),
-        Sample("k", at(180), {"mem_bytes": 7.0}),
-        Sample("k", at(240), {"cpu_cores": 9.0}),
+        Sample("k", time_at(0), {"cpu_cores": 1.0}, {"a": {"utilization_percent": 20.0}}),
+        Sample("k", time_at(45), {"cpu_cores": 2.0}, {"b": {"utilization_percent": 40.0}}),
+        Sample("k", time_at(180), {"mem_bytes": 7.0}),
+        Sample("k", time_at(240), {"cpu_cores": 9.0}),
     ]
     points = grid.merged(samples)
     assert series_of(points, "cpu_cores") == [1.5, None, None, None]

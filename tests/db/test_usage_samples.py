@@ -16,7 +16,7 @@ START = datetime(2026, 11, 24, tzinfo=UTC)
 KERNELS = [f"kernel-{number:02}" for number in range(60)]
 
 
-def at(seconds: int) -> datetime:
+def time_at(seconds: int) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
@@ -28,38 +28,43 @@ async def store(database_url: str) -> AsyncIterator[UsageSampleStore]:
 
 
 async def test_first_sample_of_an_interval_is_kept(store: UsageSampleStore) -> None:
-    first = Sample("k", at(0), {"cpu_cores": 1.0}, {"g0": {"memory_bytes": 2.0**40}})
+    first = Sample("k", time_at(0), {"cpu_cores": 1.0}, {"g0": {"memory_bytes": 2.0**40}})
     await store.add([first], FINE)
-    await store.add([Sample("k", at(0), {"cpu_cores": 9.0})], FINE)
+    await store.add([Sample("k", time_at(0), {"cpu_cores": 9.0})], FINE)
     await store.add([], FINE)
-    assert await store.between(["k"], FINE, at(0), at(15)) == [first]
-    assert await store.between(["k"], COARSE, at(0), at(15)) == []
-    assert await store.between(["other"], FINE, at(0), at(15)) == []
+    assert await store.between(["k"], FINE, time_at(0), time_at(15)) == [first]
+    assert await store.between(["k"], COARSE, time_at(0), time_at(15)) == []
+    assert await store.between(["other"], FINE, time_at(0), time_at(15)) == []
 
 
 async def test_condensing_many_kernels_equals_condensing_in_memory(store: UsageSampleStore) -> None:
     chance = random.Random(1)
     samples = [
-        Sample(kernel, at(seconds), {"cpu_cores": chance.random()})
+        Sample(kernel, time_at(seconds), {"cpu_cores": chance.random()})
         for kernel in KERNELS
         for seconds in range(0, 600, 15)
         if chance.random() < 0.3
     ]
     await store.add(samples, FINE)
     for start in (0, 300, 300):
-        await store.condense(at(start))
-    found = await store.between(KERNELS, COARSE, at(0), at(600))
+        await store.condense(time_at(start))
+    found = await store.between(KERNELS, COARSE, time_at(0), time_at(600))
     assert [(s.at, s.kernel_id) for s in found] == [
         (s.at, s.kernel_id) for s in condensed(samples, COARSE)
     ]
     for stored, expected in zip(found, condensed(samples, COARSE), strict=True):
         assert stored.metrics == pytest.approx(expected.metrics)
-    assert await store.last(COARSE) == at(300)
+    assert await store.last(COARSE) == time_at(300)
 
 
 async def test_deletion_is_by_resolution_and_age(store: UsageSampleStore) -> None:
     for resolution in (FINE, COARSE):
-        await store.add([Sample("k", at(s), {"cpu_cores": 1.0}) for s in (0, 300)], resolution)
-    await store.delete_before(FINE, at(300))
-    assert [s.at for s in await store.between(["k"], FINE, at(0), at(900))] == [at(300)]
-    assert [s.at for s in await store.between(["k"], COARSE, at(0), at(900))] == [at(0), at(300)]
+        await store.add([Sample("k", time_at(s), {"cpu_cores": 1.0}) for s in (0, 300)], resolution)
+    await store.delete_before(FINE, time_at(300))
+    assert [s.at for s in await store.between(["k"], FINE, time_at(0), time_at(900))] == [
+        time_at(300)
+    ]
+    assert [s.at for s in await store.between(["k"], COARSE, time_at(0), time_at(900))] == [
+        time_at(0),
+        time_at(300),
+    ]

@@ -25,7 +25,9 @@ def log_of(rest: httpx.Client, session: JSON) -> str:
     later than the agent's report of the end.
     """
     path = f"/sessions/{session['id']}/logs"
-    return wait_until(lambda: str(checked(rest.get(path), 200)["log"]), 30, "its log")
+    return wait_until(
+        lambda: str(checked(rest.get(path), 200)["log"]), 30, "the log of the session"
+    )
 
 
 def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> None:

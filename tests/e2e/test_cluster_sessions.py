@@ -139,7 +139,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, first["id"]),
             TIMEOUT_SECONDS,
-            "the end",
+            "the removal of all kernels",
         )
         assert checked(rest.get(path, params={"kernel": "sub1"}), 200)["log"]
 
@@ -152,7 +152,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
         wait_until(
             lambda: not remaining_kernels(request, cluster_hub, second["id"]),
             TIMEOUT_SECONDS,
-            "the end",
+            "the removal of all kernels",
         )
     await assert_allocations_are_consistent(cluster_hub, first["id"], second["id"])
 

@@ -138,5 +138,7 @@ async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: Ru
     checked(rest.delete(f"/sessions/{session['id']}"), 202)
     wait_for(rest, session["id"], "TERMINATED")
     mounts = hub.home / "mounts"
-    await wait_until_async(lambda: not any(mounts.glob("*/*")), 60, "the agent to unmount it")
+    await wait_until_async(
+        lambda: not any(mounts.glob("*/*")), 60, "the agent to unmount the folder"
+    )
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

@@ -101,7 +101,7 @@ def test_a_killed_proxy_and_a_killed_hub_are_restarted(hub: RunningHub) -> None:
     with hub.sign_in("user") as browser:
         old_proxy = hub.process_of("proxy")
         hub.kill("proxy")
-        wait_until(hub.is_up, 60, "the Hub to bring the proxy back")
+        wait_until(hub.is_up, 60, "the Hub to restart the proxy")
         assert hub.process_of("proxy") != old_proxy
         assert is_signed_in(browser)
 

@@ -275,7 +275,7 @@ def test_a_password_set_by_an_administrator_ends_all_access_except_sessions(
     with account.browser() as client, assert_access_ends(account, client):
         answer = admin.patch(f"/users/{account.name}", json={"password": NEW_PASSWORD})
         assert answer.status_code == 200, answer.text
-    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be refused")
+    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be rejected")
     with account.browser(NEW_PASSWORD) as client:
         # The session's own token is not revoked: its panel can still call the manager.
         assert client.get(account.server + "bai/api/session").status_code == 200
@@ -292,7 +292,7 @@ def test_an_administrator_ends_the_access_of_a_user(
         else:
             answer = admin.patch(f"/users/{account.name}", json={"status": "inactive"})
             assert answer.status_code == 200, answer.text
-    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be refused")
+    wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be rejected")
     headers = {"Authorization": f"Bearer {token}"}
     answer = httpx.get(f"{account.hub.url}/hub/api/user", headers=headers, timeout=30)
     assert answer.status_code in (401, 403)

@@ -30,13 +30,15 @@ pytestmark = pytest.mark.e2e
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
     """The REST API as ``user``, who has no live session before or after the test."""
     with hub.rest("user") as client:
-        wait_until(lambda: has_room(client), 60, "the agent")
+        wait_until(lambda: has_room(client), 60, "the agent to have free cores")
         yield client
         live = [s for s in client.get("/sessions").json()["items"] if not is_ended(s)]
         for session in live:
             client.delete(f"/sessions/{session['id']}", params={"force": "true"})
         for session in live:
-            wait_until(lambda s=session: is_ended(read(client, s["id"])), 60, "the end")
+            wait_until(
+                lambda s=session: is_ended(read(client, s["id"])), 60, "the end of the session"
+            )
 
 
 @pytest.fixture

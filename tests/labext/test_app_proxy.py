@@ -269,14 +269,16 @@ async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
             await wait_until_async(lambda n=count: serve.open == n, 60, "the idle connections")
         for _ in range(MAX_STREAMS - len(idle)):
             idle.append(await asyncio.open_connection("127.0.0.1", local))
-        await wait_until_async(lambda: serve.open == MAX_STREAMS, 60, "all of them")
+        await wait_until_async(lambda: serve.open == MAX_STREAMS, 60, "all streams of the tunnel")
         with suppress(OSError):
             assert await through(local, b"one more") == b""
-        await wait_until_async(lambda: said, 60, "the refusal")
+        await wait_until_async(lambda: said, 60, "the rejection of one more stream")
         assert said[0] == f"a tunnel has at most {MAX_STREAMS} streams; close some"
         _, last = idle.pop()
         last.close()
-        await wait_until_async(lambda: serve.open < MAX_STREAMS, 60, "room for another")
+        await wait_until_async(
+            lambda: serve.open < MAX_STREAMS, 60, "one more stream to be accepted"
+        )
         assert await through(local, BIG) == BIG + b"%d bytes" % len(BIG)
         for _, writer in idle:
             writer.close()

@@ -126,7 +126,7 @@ def test_the_command_runs_once_the_hub_has_registered_the_server(tmp_path: Path)
         hub.is_ready = False
         command = 'echo "$PWD"; test -z "$BAI_STARTUP_COMMAND" && exit 3'
         with runner(hub, tmp_path, command) as running:
-            wait_until(running.is_up, 20, "a response")
+            wait_until(running.is_up, 20, "a response of the batch runner")
             wait_until(lambda: len(hub.queries) > 1, 20, "queries to the Hub")
             assert running.process.poll() is None
             assert hub.activity == []
@@ -141,7 +141,7 @@ def test_pages_redirect_to_the_hub_without_content(tmp_path: Path) -> None:
     with fake_hub() as hub:
         hub.is_ready = False
         with runner(hub, tmp_path, "echo secret") as running:
-            wait_until(running.is_up, 20, "a response")
+            wait_until(running.is_up, 20, "a response of the batch runner")
             check = httpx.get(f"{running.url}api")
             assert check.headers["X-JupyterHub-Version"]
             assert check.text == ""
@@ -156,15 +156,15 @@ def test_the_command_runs_if_the_hub_denies_queries(tmp_path: Path, status: int)
     with fake_hub() as hub:
         hub.status = status
         with runner(hub, tmp_path, "true") as running:
-            wait_until(running.is_up, 20, "a response")
+            wait_until(running.is_up, 20, "a response of the batch runner")
             assert running.end() == (0, "")
 
 
 def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
     command = "(trap 'echo child' TERM; echo up >ready; sleep 60 & wait) & wait; echo never"
     with fake_hub() as hub, runner(hub, tmp_path, command) as running:
-        wait_until(running.is_up, 20, "a response")
-        wait_until((tmp_path / "ready").exists, 20, "the command")
+        wait_until(running.is_up, 20, "a response of the batch runner")
+        wait_until((tmp_path / "ready").exists, 20, "the start of the command")
         running.process.send_signal(signal.SIGTERM)
         code, output = running.end()
         assert (code, output) == (128 + signal.SIGTERM, "child\n")
@@ -174,6 +174,6 @@ def test_a_signal_before_the_start_of_the_command_prevents_it(tmp_path: Path) ->
     with fake_hub() as hub:
         hub.is_ready = False
         with runner(hub, tmp_path, "echo never") as running:
-            wait_until(running.is_up, 20, "a response")
+            wait_until(running.is_up, 20, "a response of the batch runner")
             running.process.send_signal(signal.SIGTERM)
             assert running.end() == (128 + signal.SIGTERM, "")

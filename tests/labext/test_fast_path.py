@@ -222,7 +222,7 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
             caller.say("", signed(server))
             await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
         # Disconnect before the app sends the rest.
-        await wait_until_async(app.readers[0].at_eof, 60, "its connection to be closed")
+        await wait_until_async(app.readers[0].at_eof, 60, "the app's connection to be closed")
         app.may_continue.set()
     assert app.connections == 1
 

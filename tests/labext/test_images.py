@@ -199,7 +199,7 @@ async def test_vs_code_opens_a_file_and_runs_a_terminal(running: Running, browse
             await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
             return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
 
-        await wait_until_async(typed, 120, "what was typed in the terminal")
+        await wait_until_async(typed, 120, "the terminal to run the typed command")
 
 
 def start(running: Running, name: str) -> None:

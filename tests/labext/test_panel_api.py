@@ -347,7 +347,7 @@ def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> Non
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
     with serving("127.0.0.1", NNI_PORT):
         wait_until(lambda: app(server, "nniboard")["state"] == "running", 60, "NNI's port")
-        wait_until(lambda: server.get(board["path"]).status_code == 200, 30, "its page")
+        wait_until(lambda: server.get(board["path"]).status_code == 200, 30, "the page of NNI")
         assert server.get(board["path"], token=None).status_code in (302, 403)
 
 
@@ -361,7 +361,9 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
         wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
         path = app(server, name)["path"]
         # The cached address of the port may belong to the previous parameter's listener.
-        wait_until(lambda: server.get(path).status_code == 200, 30, "its address")
+        wait_until(
+            lambda: server.get(path).status_code == 200, 30, "a response at the address of the port"
+        )
         assert server.get(path, token=None).status_code in (302, 403)
         stopped = server.request("DELETE", f"bai/api/apps/{name}")
         assert (
@@ -382,15 +384,17 @@ def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
         return server.get(f"proxy/{PORT}/who").text == name
 
     with serving("::1", PORT, tmp_path / "six"):
-        wait_until(lambda: answers("six"), 30, "the first program")
+        wait_until(lambda: answers("six"), 30, "a response of the IPv6 program")
         with serving("127.0.0.1", PORT, tmp_path / "four"):
-            wait_until(lambda: answers("four"), 30, "the second program")
+            wait_until(lambda: answers("four"), 30, "a response of the IPv4 program")
             with serving("127.0.0.1", PORT, tmp_path / "six") as third:
                 assert third.wait(30) != 0  # the address is in use
             assert all(answers("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"
-        wait_until(lambda: answers("six"), 30, "the first program again")
-    wait_until(lambda: app(server, f"port-{PORT}")["state"] == "stopped", 60, "both to end")
+        wait_until(lambda: answers("six"), 30, "the IPv6 program to respond again")
+    wait_until(
+        lambda: app(server, f"port-{PORT}")["state"] == "stopped", 60, "both programs to be stopped"
+    )
 
 
 def test_shared_apps_are_unavailable_without_a_manager(server: JupyterServer) -> None:

@@ -169,7 +169,7 @@ async def test_reserved_and_invalid_ports_are_rejected(
     async with tunnelled(server, target, said.append) as local:
         with suppress(OSError):
             assert await through(local, b"hello") == b""
-        await wait_until_async(lambda: said, 30, "the refusal")
+        await wait_until_async(lambda: said, 30, "the rejection message")
     assert reason in said[0]
 
 
@@ -179,7 +179,7 @@ async def test_a_port_without_a_listener_is_rejected_with_the_reason(server: Jup
     async with tunnelled(server, f"tcp:{port}", said.append) as local:
         with suppress(OSError):
             assert await through(local, b"hello") == b""
-        await wait_until_async(lambda: said, 30, "the refusal")
+        await wait_until_async(lambda: said, 30, "the rejection message")
     assert said == [f"nothing listens on port {port} of the session"]
 
 
@@ -239,7 +239,9 @@ async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
         sending = asyncio.ensure_future(through(local, content))
         for part in (1, 2):
             until = part * len(content) // 2
-            await wait_until_async(lambda until=until: relay.carried > until, 60, "half of it")
+            await wait_until_async(
+                lambda until=until: relay.carried > until, 60, "half of the content"
+            )
             await disturb(relay, tunnel, part)
         got = await sending
     await relay.kill()
@@ -258,7 +260,9 @@ async def test_streams_survive_a_killed_proxy(server: JupyterServer) -> None:
 async def test_a_renewed_token_does_not_interrupt_streams(server: JupyterServer) -> None:
     async def renew(relay: Relay, tunnel: TunnelClient, part: int) -> None:
         tunnel.renew(server.token)
-        await wait_until_async(lambda: relay.taken > part, 60, "another websocket")
+        await wait_until_async(
+            lambda: relay.taken > part, 60, "the relay to accept another websocket"
+        )
 
     assert await sent_though(server, renew) == []
 

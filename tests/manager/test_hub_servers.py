@@ -118,7 +118,7 @@ async def test_session_is_running_only_once_the_hub_reports_ready(cluster: Clust
     cluster.hub.start_statuses = [202]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
-    await wait_until_async(lambda: cluster.hub.start_requests, 10, "the start")
+    await wait_until_async(lambda: cluster.hub.start_requests, 10, "the start request at the Hub")
     await cluster.launch(session)
     await cluster.manager.sessions.launch.started(HUB, session.id, {"main1": "c1"})
     assert (await cluster.store.find(session.id)).status is Status.PREPARED
@@ -173,7 +173,9 @@ async def test_stop_deletes_the_hub_server(cluster: Cluster) -> None:
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session.id)
     await wait_until_async(
-        lambda: cluster.hub.deleted_servers == [key_of(session)], 10, "the removal"
+        lambda: cluster.hub.deleted_servers == [key_of(session)],
+        10,
+        "the deletion of the Hub's server",
     )
     await cluster.manager.sessions.launch.exited(HUB, session.id, SessionEnd(0, text="stopped"))
     await cluster.until(session.id, Status.TERMINATED)

@@ -78,7 +78,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
         async def seen() -> bool:
             return await token() == number
 
-        await wait_until_async(seen, 40, f"token {number}")
+        await wait_until_async(seen, 40, f"the lease to have token {number}")
 
     def log(name: str) -> str:
         return (tmp_path / name / "log").read_text()
@@ -90,7 +90,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
             async def is_on_standby() -> bool:
                 return "this one is on standby" in log("b")
 
-            await wait_until_async(is_on_standby, 40, "the standby of the second manager")
+            await wait_until_async(is_on_standby, 40, "the second manager to be on standby")
             await create(world, "one", "two")
             await wait_until_async(none_is_pending, 40, "scheduling by the first manager")
             assert await token() == 1
@@ -103,7 +103,9 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
             async def has_noticed() -> bool:
                 return "the lease of the queue was lost" in log("a")
 
-            await wait_until_async(has_noticed, 40, "the first manager to notice")
+            await wait_until_async(
+                has_noticed, 40, "the first manager to log the loss of the lease"
+            )
             await create(world, "five")
             await wait_until_async(none_is_pending, 40, "scheduling by the second manager")
             assert await token() == 2

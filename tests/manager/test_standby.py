@@ -65,7 +65,9 @@ async def test_standby_starts_no_servers(
         cluster.hub.start_statuses = [202]
         session = await create_prepared(cluster, "lab1")
         expected = [key_of(session)]
-        await wait_until_async(lambda: cluster.hub.start_requests == expected, 15, "the start")
+        await wait_until_async(
+            lambda: cluster.hub.start_requests == expected, 15, "the start request at the Hub"
+        )
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session.id))
         # A start by the standby would reach the Hub before this request.
@@ -108,7 +110,9 @@ async def test_standby_does_not_reconcile(
         assert (await cluster.store.find(stuck.id)).status is Status.SCHEDULED
         for _ in range(4):
             await cluster.manager.servers.reconciler.step()
-        await wait_until_async(lambda: len(cluster.hub.start_requests) == 2, 15, "the second start")
+        await wait_until_async(
+            lambda: len(cluster.hub.start_requests) == 2, 15, "the second start request at the Hub"
+        )
         assert (await cluster.store.find(stuck.id)).status is Status.ERROR
 
 
@@ -133,7 +137,9 @@ async def test_new_lease_holder_takes_over_starts(
     async with two_managers(database_url, tmp_path, clock, SHORT) as (cluster, second):
         cluster.hub.start_statuses = [202]
         session = await create_prepared(cluster, "lab1")
-        await wait_until_async(lambda: len(cluster.hub.start_requests) == 1, 15, "the start")
+        await wait_until_async(
+            lambda: len(cluster.hub.start_requests) == 1, 15, "the start request at the Hub"
+        )
         # The first manager hangs: its running calls are lost, and nothing renews its lease.
         await cluster.manager.servers.starter.stop()
         await wait_until_async(
@@ -190,7 +196,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
             return row is not None and row.token == token
 
         async def until_lease(token: int) -> None:
-            await wait_until_async(lambda: holds(token), 60, f"token {token}")
+            await wait_until_async(lambda: holds(token), 60, f"the lease to have token {token}")
 
         def log_of(name: str) -> str:
             return (tmp_path / name / "log").read_text()
@@ -199,20 +205,24 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
             await until_lease(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(
-                    lambda: "this one is on standby" in log_of("b"), 60, "the standby of b"
+                    lambda: "this one is on standby" in log_of("b"),
+                    60,
+                    "manager b to be on standby",
                 )
                 # A manager reads agents together with sessions that another manager created.
                 await beat(after_seconds=0)
                 hub.start_statuses = [202]
                 one = await create_prepared_at_once("lab1")
-                await wait_until_async(lambda: hub.start_tokens == ["a"], 30, "the start by a")
+                await wait_until_async(
+                    lambda: hub.start_tokens == ["a"], 30, "manager a to start the server"
+                )
                 await stop_between_writes(first, files.database)
                 await until_lease(2)
                 await until(one, Status.RUNNING)
                 assert hub.start_tokens == ["a", "b"]
                 os.kill(first.pid, signal.SIGCONT)
                 await wait_until_async(
-                    lambda: "was lost" in log_of("a"), 60, "a to notice the loss"
+                    lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )
                 await beat(after_seconds=0)
                 # The Hub rejects 40 starts, so manager a would also send a start if it tried.

@@ -394,7 +394,7 @@ async def test_container_that_ignores_sigterm_is_killed_after_the_grace_period(
     async def is_ready() -> bool:
         return "ready" in await engine.read_log(running, 1000)
 
-    await wait_until_async(is_ready, 10, "the trap")
+    await wait_until_async(is_ready, 10, "the signal handler to be installed")
     assert (await engine.stop(running)).code == 137
 
 
@@ -477,7 +477,9 @@ async def test_cancelled_start_leaves_no_container(
 ) -> None:
     given = make_plan()
     task = asyncio.create_task(begin(given, False))
-    await wait_until_async(lambda: containers_of(docker_engine, given), 20, "the container")
+    await wait_until_async(
+        lambda: containers_of(docker_engine, given), 20, "the container to exist"
+    )
     task.cancel()
     await asyncio.wait([task])
 

@@ -140,7 +140,7 @@ async def wait_for_response(running: Running) -> None:
         except httpx.TransportError:
             return False
 
-    await wait_until_async(responds, 30, "the main kernel")
+    await wait_until_async(responds, 30, "a response of the main kernel")
 
 
 async def test_three_containers_resolve_each_other_and_stop_together(
@@ -197,7 +197,12 @@ async def test_the_main_kernel_connects_to_the_others_with_ssh(
 
     for host in ("sub1", "sub2"):
         # The SSH server starts slightly after the container.
-        assert await wait_until_async(lambda host=host: name_of(host), 30, "its sshd") == host
+        assert (
+            await wait_until_async(
+                lambda host=host: name_of(host), 30, "the SSH server of the other kernel"
+            )
+            == host
+        )
         output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert output == (0, f"{host} 3\n{UID}")
     # Without the key or with another one, the login fails.

@@ -63,7 +63,7 @@ async def test_a_session_survives_a_hub_restart_and_stops(
     hub.kill()
     await asyncio.to_thread(hub.start)
 
-    await wait_until_async(lambda: is_ready(hub, "lab"), 30, "the server to be known again")
+    await wait_until_async(lambda: is_ready(hub, "lab"), 30, "the restarted Hub to list the server")
     assert {p.pid for p in processes.session_processes(session["id"])} == before
     assert (await hub.delete_server("lab")).status_code in (202, 204)
     ended = await reached(user, session["id"], "TERMINATED")
@@ -139,7 +139,7 @@ async def test_a_killed_session_is_reported_to_manager_and_hub(
     async def is_stopped() -> bool:
         return not (await hub.server("lab")).get("ready")
 
-    await wait_until_async(is_stopped, 30, "the Hub to notice it")
+    await wait_until_async(is_stopped, 30, "the Hub to stop the server")
 
 
 async def test_a_server_that_exits_at_start_is_reported_with_its_output(

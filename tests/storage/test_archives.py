@@ -402,7 +402,7 @@ async def test_cancelled_unpacking_leaves_nothing(host: StorageHost, folder: Loc
     await host.run(writer.write, archive)
     task = asyncio.create_task(host.unpack(folder, writer, "", None, GIB))
     await wait_until_async(
-        lambda: any(list(path.glob("1")) for path in staged(host)), 20, "the first files"
+        lambda: any(list(path.glob("1")) for path in staged(host)), 20, "the first unpacked files"
     )
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -36,7 +36,7 @@ def acceptable(
         scores: dict[int, Any] = {n: priced.score(agents[n], kind) for n in able}
     else:
         rules: dict[Policy, Callable[[AgentState, RequestKind], Any]] = {
-            Policy.FGD: gradient,
+            Policy.FGD: fgd_score,
             Policy.BEST_FIT: best_fit,
             Policy.PACK: pack,
             Policy.SPREAD: spread,
@@ -63,7 +63,7 @@ def fits(on: AgentState, kind: RequestKind) -> bool:
     return sum(thousandths >= kind.share for thousandths in free) >= kind.devices
 
 
-def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
+def remaining_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
     """Return the remaining thousandths of devices, thousandths of cores, and bytes of memory."""
     devices = sum(free_shares(on)) - kind.devices * kind.share
     return devices, on.free("cpu") - kind.cpu, on.free("mem") - kind.mem
@@ -71,19 +71,19 @@ def left_after(on: AgentState, kind: RequestKind) -> tuple[int, int, int]:
 
 def best_fit(on: AgentState, kind: RequestKind) -> int:
     """Return a score in percent: half for used cores (of 128), half for used devices (of 8)."""
-    devices, cpu, _ = left_after(on, kind)
+    devices, cpu, _ = remaining_after(on, kind)
     return int(100 * (1 - 0.5 * cpu / 128_000 - 0.5 * devices / 8_000))
 
 
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices; then with most devices, cores, memory left."""
-    devices, cpu, mem = left_after(on, kind)
+    """Prefer agents without devices if none is requested; then most devices, cores, memory."""
+    devices, cpu, mem = remaining_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
     return -int(has_unrequested), devices, cpu, mem // (GIB // 4)
 
 
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without unrequested devices; then with fewest devices, cores, memory left."""
+    """Prefer agents without devices if none is requested; then least devices, cores, memory."""
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)
 
@@ -205,7 +205,7 @@ class PricedReference:
         return math.floor(best / 0.04 + 0.5)
 
 
-def lost(
+def lost_to_fragmentation(
     on: AgentState, free: list[int], cpu: int, typical: list[tuple[RequestKind, float]]
 ) -> float:
     total, found = sum(free), 0.0
@@ -219,7 +219,7 @@ def lost(
     return found
 
 
-def gradient(on: AgentState, kind: RequestKind) -> int:
+def fgd_score(on: AgentState, kind: RequestKind) -> int:
     """Return the published FGD score of an agent, for the best choice of its devices."""
     free = [d.capacity - d.used for d in on.devices]
     cpu = on.capacity["cpu"] - on.used.get("cpu", 0)
@@ -230,13 +230,15 @@ def gradient(on: AgentState, kind: RequestKind) -> int:
         kept.append(order[len(kept)])
     typical = [(k, MIX[k] / sum(MIX[k] for k in kept)) for k in kept]
     scores = []
-    for after in ways(free, kind):
-        change = lost(on, free, cpu, typical) - lost(on, after, cpu - kind.cpu, typical)
+    for after in placements_on_devices(free, kind):
+        change = lost_to_fragmentation(on, free, cpu, typical) - lost_to_fragmentation(
+            on, after, cpu - kind.cpu, typical
+        )
         scores.append(int(100 / (1 + math.exp(-change / 1000))))
     return max(scores)
 
 
-def ways(free: list[int], kind: RequestKind) -> list[list[int]]:
+def placements_on_devices(free: list[int], kind: RequestKind) -> list[list[int]]:
     """Return the free thousandths per device after each possible placement of the request."""
     if kind.devices == 0:
         return [free]

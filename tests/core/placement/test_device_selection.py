@@ -216,7 +216,8 @@ def test_fill_finds_every_possible_division(used: list[int], shares: int) -> Non
         strategy=FILL,
         allow_fragmentation=True,
     )
-    # A part is 0.05 to the free share, in steps of 0.01: every sum between the bounds is possible.
+    # A part is at least 0.05 and at most the free share, in steps of 0.01. Therefore every sum
+    # between the bounds is possible.
     possible = any(
         50 * len(subset) <= shares <= sum(subset)
         for size in range(1, len(free) + 1)

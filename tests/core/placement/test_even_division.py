@@ -16,7 +16,7 @@ from .factories import agent
 PART_STEP, MIN_PART, UNIT = 10, 50, 1000
 
 
-def division(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
+def divide(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) -> dict[int, int]:
     """Return the part of a share on each device; empty if the share does not fit."""
     on = agent("a", tuple(UNIT - room for room in free))
     wanted = Request(
@@ -60,9 +60,9 @@ ROWS = [
 def test_division_of_a_share(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
-    assert division(free, amount, False, Policy.BEST_FIT) == expected
+    assert divide(free, amount, False, Policy.BEST_FIT) == expected
     # Without fragmentation, only even divisions are allowed, and a share below 1 is not divided.
-    assert division(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
+    assert divide(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
 
 
 def test_number_of_parts_follows_the_formula() -> None:
@@ -82,7 +82,7 @@ def test_number_of_parts_follows_the_formula() -> None:
 
     for free in product((0, 200, 490, 500, 510, 740, 1000), repeat=3):
         for amount in (1010, 1470, 1480, 1500, 2000, 2470):
-            assert len(division(free, amount, True, Policy.BEST_FIT)) == part_count(free, amount)
+            assert len(divide(free, amount, True, Policy.BEST_FIT)) == part_count(free, amount)
 
 
 Key = tuple[int, int, int]
@@ -111,7 +111,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
 
 @settings(max_examples=150, deadline=None)
 @given(
-    # Few large or several small devices, to limit the number of splits.
+    # Either few devices or small ones, to limit the number of splits.
     free=st.one_of(
         st.lists(st.integers(0, 100), max_size=3),
         st.lists(st.integers(0, 25), min_size=4, max_size=4),
@@ -120,10 +120,10 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
     guarded=st.booleans(),
     policy=st.sampled_from([Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD, Policy.FGD]),
 )
-def test_chosen_window_is_the_best(
+def test_chosen_division_is_the_best_of_all_splits(
     free: tuple[int, ...], amount: int, guarded: bool, policy: Policy
 ) -> None:
-    parts_by_device = division(free, amount, guarded, policy)
+    parts_by_device = divide(free, amount, guarded, policy)
     assert all(MIN_PART <= part <= free[j] for j, part in parts_by_device.items())
     if max(free, default=0) >= amount:
         assert list(parts_by_device.values()) == [amount], (

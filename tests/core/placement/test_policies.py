@@ -22,7 +22,9 @@ from bai_services.core.scheduling.placement import (
 from .factories import agent, place_request, request
 
 
-def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int = 1) -> list[str]:
+def choose_agents(
+    agents: list[AgentState], policy: Policy, wanted: Request, times: int = 1
+) -> list[str]:
     placer = Placer(agents, policy)
     found = [place_request(placer, wanted) for _ in range(times)]
     return [f[0][0] if f else "-" for f in found]
@@ -106,7 +108,7 @@ def chosen(agents: list[AgentState], policy: Policy, wanted: Request, times: int
 def test_agent_chosen_by_policy(
     policy: Policy, agents: list[AgentState], wanted: Request, names: str
 ) -> None:
-    assert chosen(agents, policy, wanted, len(names.split())) == names.split()
+    assert choose_agents(agents, policy, wanted, len(names.split())) == names.split()
 
 
 @pytest.mark.parametrize("policy", list(Policy))
@@ -199,7 +201,7 @@ def test_agent_chosen_by_policy(
 def test_agents_suitable_for_a_request(
     policy: Policy, agents: list[AgentState], wanted: Request, name: str
 ) -> None:
-    assert chosen(agents, policy, wanted) == [name]
+    assert choose_agents(agents, policy, wanted) == [name]
 
 
 def test_agent_with_two_device_families() -> None:

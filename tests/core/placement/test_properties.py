@@ -227,7 +227,9 @@ def test_share_prices() -> None:
 
 @given(st.dictionaries(st.integers(5, 99).map(lambda n: n * 10), st.integers(1, 50), min_size=1))
 @settings(max_examples=40, deadline=None)
-def test_shares_on_one_device_are_never_worth_more_than_the_device(demand: dict[int, int]) -> None:
+def test_price_of_shares_on_one_device_is_at_most_the_price_of_the_device(
+    demand: dict[int, int],
+) -> None:
     prices, patterns = share_prices(demand)
     best = np.zeros(101)
     for room in range(1, 101):

@@ -189,11 +189,11 @@ def test_compiled_code_is_cached_across_processes() -> None:
         "print(sum(sum(one.stats.cache_misses.values()) for one in both))\n"
     )
 
-    def compiled() -> int:
+    def count_compilations() -> int:
         return int(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
 
-    compiled()
-    assert compiled() == 0
+    count_compilations()
+    assert count_compilations() == 0
 
 
 def _other_function() -> int:

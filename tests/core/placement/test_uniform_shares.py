@@ -27,7 +27,7 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
 SHARES = (50, 250, 300, 500, 700, 1000)
 
 
-def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
+def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> AgentState:
     """Return an agent with one device per (used thousandths, share in force)."""
     plain = agent(name, tuple(used for used, _ in state), cpu=10_000, mem=10_000)
     return replace(
@@ -72,12 +72,12 @@ def uniform(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM) -> A
 def test_shares_accepted_by_a_device(
     policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
-    found = place_request(Placer([uniform("a", *state)], policy), request(**spec))
+    found = place_request(Placer([uniform_agent("a", *state)], policy), request(**spec))
     assert found == (None if devices is None else [("a", devices)])
 
 
 def test_first_session_sets_the_share_until_the_device_is_empty() -> None:
-    placer = Placer([uniform("a", (0, 0))])
+    placer = Placer([uniform_agent("a", (0, 0))])
     half, quarter = (placer.prepare(request(shares=share)) for share in ("0.5", "0.25"))
     first = placer.place(quarter)
     second = placer.place(quarter)
@@ -91,17 +91,17 @@ def test_first_session_sets_the_share_until_the_device_is_empty() -> None:
 
 
 def test_two_kernels_share_one_empty_device() -> None:
-    placer = Placer([uniform("a", (0, 0))])
+    placer = Placer([uniform_agent("a", (0, 0))])
     placements = placer.place(placer.prepare(request(shares="0.5", kernels=2)))
     assert placements is not None
     assert [d.device_id for p in placements for d in p.devices] == ["a-g0", "a-g0"]
 
 
 def test_fork_does_not_change_the_placer() -> None:
-    placer = Placer([uniform("a", (250, 250))])
+    placer = Placer([uniform_agent("a", (250, 250))])
     half = placer.prepare(request(shares="0.5"))
     fork = placer.fork()
-    running = place([uniform("a", (0, 0))], request(shares="0.25"))
+    running = place([uniform_agent("a", (0, 0))], request(shares="0.25"))
     assert isinstance(running, Placement)
     fork.release([running])
     assert (fork.fits(half), placer.fits(half)) == (True, False)
@@ -110,10 +110,10 @@ def test_fork_does_not_change_the_placer() -> None:
 
 
 def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
-    now = Placer([uniform("a", (250, 250))])
+    now = Placer([uniform_agent("a", (250, 250))])
     quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
     then = now.fork()
-    running = place([uniform("a", (0, 0))], request(shares="0.25"))
+    running = place([uniform_agent("a", (0, 0))], request(shares="0.25"))
     assert isinstance(running, Placement)
     then.release([running])
     assert then.place(half) is not None
@@ -124,7 +124,7 @@ def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
 
 
 def test_refusal_contains_shares_in_force() -> None:
-    found = place([uniform("a", (500, 500), (250, 250))], request(shares="0.3"))
+    found = place([uniform_agent("a", (500, 500), (250, 250))], request(shares="0.3"))
     assert isinstance(found, Refusal)
     assert found.message == (
         "resource group main: cuda.shares=0.3 requested, but the devices with enough "
@@ -132,17 +132,17 @@ def test_refusal_contains_shares_in_force() -> None:
         "a device are equal"
     )
     assert [(s.slot, s.asked, s.available) for s in found.shortages] == [("cuda.shares", 300, 250)]
-    full = place([uniform("a", (1000, 500))], request(shares="0.25"))
+    full = place([uniform_agent("a", (1000, 500))], request(shares="0.25"))
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 
 def test_share_fits_when_empty_though_not_now() -> None:
-    placer = Placer([uniform("a", (500, 500))])
+    placer = Placer([uniform_agent("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))
     assert (placer.fits(shape), placer.fits_when_empty(shape)) == (False, True)
 
 
-class Oracle:
+class ReferenceDevices:
     """Reference implementation: a list of equal shares per device."""
 
     def __init__(self, count: int) -> None:
@@ -168,8 +168,8 @@ class Oracle:
 def test_shares_of_a_device_are_always_equal(
     policy: Policy, count: int, steps: list[tuple[bool, int]], seed: int
 ) -> None:
-    placer = Placer([uniform("a", *[(0, 0)] * count)], policy, seed=seed)
-    oracle, live, choice = Oracle(count), [], random.Random(seed)
+    placer = Placer([uniform_agent("a", *[(0, 0)] * count)], policy, seed=seed)
+    oracle, live, choice = ReferenceDevices(count), [], random.Random(seed)
     for is_end, share in steps:
         if is_end and live:
             placements, device, held = live.pop(choice.randrange(len(live)))

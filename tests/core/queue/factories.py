@@ -72,7 +72,7 @@ def snapshot(pending: list[PendingSession], agents: list[AgentState], **facts: A
     return Snapshot(pending, agents, groups=groups, **{"now": NOW, **facts})
 
 
-def started(result: PassResult) -> list[str]:
+def started_sessions(result: PassResult) -> list[str]:
     return [decision.session_id for decision in result.decisions]
 
 

@@ -20,7 +20,7 @@ from .factories import (
     running,
     slots,
     snapshot,
-    started,
+    started_sessions,
 )
 
 
@@ -28,18 +28,18 @@ def test_ended_session_frees_capacity_for_the_next() -> None:
     queue = Queue(
         snapshot([pending_session(n, wanted=request(cpu="8")) for n in (1, 2)], [agent()])
     )
-    assert started(queue.run(NOW)) == ["s1"]
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(removed=["s1"]))
-    assert started(queue.run(NOW)) == ["s2"]
+    assert started_sessions(queue.run(NOW)) == ["s2"]
 
 
 def test_decision_that_was_not_written_is_reverted() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1)], [agent(cpu=1)], caps=caps))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
     queue.apply(Changes(pending=[pending_session(1)]))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
     assert queue.quotas.used(ANN) == {"sessions": 1, "cpu": 1000, "mem": 2**30}
 
 
@@ -47,25 +47,25 @@ def test_cancelled_session_does_not_start() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     queue.apply(Changes(removed=["s1"], agents=[agent()]))
-    assert started(queue.run(NOW)) == ["s2"]
+    assert started_sessions(queue.run(NOW)) == ["s2"]
 
 
 def test_session_started_by_another_manager_uses_capacity() -> None:
     queue = Queue(snapshot([pending_session(1, wanted=request(cpu="8"))], [agent()]))
     queue.apply(Changes(running=[running("r", BOB, "a", slots(cpu="1"))]))
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
     assert queue.quotas.used(BOB)["cpu"] == 1000
     queue.apply(Changes(removed=["r"]))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
     assert queue.quotas.used(BOB) == {}
 
 
 def test_session_starts_after_its_cap_is_raised() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=0)}
     queue = Queue(snapshot([pending_session(1)], [agent()], caps=caps))
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(caps={ANN: ScopeCaps(ANN, "ann", max_sessions=1)}))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
 def test_external_usage_changes_are_applied() -> None:
@@ -73,9 +73,9 @@ def test_external_usage_changes_are_applied() -> None:
     queue = Queue(
         snapshot([pending_session(1)], [agent()], caps=caps, usage={ANN: {"sessions": 1}})
     )
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(usage={ANN: {"sessions": 0}}))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
 def test_pending_sessions_start_on_a_new_agent() -> None:
@@ -100,7 +100,7 @@ def test_unschedulable_agent_keeps_its_sessions_and_gets_no_new_ones() -> None:
     queue.run(NOW)
     drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})
     queue.apply(Changes(agents=[drained], pending=[pending_session(2)]))
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
     assert "not schedulable" in queue.reasons_of("s2")[0]["message"]
 
 
@@ -109,15 +109,15 @@ def test_session_does_not_start_before_its_start_time() -> None:
     queue = Queue(snapshot([pending_session(1, not_before=at)], [agent()]))
     result = queue.run(NOW)
     assert result.wake_at == at
-    assert started(queue.run(at - timedelta(seconds=1))) == []
-    assert started(queue.run(at)) == ["s1"]
+    assert started_sessions(queue.run(at - timedelta(seconds=1))) == []
+    assert started_sessions(queue.run(at)) == ["s1"]
 
 
 def test_session_starts_when_its_dependencies_have_ended() -> None:
     queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
     queue.run(NOW)
     queue.apply(Changes(pending=[pending_session(1)]))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
 
 
 def test_changed_policy_takes_effect_at_the_next_pass() -> None:
@@ -131,10 +131,10 @@ def test_changed_policy_takes_effect_at_the_next_pass() -> None:
             group={"backfill": Backfill.OFF},
         )
     )
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
     state = GroupState("main", placement=Policy.SPREAD, backfill=Backfill.AGGRESSIVE)
     queue.apply(Changes(groups=[state]))
-    assert started(queue.run(NOW)) == ["s2"]
+    assert started_sessions(queue.run(NOW)) == ["s2"]
 
 
 def test_pass_without_changes_reports_no_reasons() -> None:
@@ -184,4 +184,4 @@ def test_updated_queue_makes_the_same_decisions_as_a_new_queue() -> None:
             [agent(used={"cpu": 6000, "mem": 6 * 2**30})],
         )
     )
-    assert started(queue.run(NOW)) == started(expected) == ["s10", "s11"]
+    assert started_sessions(queue.run(NOW)) == started_sessions(expected) == ["s10", "s11"]

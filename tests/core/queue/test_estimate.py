@@ -27,7 +27,7 @@ from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP
 
 from .random_jobs import agent
-from .test_reservations import NOW, after
+from .test_reservations import NOW, time_after
 
 USER = Scope("user", "u")
 
@@ -88,8 +88,8 @@ def queue_of(busy, queued, cores=4, durations=None, caps=None, **options):
     slots = [ResourceSlots({"cpu": asked * 1000}) for asked, _, _ in busy]
     running = [
         RunningSession(
-            f"r{n}", GROUP, (USER,), (Placement("a", slots[n]),), slots[n], after(-1),
-            None if ends is None else after(ends), kind,
+            f"r{n}", GROUP, (USER,), (Placement("a", slots[n]),), slots[n], time_after(-1),
+            None if ends is None else time_after(ends), kind,
         )
         for n, (_, ends, kind) in enumerate(busy)
     ]  # fmt: skip
@@ -167,7 +167,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
         (
             "a session that arrives later may use the capacity at the start time",
             [],
-            [pending(4, not_before=after(70))],
+            [pending(4, not_before=time_after(70))],
             {"s0": (70, ESTIMATED)},
         ),
         (
@@ -204,7 +204,7 @@ def test_estimated_starts(case, busy, queued, expected) -> None:
 
 
 def test_estimates_include_reservations_of_later_sessions() -> None:
-    """The last session needs one core. If it started at 100, it would delay s2 (four cores)."""
+    """The last session (one core) cannot start at 100, because it would delay s2 (four cores)."""
     queued = [
         pending(4, max_run_seconds=100),
         pending(2, max_run_seconds=10),
@@ -229,7 +229,7 @@ def test_session_over_its_quota_is_overtaken_and_starts_later() -> None:
 
 
 def test_start_of_first_session_is_known_even_if_the_next_start_is_not() -> None:
-    """One core is free: a session that arrives later may use it beyond the first start."""
+    """A later session may take the free core and still run when the second session should start."""
     queued = [pending(5, max_run_seconds=10), pending(7, max_run_seconds=10)]
     assert estimates([(6, 30, "")], queued, cores=7) == {"s0": (30, KNOWN), "s1": (40, ESTIMATED)}
 
@@ -267,6 +267,7 @@ def test_estimates_of_equal_sessions_are_in_order() -> None:
             by_shape.setdefault((session.request, session.max_run_seconds), []).append(
                 found[f"s{n}"][0]
             )
+    assert max(len(starts) for starts in by_shape.values()) > 1
     for starts in by_shape.values():
         assert starts == sorted(starts)
 
@@ -282,4 +283,4 @@ def test_rough_estimates_extrapolate_the_start_rate() -> None:
     assert all(seconds is not None for seconds, _ in found.values())
     last = max(found.values())
     assert last[1] == "rough"
-    assert after(0) + timedelta(seconds=last[0]) > after(50)
+    assert time_after(0) + timedelta(seconds=last[0]) > time_after(50)

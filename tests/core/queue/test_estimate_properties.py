@@ -88,7 +88,7 @@ class World:
                 for name in GROUPS
             },
             running=list(self.running.values()),
-            now=at(self.now),
+            now=time_at(self.now),
             reserved=self.reserved,
         )
 
@@ -127,7 +127,7 @@ class World:
                 session, dependency_ids=dependency_ids, unmet_dependencies=unmet_dependencies
             )
         queue = Queue(self.snapshot())
-        result = queue.run(at(self.now))
+        result = queue.run(time_at(self.now))
         self.reserved = frozenset(r.session_id for r in result.reservations)
         for decision in result.decisions:
             session = self.pending.pop(decision.session_id)
@@ -142,7 +142,7 @@ def _used(amounts: list[DeviceAmount], device_id: str) -> int:
     return sum(thousandths(a.slot, a.amount) for a in amounts if a.device_id == device_id)
 
 
-def at(second: int) -> datetime:
+def time_at(second: int) -> datetime:
     return NOW + timedelta(seconds=second)
 
 
@@ -178,7 +178,7 @@ def sessions(draw: st.DrawFn, n: int, *, priorities: bool, depends: bool) -> Pen
         priority=draw(st.sampled_from([5, 10, 20])) if priorities else 10,
         unmet_dependencies="waits for others" if dependency_ids else "",
         dependency_ids=dependency_ids,
-        not_before=at(begins) if begins else None,
+        not_before=time_at(begins) if begins else None,
         max_run_seconds=draw(st.sampled_from([1, 5, 10, 30, 100])),
     )
 
@@ -269,8 +269,8 @@ def _check_that_known_starts_are_exact(strategy: st.SearchStrategy[World]) -> No
 def _check_known_starts(world: World) -> int:
     """Check every KNOWN estimate against the actual start; return the number of checked estimates.
 
-    Estimates are skipped if a session that arrives later and is preferred may delay the start, and
-    not counted if the start is immediate.
+    An estimate may differ if a preferred session arrives later. Such estimates are not counted,
+    and neither are estimates of an immediate start.
     """
     checked = 0
     session_of = {session.id: session for _, session in world.arrivals}

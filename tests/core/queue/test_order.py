@@ -37,7 +37,7 @@ from .factories import (
     running,
     slots,
     snapshot,
-    started,
+    started_sessions,
 )
 
 DAY = today(NOW)
@@ -186,7 +186,7 @@ def test_start_order(
     options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
     world = snapshot(pending, [agent(cpu=64)], group=options, history=HISTORY)
-    assert started(run_pass(world)) == expected
+    assert started_sessions(run_pass(world)) == expected
 
 
 @pytest.mark.parametrize("options, pending, expected", ORDERS)
@@ -216,7 +216,7 @@ def test_drf_includes_running_sessions() -> None:
         group={"order": Order.DRF},
     )
     # After s2 and s3, both users have equal shares, so the earlier session s1 is next.
-    assert started(run_pass(world)) == ["s2", "s3", "s1", "s4"]
+    assert started_sessions(run_pass(world)) == ["s2", "s3", "s1", "s4"]
 
 
 def test_drf_ignores_resources_that_the_group_does_not_have() -> None:
@@ -281,9 +281,9 @@ def test_fair_share_applies_resource_weights() -> None:
 
 def test_changed_order_takes_effect_at_the_next_pass() -> None:
     queue = Queue(snapshot([pending_session(n) for n in (1, 2, 3)], [agent(cpu=1)]))
-    assert started(queue.run(NOW)) == ["s1"]
+    assert started_sessions(queue.run(NOW)) == ["s1"]
     queue.apply(Changes(groups=[GroupState("main", order=Order.LIFO)], removed=["s1"]))
-    assert started(queue.run(NOW)) == ["s3"]
+    assert started_sessions(queue.run(NOW)) == ["s3"]
 
 
 def test_usage_decays_from_day_to_day() -> None:
@@ -295,9 +295,9 @@ def test_usage_decays_from_day_to_day() -> None:
         group=options,
         history=history,
     )
-    assert started(run_pass(world)) == ["s1"]
+    assert started_sessions(run_pass(world)) == ["s1"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
     # After 26 days, all usage is older than the lookback period, so the earlier session is next.
     queue.apply(Changes(pending=[pending_session(1), pending_session(2, BOB)]))
-    assert started(queue.run(NOW + timedelta(days=26))) == ["s1"]
+    assert started_sessions(queue.run(NOW + timedelta(days=26))) == ["s1"]

@@ -23,7 +23,7 @@ def queue(*requests: Request | tuple[Request, Scope]) -> list[PendingSession]:
     return [PendingSession(f"s{i}", i, r, (scope,)) for i, (r, scope) in enumerate(pairs, start=1)]
 
 
-def started(result: PassResult) -> list[tuple[str, str]]:
+def started_on_agents(result: PassResult) -> list[tuple[str, str]]:
     return [(d.session_id, d.placement.agent_id) for d in result.decisions]
 
 
@@ -80,7 +80,7 @@ def test_place_returns_the_refusal() -> None:
 
 def test_sessions_start_in_order_until_capacity_is_used() -> None:
     result = run_pass(Snapshot(queue(*[request(cpu="4")] * 3), [agent("a")]))
-    assert started(result) == [("s1", "a"), ("s2", "a")]
+    assert started_on_agents(result) == [("s1", "a"), ("s2", "a")]
     assert result.reasons["s3"][0]["check"] == "resources"
     assert "cpu=4 requested, but at most 0 is free" in result.reasons["s3"][0]["message"]
 
@@ -90,7 +90,7 @@ def test_session_without_capacity_blocks_only_its_group() -> None:
     agents = [agent("a"), agent("b", resource_group="other")]
     strict = {"main": GroupState("main", backfill=Backfill.OFF)}
     result = run_pass(Snapshot(pending, agents, groups=strict))
-    assert started(result) == [("s1", "a"), ("s4", "b")]
+    assert started_on_agents(result) == [("s1", "a"), ("s4", "b")]
     assert result.reasons["s3"][0]["check"] == "order"
 
 
@@ -98,7 +98,7 @@ def test_session_over_its_cap_is_overtaken() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", slots={"cpu": 3000}, max_sessions=5)}
     pending = queue((request(cpu="2"), ANN), (request(cpu="2"), ANN), request())
     result = run_pass(Snapshot(pending, [agent("a")], caps))
-    assert started(result) == [("s1", "a"), ("s3", "a")]
+    assert started_on_agents(result) == [("s1", "a"), ("s3", "a")]
     reason = result.reasons["s2"][0]
     assert (reason["check"], reason["scope"], reason["slot"]) == ("policy", "user", "cpu")
     assert (reason["asked"], reason["limit"], reason["used"], reason["left"]) == (
@@ -111,7 +111,7 @@ def test_session_over_its_cap_is_overtaken() -> None:
 
 def test_session_larger_than_any_agent_blocks_no_other() -> None:
     result = run_pass(Snapshot(queue(request(cpu="99"), request()), [agent("a")]))
-    assert started(result) == [("s2", "a")]
+    assert started_on_agents(result) == [("s2", "a")]
 
 
 def test_higher_priority_starts_before_earlier_session() -> None:
@@ -119,7 +119,9 @@ def test_higher_priority_starts_before_earlier_session() -> None:
     high_priority = PendingSession(
         second.id, second.sequence, second.request, second.scopes, priority=20
     )
-    assert started(run_pass(Snapshot([first, high_priority], [agent("a")]))) == [("s2", "a")]
+    assert started_on_agents(run_pass(Snapshot([first, high_priority], [agent("a")]))) == [
+        ("s2", "a")
+    ]
 
 
 def test_inactive_group_starts_nothing() -> None:

@@ -32,7 +32,7 @@ from .factories import (
     running,
     slots,
     snapshot,
-    started,
+    started_sessions,
     with_usage,
 )
 
@@ -170,7 +170,7 @@ def test_reasons_of_pending_sessions(world: Snapshot, last: str, check: str, par
     assert [reason["check"] for reason in found] == [check]
     assert part in found[0]["message"]
     assert not found[0]["passed"]
-    assert last not in started(result)
+    assert last not in started_sessions(result)
 
 
 def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:
@@ -200,7 +200,7 @@ def test_session_over_its_cap_is_overtaken_in_every_mode() -> None:
             caps=caps,
             group={"backfill": mode},
         )
-        assert started(run_pass(world)) == ["s1", "s3"]
+        assert started_sessions(run_pass(world)) == ["s1", "s3"]
 
 
 def test_caps_apply_across_resource_groups() -> None:
@@ -223,7 +223,7 @@ def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
     agents = [with_usage(agent(), slots(cpu="4")), agent("b", resource_group="side")]
     sides = {"side": GroupState("side")}
     world = snapshot(pending, agents, running=[blocker], caps=caps, group=STRICT, groups=sides)
-    assert started(run_pass(world)) == ["s3", "s2"]
+    assert started_sessions(run_pass(world)) == ["s3", "s2"]
 
 
 def test_cluster_session_is_charged_for_all_kernels() -> None:
@@ -263,7 +263,7 @@ def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
     world = snapshot(
         pending, [with_usage(agent(), slots(cpu="4"))], running=[blocker], group={"backfill": mode}
     )
-    assert started(run_pass(world)) == expected
+    assert started_sessions(run_pass(world)) == expected
 
 
 def test_session_that_no_agent_can_run_blocks_no_other() -> None:
@@ -283,7 +283,7 @@ def test_session_that_no_agent_can_run_blocks_no_other() -> None:
         ]
         agents = [agent(), agent("b", is_schedulable=False)]
         world = snapshot(pending, agents, group={"backfill": mode})
-        assert started(run_pass(world)) == ["s3"]
+        assert started_sessions(run_pass(world)) == ["s3"]
 
 
 def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
@@ -298,7 +298,7 @@ def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
     world = snapshot(pending, [with_usage(agent(), slots(cpu="4"))], running=[blocker], caps=caps)
     queue = Queue(world)
     result = queue.run(NOW)
-    assert started(result) == ["s3"]
+    assert started_sessions(result) == ["s3"]
     assert result.reservations[0].session_id == "s1"
     assert queue.quotas.used(ANN) == {}
     # A session in another group must not exhaust the cap either.
@@ -308,7 +308,7 @@ def test_quota_of_a_reserved_session_is_withheld_from_others() -> None:
             agents=[agent("b", resource_group="side")],
         )
     )
-    assert started(queue.run(NOW)) == []
+    assert started_sessions(queue.run(NOW)) == []
 
 
 def test_sessions_of_one_shape_share_their_reasons() -> None:

@@ -15,7 +15,7 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 
-from .factories import NOW, agent, pending_session, request, started, with_usage
+from .factories import NOW, agent, pending_session, request, started_sessions, with_usage
 
 
 def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
@@ -44,7 +44,7 @@ def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
     ]
     queue = Queue(Snapshot(waiting, agents, caps=caps, groups=groups, now=NOW))
     first = queue.run(NOW)
-    assert started(first) == ["s0", "s1"]
+    assert started_sessions(first) == ["s0", "s1"]
     later = NOW + timedelta(seconds=300)
     held = queue.running_session("s1")
     assert held is not None
@@ -62,4 +62,4 @@ def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
         )
     )
     queue.apply(Changes(removed=["s0"]))
-    assert started(queue.run(later)) == started(rebuilt.run(later)) == []
+    assert started_sessions(queue.run(later)) == started_sessions(rebuilt.run(later)) == []

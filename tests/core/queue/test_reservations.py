@@ -66,7 +66,7 @@ def pending(slots, *, seconds=None, **more):
     return PendingSession("w", 1, request(slots, **more), (), max_run_seconds=seconds)
 
 
-def after(seconds):
+def time_after(seconds):
     return NOW + timedelta(seconds=seconds)
 
 
@@ -78,7 +78,7 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
     found = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
     # s1 and s2 use one agent, s3 and s4 the other.
     assert found is not None
-    assert found.starts_at == after(50)
+    assert found.starts_at == time_after(50)
     assert found.certainty is Certainty.KNOWN
     assert {place.agent_id for place in found.placements} == {"a"}
 
@@ -141,7 +141,7 @@ def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> N
     reserver = cluster.reserver()
     found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
     assert found is not None
-    assert (found.starts_at, found.certainty) == (after(60), Certainty.ESTIMATED)
+    assert (found.starts_at, found.certainty) == (time_after(60), Certainty.ESTIMATED)
     quick = PendingSession("q", 2, request({"cpu": 1000}), (), kind="quick")
     assert reserver.place(quick, handle) is None
 
@@ -169,7 +169,7 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     shape = cluster.shape({"cpu": 4000}, **kernels)
     found = cluster.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
     assert found is not None
-    assert found.starts_at == after(30)
+    assert found.starts_at == time_after(30)
     assert {place.agent_id for place in found.placements} == {"a", "b"}
 
 
@@ -289,7 +289,8 @@ def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         found = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in found.outcomes if o.job.id == "big")
-        # Earlier sessions start first. Then sessions that end too late may not start.
+        # Sessions created before the large one start first. After that, a session may start only
+        # if it ends before the reserved start.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 

@@ -1,4 +1,4 @@
-"""Schedule of a resource group: running and pending sessions, where, and until when."""
+"""Schedule of a resource group: running and pending sessions, with their agents and end times."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .factories import (
 HOUR = timedelta(hours=1)
 
 
-def test_sessions_are_listed_with_places_and_times() -> None:
+def test_sessions_are_listed_with_placements_and_times() -> None:
     ends = NOW + HOUR
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=ends)
     unlimited = running("u", BOB, "a", slots(cpu="1"))

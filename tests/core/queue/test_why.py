@@ -36,7 +36,7 @@ from .factories import (
 HOUR = timedelta(hours=1)
 
 
-def why(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
+def explanation_of(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
     found = explain_one(queue_after_pass(world), session_id, Choices(**choices))
     assert found is not None
     return found
@@ -53,7 +53,7 @@ def nearly_full_snapshot(**facts: Any) -> Snapshot:
 
 def test_every_check_is_reported_passed_or_failed() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
-    found = why(nearly_full_snapshot(caps=caps))
+    found = explanation_of(nearly_full_snapshot(caps=caps))
     assert [(check["check"], check["passed"]) for check in found.checks] == [
         ("account", True),
         ("resource-group", True),
@@ -70,7 +70,7 @@ def test_every_check_is_reported_passed_or_failed() -> None:
 
 
 def test_reservation_is_reported_with_its_time() -> None:
-    found = why(nearly_full_snapshot())
+    found = explanation_of(nearly_full_snapshot())
     assert found.checks[-1]["check"] == "reservation"
     assert found.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
     assert found.estimate.starts_at == NOW + HOUR
@@ -84,7 +84,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
         [with_usage(agent(), slots())],
         running=[running("r", BOB, "a", slots())],
     )
-    found = why(world)
+    found = explanation_of(world)
     assert (found.estimate.starts_at, found.estimate.certainty) == (None, Certainty.UNKNOWN)
 
 
@@ -146,7 +146,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
 def test_suggestions(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = why(world, **choices).suggestions
+    found = explanation_of(world, **choices).suggestions
     assert [(s.kind, s.message) for s in found] == expected
 
 
@@ -190,7 +190,7 @@ def test_order_check_names_the_blocking_session() -> None:
         running=[running("r", BOB, "a", slots())],
         group={"backfill": Backfill.OFF},
     )
-    order = why(world, "s2").checks[-1]
+    order = explanation_of(world, "s2").checks[-1]
     assert (order["check"], order["passed"], order["behind"]) == ("order", False, "s1")
     assert order["position"] == 2
 

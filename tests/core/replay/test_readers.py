@@ -15,12 +15,12 @@ PODS = (
 )
 
 
-def pods(*rows):
+def read_rows(*rows):
     return read_pods([PODS + "\n", *(row + "\n" for row in rows)], "pods.csv")
 
 
 def test_pod_runs_from_scheduled_to_deletion_time() -> None:
-    found = pods("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
+    found = read_rows("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
     (job,) = found.jobs
     assert (job.submitted, job.seconds, job.limit) == (10, 200, None)
     assert dict(job.slots) == {"cpu": 4000, "mem": 2**30, "cuda.shares": 460}
@@ -29,7 +29,7 @@ def test_pod_runs_from_scheduled_to_deletion_time() -> None:
 
 
 def test_unscheduled_pod_runs_from_its_creation() -> None:
-    (job,) = pods("p1,4000,1024,2,1000,,BE,Pending,10,300,").jobs
+    (job,) = read_rows("p1,4000,1024,2,1000,,BE,Pending,10,300,").jobs
     assert job.seconds == 290
     assert job.slots["cuda.device"] == 2
 
@@ -49,7 +49,7 @@ def test_unscheduled_pod_runs_from_its_creation() -> None:
     ],
 )
 def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
-    found = pods("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
+    found = read_rows("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
     assert [job.id for job in found.jobs] == ["p1", "p3"]
     (invalid,) = found.invalid_rows
     assert (invalid.file, invalid.row, invalid.column) == ("pods.csv", 3, column)
@@ -81,7 +81,7 @@ def test_nodes_have_devices_of_their_model() -> None:
     assert str(invalid) == "nodes.csv, row 3, column gpu: 'x' is not a whole number"
 
 
-def swf(**values):
+def swf_line(**values):
     row = dict.fromkeys(FIELDS, -1)
     row |= {"job number": 1, "submit time": 0, "run time": 60, "allocated processors": 4}
     row |= {name.replace("_", " "): value for name, value in values.items()}
@@ -89,7 +89,7 @@ def swf(**values):
 
 
 def test_job_has_requested_processors_and_at_most_requested_time() -> None:
-    line = swf(requested_processors=8, requested_time=50, user_id=3, group_id=2)
+    line = swf_line(requested_processors=8, requested_time=50, user_id=3, group_id=2)
     found = read_swf(["; Version: 2.2", "; MaxProcs: 16", line], "x.swf")
     (job,) = found.jobs
     assert (job.slots["cpu"], job.kernels, job.seconds, job.limit) == (8000, 1, 50, 50)
@@ -99,7 +99,7 @@ def test_job_has_requested_processors_and_at_most_requested_time() -> None:
 
 def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
     header = ["; MaxNodes: 3", "; MaxProcs: 14"]
-    found = read_swf([*header, swf(requested_processors=10)], "x.swf")
+    found = read_swf([*header, swf_line(requested_processors=10)], "x.swf")
     (job,) = found.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
     # The 14 cores do not divide evenly by 3.
@@ -115,7 +115,7 @@ def test_job_is_split_into_fewest_equal_kernels(processors, cores_per_agent, ker
 
 
 def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
-    lines = [swf(), swf(status=5, run_time=0), swf(run_time=-1)]
+    lines = [swf_line(), swf_line(status=5, run_time=0), swf_line(run_time=-1)]
     found = read_swf(lines, "x.swf")
     assert len(found.jobs) == 1
     assert found.skipped == {"cancelled before it ran": 1, "run time unknown": 1}
@@ -125,17 +125,17 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
 @pytest.mark.parametrize(
     ("line", "column"),
     [
-        (swf(run_time="soon"), "run time"),
-        (swf(submit_time=-1), "submit time"),
-        (swf(allocated_processors=-1), "requested processors"),
-        (swf(user_id=-7), "user id"),
-        (swf(user_id="nan"), "user id"),
+        (swf_line(run_time="soon"), "run time"),
+        (swf_line(submit_time=-1), "submit time"),
+        (swf_line(allocated_processors=-1), "requested processors"),
+        (swf_line(user_id=-7), "user id"),
+        (swf_line(user_id="nan"), "user id"),
         ("1 2 3", "run time"),
-        (swf() + " 99", "think time"),
+        (swf_line() + " 99", "think time"),
     ],
 )
 def test_broken_job_is_reported_with_its_line(line, column) -> None:
-    found = read_swf(["; MaxProcs: 8", "", swf(), line], "x.swf")
+    found = read_swf(["; MaxProcs: 8", "", swf_line(), line], "x.swf")
     assert len(found.jobs) == 1
     assert [(row.row, row.column) for row in found.invalid_rows] == [(4, column)]
 

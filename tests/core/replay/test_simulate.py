@@ -19,13 +19,13 @@ def job(name, at, cores, seconds, **more):
     return Job(name, at, seconds, ResourceSlots({"cpu": cores * 1000}), **more)
 
 
-def play(jobs, *, cores=4, agents=1, **options):
+def run_replay(jobs, *, cores=4, agents=1, **options):
     options.setdefault("placement", Policy.BEST_FIT)
     machines = [agent(f"a{n}", cores, 1) for n in range(agents)]
     return replay(jobs, machines, GroupState(GROUP, **options))
 
 
-def starts(replayed):
+def start_times(replayed):
     return {o.job.id: o.started for o in replayed.outcomes}
 
 
@@ -54,18 +54,18 @@ WIDE_FIRST = [
     ],
 )
 def test_start_times_under_backfill(case, backfill, expected) -> None:
-    assert starts(play(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, case
+    assert start_times(run_replay(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, case
 
 
 def test_cluster_session_starts_with_all_kernels() -> None:
     wide = job("wide", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
-    found = play([job("one", 0, 1, 30, limit=30), wide], agents=2)
-    assert starts(found) == {"one": 0, "wide": 30}
+    found = run_replay([job("one", 0, 1, 30, limit=30), wide], agents=2)
+    assert start_times(found) == {"one": 0, "wide": 30}
 
 
 def test_higher_priority_starts_first() -> None:
-    found = play([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
-    assert starts(found) == {"a": 0, "c": 10, "b": 20}
+    found = run_replay([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
+    assert start_times(found) == {"a": 0, "c": 10, "b": 20}
 
 
 @pytest.mark.parametrize("order", [Order.DRF, Order.FAIR_SHARE])
@@ -73,12 +73,12 @@ def test_fair_orders_prefer_the_smallest_share(order) -> None:
     lengths = (7200, 14_400, 7200, 7200)
     anns = [job(f"a{n}", n, 4, length, user="ann") for n, length in enumerate(lengths)]
     bobs = job("b", 100, 4, 10, user="bob")
-    found = play([*anns, bobs], cores=8, order=order)
-    assert (starts(found)["b"], starts(found)["a2"]) == (7200, 7210)
+    found = run_replay([*anns, bobs], cores=8, order=order)
+    assert (start_times(found)["b"], start_times(found)["a2"]) == (7200, 7210)
 
 
 def test_reason_of_a_session_that_never_fits() -> None:
-    found = report(play([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
+    found = report(run_replay([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
     assert (found["started"], found["never_started"]) == (1, 1)
     (never,) = found["never_started_first"]
     assert never["id"] == "big"
@@ -87,18 +87,18 @@ def test_reason_of_a_session_that_never_fits() -> None:
 
 def test_report_of_a_small_replay() -> None:
     jobs = [job("a", 0, 4, 20, user="ann"), job("b", 0, 2, 20, user="bob")]
-    found = report(play(jobs))
+    found = report(run_replay(jobs))
     assert found["makespan_seconds"] == 40
     assert found["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
     assert found["bounded_slowdown"]["max"] == 2.0
     assert found["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
     # The users' mean slowdowns are 1 and 2, so Jain's index is (1 + 2)^2 / (2 * (1 + 4)).
     assert found["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
-    assert use_over_time(play(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
+    assert use_over_time(run_replay(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
 
 
 def test_report_of_an_empty_replay() -> None:
-    assert report(play([]))["jobs"] == 0
+    assert report(run_replay([]))["jobs"] == 0
 
 
 def test_usage_is_counted_by_day() -> None:
