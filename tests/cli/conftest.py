@@ -18,7 +18,7 @@ from tests.testbed.manager import Api
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CompletedCommand:
     """Exit code and output of a command."""
 
     code: int
@@ -38,7 +38,7 @@ class Done:
         return json.loads(self.stderr)
 
 
-Bai = Callable[..., Awaitable[Done]]
+Bai = Callable[..., Awaitable[CompletedCommand]]
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
 
     async def run(
         *arguments: object, by: str | None = "admin", stdin: str = "", **more: str
-    ) -> Done:
+    ) -> CompletedCommand:
         environ: dict[str, str | None] = {k: None for k in os.environ if k.startswith("BAI_")}
         environ["BAI_CONFIG_DIR"] = str(tmp_path / "config")
         if by is not None:
@@ -68,7 +68,7 @@ def bai(api: Api, hub_url: str, tmp_path: Path) -> Bai:
             input=stdin,
             env=environ | more,
         )
-        done = Done(result.exit_code, result.stdout, result.stderr)
+        done = CompletedCommand(result.exit_code, result.stdout, result.stderr)
         for keys in api.world.keys.values():
             assert keys.secret_key not in done.stdout + done.stderr
         return done

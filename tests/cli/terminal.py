@@ -50,7 +50,7 @@ def environment(api: Api, folder: Path, *, user: str) -> dict[str, str]:
 
 
 # Runs several commands in one process: starting the interpreter takes longer than a command.
-_EACH = """
+_RUN_ALL = """
 import json, sys
 from bai_services.cli.main import main
 for words in json.loads(sys.argv[1]):
@@ -62,24 +62,24 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def all_on_terminal(
+def run_all_on_terminal(
     commands: Sequence[Sequence[str]], environ: Mapping[str, str], columns: int
 ) -> list[str]:
     """Run all commands on one terminal; return the terminal output of each."""
-    program = (sys.executable, "-c", _EACH, json.dumps(list(map(list, commands))))
-    done = _run(program, environ, columns, pipes_stdout=False)
+    program = (sys.executable, "-c", _RUN_ALL, json.dumps(list(map(list, commands))))
+    done = _run_program(program, environ, columns, pipes_stdout=False)
     assert done.code == 0, done.drawn
     return done.drawn.split(chr(30))[:-1]
 
 
-def on_terminal(
+def run_on_terminal(
     words: Sequence[str], environ: Mapping[str, str], columns: int = 100, *, pipes_stdout: bool
 ) -> TerminalRun:
     """Run ``bai`` on a terminal; with ``pipes_stdout``, its standard output is a pipe."""
-    return _run((*BAI, *words), environ, columns, pipes_stdout=pipes_stdout)
+    return _run_program((*BAI, *words), environ, columns, pipes_stdout=pipes_stdout)
 
 
-def _run(
+def _run_program(
     program: Sequence[str], environ: Mapping[str, str], columns: int, *, pipes_stdout: bool
 ) -> TerminalRun:
     master, terminal = pty.openpty()

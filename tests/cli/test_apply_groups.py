@@ -1,4 +1,4 @@
-"""`bai apply` of resource groups: a second run finds no difference, whatever the notation."""
+"""`bai apply` of resource groups: with every notation, a second run finds no difference."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Bai
-from .terminal import environment, on_terminal
+from .terminal import environment, run_on_terminal
 
 GIB = 2**30
 QUARTERS = Sharing(Level.PROCESS, 250, 250)
@@ -162,7 +162,7 @@ async def test_agent_list_has_columns_free_and_used(
     assert isinstance(listed["items"][0]["slots"], dict)
     environ = environment(api, tmp_path, user="admin")
     words = ["admin", "agent", "list"]
-    narrow = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=False)
+    narrow = await asyncio.to_thread(run_on_terminal, words, environ, 80, pipes_stdout=False)
     assert "FREE" in narrow.drawn and "USED" in narrow.drawn
 
 

@@ -22,7 +22,7 @@ from tests.testbed.manager import Api, MovableClock
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Bai
-from .terminal import all_on_terminal, environment, on_terminal
+from .terminal import environment, run_all_on_terminal, run_on_terminal
 from .test_sessions import bring_to_running
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -47,7 +47,7 @@ SCREENS = {
 
 @pytest.fixture
 def clock() -> MovableClock:
-    """A clock that is ten minutes behind: a new session appears ten minutes old."""
+    """A clock that is ten minutes slow, so that a new session appears ten minutes old."""
     moved = MovableClock()
     moved.now = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10, seconds=15)
     return moved
@@ -101,7 +101,7 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
     environ = environment(api, tmp_path, user="user")
     for columns in WIDTHS:
         commands = [words.split() for words in SCREENS.values()]
-        screens = await asyncio.to_thread(all_on_terminal, commands, environ, columns)
+        screens = await asyncio.to_thread(run_all_on_terminal, commands, environ, columns)
         for name, drawn in zip(SCREENS, screens, strict=True):
             text = normalized(drawn)
             assert "error:" not in text
@@ -110,16 +110,16 @@ async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path
                 assert len(line) <= columns or "http://" in line, line
             compare(f"{name}-{columns}", text)
     ls = await asyncio.to_thread(
-        on_terminal, ["session", "ls"], environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
+        run_on_terminal, ["session", "ls"], environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
     )
     colours = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
     assert not colours.search(ls.drawn)
     info = ["session", "info", "my-lab"]
     plain = await asyncio.to_thread(
-        on_terminal, info, environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
+        run_on_terminal, info, environ | {"NO_COLOR": "1"}, 80, pipes_stdout=False
     )
-    coloured = await asyncio.to_thread(on_terminal, info, environ, 80, pipes_stdout=False)
-    piped = await asyncio.to_thread(on_terminal, info, environ, 80, pipes_stdout=True)
+    coloured = await asyncio.to_thread(run_on_terminal, info, environ, 80, pipes_stdout=False)
+    piped = await asyncio.to_thread(run_on_terminal, info, environ, 80, pipes_stdout=True)
     assert (bool(colours.search(plain.drawn)), bool(colours.search(coloured.drawn))) == (
         False,
         True,
@@ -135,7 +135,7 @@ async def test_live_line_shows_why_a_session_is_pending(
     await wait_for_reason(bai, "big2")
     words = ["session", "wait", "big2", "--timeout", "3"]
     environ = environment(api, tmp_path, user="user")
-    shown = await asyncio.to_thread(on_terminal, words, environ, 80, pipes_stdout=True)
+    shown = await asyncio.to_thread(run_on_terminal, words, environ, 80, pipes_stdout=True)
     assert (shown.code, shown.stdout) == (1, "")
     assert "#1 in group default · needs cpu=6, at most 2 free on one agent" in shown.drawn
     assert "sooner with: -r cpu=2" in shown.drawn

@@ -27,7 +27,7 @@ def examples_of(command: click.Command) -> list[str]:
     return [line.strip() for line in text.splitlines()]
 
 
-def parsed(words: Sequence[str]) -> click.Command:
+def parse_command(words: Sequence[str]) -> click.Command:
     """Parse the words after ``bai`` as the command line does; return the command."""
     command: click.Command = main
     context = click.Context(main, info_name="bai")
@@ -60,7 +60,7 @@ def test_every_command_has_examples_that_parse(
     assert own, f"the help of bai {path} has no example"
     for line in own:
         # By identity: the example may use an alias of the command group.
-        assert parsed(bai_words(line)) is ALL[path], line
+        assert parse_command(bai_words(line)) is ALL[path], line
 
 
 @pytest.mark.parametrize("path", ["session create", "admin domain update", "completion"])

@@ -14,7 +14,7 @@ from bai_services.cli.main import main
 from tests.cli.conftest import Bai
 from tests.testbed.ports import free_port
 
-# Commands without --json: they hand over the terminal, or print a shell script.
+# Commands without --json: they attach the terminal to another program, or print a shell script.
 WITHOUT = {"ssh", "scp", "ssh-proxy", "session attach", "completion"}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.testbed.manager import Api
 
-from .terminal import environment, on_terminal
+from .terminal import environment, run_on_terminal
 
 MIB = 2**20
 
@@ -36,7 +36,7 @@ async def test_progress_bar_is_drawn_and_erased(
         ["vfolder", "upload", "data", str(big)],
         ["vfolder", "download", "data", "big.bin", "--to", str(tmp_path / "down")],
     ):
-        shown = await asyncio.to_thread(on_terminal, words, environ, pipes_stdout=True)
+        shown = await asyncio.to_thread(run_on_terminal, words, environ, pipes_stdout=True)
         drawn = shown.drawn
         assert shown.code == 0, drawn
         assert shown.stdout.startswith("1 file, 25.2 MB")
@@ -56,5 +56,5 @@ async def test_control_characters_in_a_file_name_are_not_printed(
     odd.write_bytes(b"x" * (9 * MIB))
     await (await api.client("user")).post("/vfolders", {"name": "data"})
     words = ["vfolder", "upload", "data", str(odd)]
-    shown = await asyncio.to_thread(on_terminal, words, environ, pipes_stdout=True)
+    shown = await asyncio.to_thread(run_on_terminal, words, environ, pipes_stdout=True)
     assert "\x1b]0;owned" not in shown.drawn + shown.stdout

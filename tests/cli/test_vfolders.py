@@ -217,13 +217,15 @@ async def test_interrupted_transfer_resumes(
     pieces = api.world.manager.folders.uploads
     original, seen = pieces.open_chunk, []
 
-    async def failing(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
+    async def fail_third_chunk(
+        caller: Any, key: str, upload: str, offset: int, checksum: Any
+    ) -> Any:
         seen.append((offset, checksum is not None))
         if len(seen) == 3:
             raise Unavailable("the storage host does not respond")
         return await original(caller, key, upload, offset, checksum)
 
-    monkeypatch.setattr(pieces, "open_chunk", failing)
+    monkeypatch.setattr(pieces, "open_chunk", fail_third_chunk)
     words = ("vfolder", "upload", "data", big, "--checksum")
     assert (await bai(*words, by="user")).code == 6
     assert (await bai(*words, by="user")).code == 0
@@ -310,13 +312,13 @@ async def test_interrupted_parallel_upload_resumes_without_resending_parts(
     uploads = api.world.manager.folders.uploads
     original, seen, failing = uploads.open_chunk, [], [6]
 
-    async def noted(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
+    async def send_or_fail(caller: Any, key: str, upload: str, offset: int, checksum: Any) -> Any:
         seen.append((upload, offset, checksum is not None))
         if len(seen) in failing:
             raise Unavailable("the storage host does not respond")
         return await original(caller, key, upload, offset, checksum)
 
-    monkeypatch.setattr(uploads, "open_chunk", noted)
+    monkeypatch.setattr(uploads, "open_chunk", send_or_fail)
     words = ("vfolder", "upload", "data", big, "--to", "deep", "--checksum", "--parallel")
     assert (await bai(*words, 3, by="user")).code == 6
     client = await api.client("user")
@@ -346,10 +348,10 @@ async def test_upload_fails_if_the_file_changes_meanwhile(
     uploads = api.world.manager.folders.uploads
     original = uploads.open_chunk
 
-    async def meanwhile(*arguments: Any) -> Any:
+    async def change_file_and_send(*arguments: Any) -> Any:
         os.utime(big, (1, 1))
         return await original(*arguments)
 
-    monkeypatch.setattr(uploads, "open_chunk", meanwhile)
+    monkeypatch.setattr(uploads, "open_chunk", change_file_and_send)
     done = await bai("vfolder", "upload", "data", big, "--parallel", 2, "--json", by="user")
     assert (done.code, "changed during the upload" in done.error["message"]) == (1, True)
