@@ -92,7 +92,7 @@ async def add_user(database: Database, name: str, role: str = "user") -> None:
     await UserStore(database).create(user, keypair, ["p"], entry("user.create"))
 
 
-async def results(*calls: object) -> list[type[BaseException] | None]:
+async def exceptions_of(*calls: object) -> list[type[BaseException] | None]:
     """Run the calls concurrently; return the exception type of each call, None for success."""
     found = await asyncio.gather(*calls, return_exceptions=True)  # type: ignore[call-overload]
     return [type(item) if isinstance(item, BaseException) else None for item in found]
@@ -105,7 +105,7 @@ async def test_last_superadmin_remains_after_concurrent_demotions(
         await add_user(database, name, "superadmin")
     store = UserStore(database)
     out = UserChange({"role": "user"})
-    found = await results(
+    found = await exceptions_of(
         store.update("ada", out, entry("user.update")),
         store.update("bob", out, entry("user.update")),
     )
@@ -117,11 +117,11 @@ async def test_last_superadmin_remains_after_concurrent_demotions(
 async def test_concurrent_creations_of_one_name_succeed_once(
     database: Database, domain: str
 ) -> None:
-    found = await results(*(add_user(database, "ada") for _ in range(5)))
+    found = await exceptions_of(*(add_user(database, "ada") for _ in range(5)))
     assert found.count(None) == 1
     assert found.count(AlreadyExists) == 4
     projects = ProjectStore(database)
-    found = await results(
+    found = await exceptions_of(
         *(projects.create(project(f"p{n}", "twin"), entry("project.create")) for n in range(5))
     )
     assert found.count(None) == 1 and found.count(AlreadyExists) == 4

@@ -22,12 +22,12 @@ async def world(database_url: str) -> AsyncIterator[World]:
     await made.close()
 
 
-async def decide(world: World, *shares: str) -> tuple[Decision, ...]:
+async def create_decisions(world: World, *shares: str) -> tuple[Decision, ...]:
     """Create a session for each share of a device; return the decisions that place the sessions."""
     count = len(await world.sessions.in_status(*Status))
     for number, share in enumerate(shares, count):
         slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": share}
-        await world.sessions.enqueue(world.new(f"lab{number}", slots), NOW)
+        await world.sessions.enqueue(world.new_session(f"lab{number}", slots), NOW)
     decisions = run_pass(await world.queue.snapshot(NOW)).decisions
     assert len(decisions) == len(shares)
     return decisions
@@ -38,14 +38,14 @@ def statements() -> Iterator[list[bool]]:
     """Yield a list to which each executed statement appends whether it was an executemany."""
     seen: list[bool] = []
 
-    def note(*args: object) -> None:
+    def record_statement(*args: object) -> None:
         seen.append(bool(args[-1]))
 
-    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    sa.event.listen(sa.Engine, "before_cursor_execute", record_statement)
     try:
         yield seen
     finally:
-        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+        sa.event.remove(sa.Engine, "before_cursor_execute", record_statement)
 
 
 async def test_number_of_statements_is_independent_of_number_of_decisions(
@@ -55,7 +55,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
     try:
         one, many = [], []
         for shares, counts in ((["0.1"], one), (["0.1"] * 9, many)):
-            decisions = await decide(world, *shares)
+            decisions = await create_decisions(world, *shares)
             with statements() as seen:
                 committed = await world.queue.commit(decisions, NOW, None)
             assert len(committed.placed) == len(shares)
@@ -75,7 +75,7 @@ async def test_commit_rejects_second_share_size_on_uniform_device(
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )
-    decisions = await decide(world, "0.25", "0.5")
+    decisions = await create_decisions(world, "0.25", "0.5")
     facts = {"shares": {"level": "process", "is_uniform": is_uniform}}
     await world.write(sa.update(cluster.devices).values(facts=facts))
     committed = await world.queue.commit(decisions, NOW, None)

@@ -27,7 +27,7 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
     await made.close()
 
 
-async def query(database: Database) -> object:
+async def select_one(database: Database) -> object:
     async with database.read() as tx:
         return await tx.scalar(ONE)
 
@@ -40,11 +40,11 @@ async def test_connection_closed_while_idle_is_reopened(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PING_AFTER_SECONDS", 0)
-    await asyncio.gather(*(query(database) for _ in range(4)))
+    await asyncio.gather(*(select_one(database) for _ in range(4)))
     async with database.write() as tx:
         await tx.execute(sa.text("CREATE TABLE things (id int)"))
     end_connections(postgres_server, database)
-    assert await asyncio.gather(*(query(database) for _ in range(4))) == [1] * 4
+    assert await asyncio.gather(*(select_one(database) for _ in range(4))) == [1] * 4
     async with database.write() as tx:
         await tx.execute(sa.text("INSERT INTO things VALUES (1)"))
 
@@ -53,11 +53,11 @@ async def test_connection_closed_after_recent_use_fails_once(
     database: Database, postgres_server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PING_AFTER_SECONDS", 3600)
-    await asyncio.gather(*(query(database) for _ in range(4)))
+    await asyncio.gather(*(select_one(database) for _ in range(4)))
     end_connections(postgres_server, database)
     with pytest.raises(Unavailable, match="try again"):
-        await query(database)
-    assert await asyncio.gather(*(query(database) for _ in range(4))) == [1] * 4
+        await select_one(database)
+    assert await asyncio.gather(*(select_one(database) for _ in range(4))) == [1] * 4
 
 
 async def test_reads_do_not_see_uncommitted_writes(database: Database) -> None:

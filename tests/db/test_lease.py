@@ -29,7 +29,7 @@ def store(world: World) -> LeaseStore:
     return LeaseStore(world.database)
 
 
-async def decide(world: World) -> tuple[Decision, ...]:
+async def create_decisions(world: World) -> tuple[Decision, ...]:
     return run_pass(await world.queue.snapshot(NOW)).decisions
 
 
@@ -56,9 +56,9 @@ async def test_lease_renewed_since_the_last_read_is_not_acquired(store: LeaseSto
 
 
 async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     stale = await store.acquire("a", None, NOW)
-    decisions = await decide(world)
+    decisions = await create_decisions(world)
     newest = await store.acquire("b", await store.read(), NOW)
     with pytest.raises(StaleLease):
         await world.queue.commit(decisions, NOW, stale)
@@ -75,9 +75,9 @@ async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
     """Of eight decisions, some use a failed device, and the others exceed the remaining cores."""
-    rows = [(await world.sessions.enqueue(world.new(f"lab{n}"), NOW))[0] for n in range(8)]
+    rows = [(await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
-    decisions = await decide(world)
+    decisions = await create_decisions(world)
     assert len(decisions) == 8
     full = decisions[0].placement.devices[0].device_id
     await world.write(
@@ -99,7 +99,7 @@ async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     assert await world.allocations.audit() == []
 
 
-class Watch:
+class MovableMonotonicClock:
     """A monotonic clock controlled by the test."""
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class Watch:
 
 
 async def test_lease_is_acquired_after_holder_stops_renewing(store: LeaseStore) -> None:
-    watch = Watch()
+    watch = MovableMonotonicClock()
     first, second = (Lease(store, lambda: NOW, 15, watch) for _ in range(2))
     assert await first.hold() == 1
     assert await second.hold() is None
@@ -126,7 +126,7 @@ async def test_lease_is_acquired_after_holder_stops_renewing(store: LeaseStore) 
 
 
 async def test_released_lease_is_acquired_at_once(store: LeaseStore) -> None:
-    first, second = (Lease(store, lambda: NOW, 15, Watch()) for _ in range(2))
+    first, second = (Lease(store, lambda: NOW, 15, MovableMonotonicClock()) for _ in range(2))
     await first.hold()
     await first.stop()
     assert await second.hold() == 2
@@ -136,4 +136,4 @@ async def test_lease_of_dead_process_is_acquired_at_once(store: LeaseStore) -> N
     gone = own_identity().replace('"started": "', '"started": "9')
     assert holder_has_ended(gone) and not holder_has_ended(own_identity())
     await store.acquire(gone, None, NOW)
-    assert await Lease(store, lambda: NOW, 15, Watch()).hold() == 2
+    assert await Lease(store, lambda: NOW, 15, MovableMonotonicClock()).hold() == 2

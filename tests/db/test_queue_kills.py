@@ -21,7 +21,7 @@ from .world import NOW, World, make_world
 TOKEN = 1
 SESSIONS = 5
 
-Job = Callable[[World, Sequence[Decision]], Coroutine[Any, Any, None]]
+WriteJob = Callable[[World, Sequence[Decision]], Coroutine[Any, Any, None]]
 
 
 async def commit(world: World, decisions: Sequence[Decision]) -> None:
@@ -58,13 +58,13 @@ async def until_killed(world: World, job: Callable[[], Coroutine[Any, Any, Any]]
     os._exit(0)
 
 
-def _run(job: Job, url: str, decisions: Sequence[Decision], kill_at: int) -> None:
+def _run(job: WriteJob, url: str, decisions: Sequence[Decision], kill_at: int) -> None:
     os.environ["KILL_AT"] = str(kill_at)
     asyncio.run(job(World(url), decisions))
 
 
 def kill_everywhere(
-    url: str, job: Job, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
+    url: str, job: WriteJob, decisions: Sequence[Decision], check_unchanged: Callable[[], None]
 ) -> int:
     """Run the job repeatedly; kill run n before statement n, until a run completes.
 
@@ -88,7 +88,7 @@ def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None
     async def prepare() -> Sequence[Decision]:
         world = await make_world(database_url)
         for n in range(SESSIONS):
-            await world.sessions.enqueue(world.new(f"lab{n}"), NOW)
+            await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW)
         await LeaseStore(world.database).acquire("test", None, NOW)
         decisions = run_pass(await world.queue.snapshot(NOW)).decisions
         await world.close()

@@ -66,9 +66,9 @@ async def test_image_label_requires_min_cuda(world: World) -> None:
         )
     await world.write(sa.update(cluster.devices).values(facts={"cuda": "12.8"}))
     wanted = {"cpu": "1", "mem": "1g", "cuda.device": "1"}
-    needs, _ = await world.sessions.enqueue(world.new("needs", wanted), world.later())
+    needs, _ = await world.sessions.enqueue(world.new_session("needs", wanted), world.advance())
     plain, _ = await world.sessions.enqueue(
-        world.new("plain", wanted, image="plain"), world.later()
+        world.new_session("plain", wanted, image="plain"), world.advance()
     )
     result = run_pass(await world.queue.snapshot(NOW))
     assert [decision.session_id for decision in result.decisions] == [plain.id]
@@ -78,11 +78,11 @@ async def test_image_label_requires_min_cuda(world: World) -> None:
 
 async def test_displaced_session_avoids_its_previous_agent(world: World) -> None:
     await world.add_agent("a2")
-    row, _ = await world.sessions.enqueue(world.new("one"), world.later())
-    other, _ = await world.sessions.enqueue(world.new("other"), world.later())
+    row, _ = await world.sessions.enqueue(world.new_session("one"), world.advance())
+    other, _ = await world.sessions.enqueue(world.new_session("other"), world.advance())
     assert set(await world.run_pass()) == {row.id, other.id}
     (left,) = {a.agent_id for a in (await world.sessions.view(row.id)).allocations}
-    await world.sessions.move(row.id, Event.DISPLACED, world.later())
+    await world.sessions.move(row.id, Event.DISPLACED, world.advance())
     snapshot = await world.queue.snapshot(NOW)
     assert [session.request.avoid for session in snapshot.pending] == [(left,)]
     changes = await world.queue.changes(Touched(sessions=frozenset([row.id, other.id])))
@@ -96,7 +96,7 @@ async def test_pending_sessions_are_read_in_pages(
 ) -> None:
     monkeypatch.setattr(queue_rows, "_PAGE", 2)
     created = [
-        (await world.sessions.enqueue(world.new(f"wait-{n}"), world.later()))[0].id
+        (await world.sessions.enqueue(world.new_session(f"wait-{n}"), world.advance()))[0].id
         for n in range(5)
     ]
     snapshot = await world.queue.snapshot(NOW)
@@ -113,10 +113,10 @@ async def test_pending_sessions_are_read_in_pages(
 async def test_unmet_dependencies_are_read_with_the_pending_session(world: World) -> None:
     ids = {}
     for name in ("ended", "runs", "waits"):
-        await world.sessions.enqueue(world.new(name), NOW)
+        await world.sessions.enqueue(world.new_session(name), NOW)
         (row,) = [r for r in await world.sessions.in_status(*Status) if r.name == name]
         ids[name] = row.id
-    await world.sessions.enqueue(world.new("after", dependencies=tuple(ids.values())), NOW)
+    await world.sessions.enqueue(world.new_session("after", dependencies=tuple(ids.values())), NOW)
     ended = sa.update(sessions.sessions).where(sessions.sessions.c.id == ids["ended"])
     await world.write(ended.values(status=Status.TERMINATED, result=Result.SUCCESS))
     found = (await world.queue.snapshot(NOW)).pending

@@ -26,7 +26,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
     """Two cores are used from 09:00 to 06:00 of the next day: for 15 h and for 6 h."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
-    row, _ = await world.sessions.enqueue(world.new("lab", {"cpu": "2", "mem": "1g"}), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()
     end = NOW + timedelta(hours=21)
     await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
@@ -45,7 +45,7 @@ async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
 
 
 async def test_snapshot_reads_run_times_by_kind(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
         await world.sessions.move(row.id, event, NOW)

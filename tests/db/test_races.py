@@ -53,11 +53,11 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
         world = World(database_url)
         for i in range(3):
             slots = {"cpu": "0.1", "mem": "64m", "cuda.shares": "0.25"}
-            await world.sessions.enqueue(world.new(f"lab{number}-{i}", slots), NOW)
-            await settle(world)
+            await world.sessions.enqueue(world.new_session(f"lab{number}-{i}", slots), NOW)
+            await run_passes_until_stable(world)
         await world.close()
 
-    async def settle(world: World) -> None:
+    async def run_passes_until_stable(world: World) -> None:
         # Like the scheduler, run another pass after a lost race.
         while True:
             snapshot = await world.queue.snapshot(NOW)
@@ -67,7 +67,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
 
     async def check() -> None:
         world = World(database_url)
-        await settle(world)
+        await run_passes_until_stable(world)
         running = await world.sessions.in_status(Status.SCHEDULED)
         fit = 2 if cap is not None else 8
         assert len(running) == fit
@@ -95,7 +95,7 @@ def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
         await world.set_caps("user", {}, max_concurrent_sessions=5)
         for i in range(5):
             for group in ("main", "other"):
-                new = world.new(f"{group}{i}", slots, resource_group=group)
+                new = world.new_session(f"{group}{i}", slots, resource_group=group)
                 await world.sessions.enqueue(new, NOW)
         await world.close()
 
@@ -125,7 +125,7 @@ def test_concurrent_ends_release_resources_once(database_url: str) -> None:
     async def prepare() -> None:
         world = await make_world(database_url)
         for i in range(6):
-            await world.sessions.enqueue(world.new(f"lab{i}"), NOW)
+            await world.sessions.enqueue(world.new_session(f"lab{i}"), NOW)
         await world.run_pass()
         await world.close()
 
@@ -159,7 +159,7 @@ def test_concurrent_creations_of_one_name_create_one_session(database_url: str) 
 
     async def create() -> None:
         world = World(database_url)
-        _, is_new = await world.sessions.enqueue(world.new("lab"), NOW)
+        _, is_new = await world.sessions.enqueue(world.new_session("lab"), NOW)
         made.append(is_new)
         await world.close()
 

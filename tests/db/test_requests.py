@@ -37,14 +37,14 @@ async def test_support_of_subpath_mounts_is_read_without_all_facts(
             await world.write(change.values(facts={**fact, "notices": ["x" * 10_000]}))
         statements: list[str] = []
 
-        def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        def record_statement(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
             statements.append(statement)
 
-        sa.event.listen(sa.Engine, "before_cursor_execute", note)
+        sa.event.listen(sa.Engine, "before_cursor_execute", record_statement)
         try:
             assert await RequestStore(world.database).binds_subpaths("main") is expected
         finally:
-            sa.event.remove(sa.Engine, "before_cursor_execute", note)
+            sa.event.remove(sa.Engine, "before_cursor_execute", record_statement)
         (select,) = [text for text in statements if "agents" in text]
         assert not re.search(r"(SELECT|,)\s+(DISTINCT )?agents\.facts", select), select
     finally:

@@ -88,14 +88,16 @@ class SessionMachine(RuleBasedStateMachine):
 
     @rule(user=st.sampled_from([1, 2]), name=st.sampled_from("abcde"), slots=amounts)
     def create(self, user: int, name: str, slots: dict[str, str]) -> None:
-        new = self.world.new(name, slots, user=user, request_hash=repr(sorted(slots.items())))
+        new = self.world.new_session(
+            name, slots, user=user, request_hash=repr(sorted(slots.items()))
+        )
         twin = next(
             (k for k in self.known if (k.user, k.name) == (user, name) and k.status not in ENDED),
             None,
         )
         wanted = dict(new.requested_slots)
         try:
-            row, is_new = self.run(self.world.sessions.enqueue(new, self.world.later()))
+            row, is_new = self.run(self.world.sessions.enqueue(new, self.world.advance()))
         except AlreadyExists:
             assert twin is not None and twin.slots != wanted
             return
@@ -125,7 +127,7 @@ class SessionMachine(RuleBasedStateMachine):
         except InvalidTransition:
             expected = None
         try:
-            moved = self.run(self.world.sessions.move(known.id, event, self.world.later()))
+            moved = self.run(self.world.sessions.move(known.id, event, self.world.advance()))
         except InvalidTransition:
             assert expected is None
             return
@@ -222,7 +224,7 @@ class SessionMachine(RuleBasedStateMachine):
         shares = slots.get("cuda.shares", 0)
         if shares <= 1000:
             return not shares or any(room >= shares for room in free)
-        # A share of 1.3 is split into 0.65 on each of two devices.
+        # A share of 1.3 is divided into 0.65 on each of two devices.
         return len(free) == 2 and min(free) >= shares // 2
 
     def _check_first_pending_does_not_fit(self) -> None:

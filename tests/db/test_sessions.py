@@ -42,15 +42,17 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def test_enqueue_is_idempotent(world: World) -> None:
-    first, made = await world.sessions.enqueue(world.new("lab"), NOW)
-    again, made_again = await world.sessions.enqueue(world.new("lab"), NOW)
+    first, made = await world.sessions.enqueue(world.new_session("lab"), NOW)
+    again, made_again = await world.sessions.enqueue(world.new_session("lab"), NOW)
     assert (made, made_again) == (True, False)
     assert first.id == again.id
     assert (first.owner, first.project, first.status) == ("ann", "p", Status.PENDING)
 
 
 async def test_move_all_skips_invalid_transitions_and_unknown_ids(world: World) -> None:
-    ids = [(await world.sessions.enqueue(world.new(name), NOW))[0].id for name in ("a1", "b1")]
+    ids = [
+        (await world.sessions.enqueue(world.new_session(name), NOW))[0].id for name in ("a1", "b1")
+    ]
     await world.sessions.move(ids[0], Event.STOP_REQUESTED, NOW)
     moved = await world.sessions.move_all([*ids, "nobody"], Event.STOP_REQUESTED, NOW)
     assert [(one.row.id, one.row.status) for one in moved] == [(ids[1], Status.CANCELLED)]
@@ -59,7 +61,7 @@ async def test_move_all_skips_invalid_transitions_and_unknown_ids(world: World) 
 
 
 async def test_status_info_of_ended_session_is_not_changed(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.sessions.set_status_info(row.id, "waits for the Hub")
     assert (await world.sessions.find(row.id)).status_info == "waits for the Hub"
     await world.sessions.move(row.id, Event.STOP_REQUESTED, NOW)
@@ -72,26 +74,26 @@ async def test_audit_records_only_new_sessions(world: World) -> None:
     def entry(made: Sequence[NewSession]) -> AuditEntry:
         return AuditEntry(NOW, "ann", "session.create", "session", made[0].id)
 
-    made = [await world.sessions.enqueue(world.new("lab"), NOW, entry) for _ in range(2)]
+    made = [await world.sessions.enqueue(world.new_session("lab"), NOW, entry) for _ in range(2)]
     with pytest.raises(AlreadyExists):
-        await world.sessions.enqueue(world.new("lab", request_hash="other"), NOW, entry)
+        await world.sessions.enqueue(world.new_session("lab", request_hash="other"), NOW, entry)
     async with world.database.read() as tx:
         found = await tx.execute(sa.select(accounts.audit_log.c.entity_id))
         assert list(found.scalars()) == [made[0][0].id]
 
 
 async def test_same_name_with_other_specification_is_rejected(world: World) -> None:
-    await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.sessions.enqueue(world.new_session("lab"), NOW)
     with pytest.raises(AlreadyExists, match="'lab' is PENDING"):
-        await world.sessions.enqueue(world.new("lab", request_hash="other"), NOW)
-    _, made = await world.sessions.enqueue(world.new("lab", user=2), NOW)
+        await world.sessions.enqueue(world.new_session("lab", request_hash="other"), NOW)
+    _, made = await world.sessions.enqueue(world.new_session("lab", user=2), NOW)
     assert made
 
 
 async def test_name_of_ended_session_can_be_reused(world: World) -> None:
-    first, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    first, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.sessions.move(first.id, Event.STOP_REQUESTED, NOW)
-    second, made = await world.sessions.enqueue(world.new("lab"), NOW)
+    second, made = await world.sessions.enqueue(world.new_session("lab"), NOW)
     assert made
     found = await world.sessions.find_by_key("lab", Visibility(), "u1")
     assert found.id == second.id
@@ -99,10 +101,10 @@ async def test_name_of_ended_session_can_be_reused(world: World) -> None:
 
 async def test_pending_caps_are_exact(world: World) -> None:
     await world.set_caps("keypair", {}, max_pending_sessions=1)
-    await world.sessions.enqueue(world.new("one"), NOW)
+    await world.sessions.enqueue(world.new_session("one"), NOW)
     with pytest.raises(QuotaExceeded, match="keypair AK1"):
-        await world.sessions.enqueue(world.new("two"), NOW)
-    await world.sessions.enqueue(world.new("two", user=2), NOW)
+        await world.sessions.enqueue(world.new_session("two"), NOW)
+    await world.sessions.enqueue(world.new_session("two", user=2), NOW)
 
 
 async def test_pending_sessions_of_user_are_capped(world: World) -> None:
@@ -111,25 +113,25 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
         assert await tx.scalar(sa.select(policies.c.max_pending_sessions)) == 1000
     await world.set_caps("user", {}, max_pending_sessions=2)
     results = await asyncio.gather(
-        *(world.sessions.enqueue(world.new(f"lab{n}"), NOW) for n in range(4)),
+        *(world.sessions.enqueue(world.new_session(f"lab{n}"), NOW) for n in range(4)),
         return_exceptions=True,
     )
     refused = [found for found in results if isinstance(found, BaseException)]
     assert len(refused) == 2
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
     assert "user ann may have at most 2 pending sessions" in str(refused[0])
-    await world.sessions.enqueue(world.new("other", user=2), NOW)
+    await world.sessions.enqueue(world.new_session("other", user=2), NOW)
     # A bulk request creates either all or none of its sessions.
     await world.set_caps("user", {}, max_pending_sessions=4)
     counts = "at most 4 pending sessions: 2 pending, 2 left, 3 requested; cancel some"
     with pytest.raises(QuotaExceeded, match=counts):
-        await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
+        await world.sessions.enqueue_all([world.new_session(f"more{n}") for n in range(3)], NOW)
     await world.set_caps("user", {}, max_pending_sessions=None)
-    await world.sessions.enqueue_all([world.new(f"more{n}") for n in range(3)], NOW)
+    await world.sessions.enqueue_all([world.new_session(f"more{n}") for n in range(3)], NOW)
 
 
 async def test_placement_allocates_and_end_releases_resources(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     assert await world.run_pass() == [row.id]
     assert await world.usage(USER) == {"cpu": 1000, "mem": 2**30, "cuda.shares": 250, "sessions": 1}
     view = await world.sessions.view(row.id)
@@ -150,28 +152,28 @@ async def test_placement_allocates_and_end_releases_resources(world: World) -> N
 
 
 async def test_lifecycle_from_placement_to_exit(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     move = world.sessions.move
-    await move(row.id, Event.DISPATCHED, world.later())
-    await move(row.id, Event.PREPARED, world.later(), TransitionValues(injection={"environ": {}}))
-    await move(row.id, Event.STARTED, world.later(), TransitionValues(container_id="c1"))
-    await move(row.id, Event.STOP_REQUESTED, world.later(), TransitionValues(reason="by ann"))
+    await move(row.id, Event.DISPATCHED, world.advance())
+    await move(row.id, Event.PREPARED, world.advance(), TransitionValues(injection={"environ": {}}))
+    await move(row.id, Event.STARTED, world.advance(), TransitionValues(container_id="c1"))
+    await move(row.id, Event.STOP_REQUESTED, world.advance(), TransitionValues(reason="by ann"))
     assert (await world.usage(USER))["sessions"] == 1
     facts = TransitionValues(result=Result.SUCCESS, exit_code=0, log="hello\0world")
-    moved = await move(row.id, Event.EXITED, world.later(), facts)
+    moved = await move(row.id, Event.EXITED, world.advance(), facts)
     assert (moved.row.status, moved.row.exit_code) == (Status.TERMINATED, 0)
     assert moved.row.result == "success"
     assert moved.row.terminated_at == world.now
     assert await world.sessions.log(row.id) == "hello\ufffdworld"
     with pytest.raises(InvalidTransition):
-        await move(row.id, Event.EXITED, world.later())
+        await move(row.id, Event.EXITED, world.advance())
     with pytest.raises(NotFound):
-        await move("none", Event.EXITED, world.later())
+        await move("none", Event.EXITED, world.advance())
 
 
 async def test_obsolete_decision_is_not_committed(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     snapshot = await world.queue.snapshot(NOW)
     decisions = run_pass(snapshot).decisions
 
@@ -192,7 +194,7 @@ async def test_obsolete_decision_is_not_committed(world: World) -> None:
 
 
 async def test_lowered_cap_applies_to_pending_session(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.set_caps("domain", {"cuda.shares": "0"})
     assert await world.run_pass() == []
     reason = (await world.sessions.find(row.id)).reasons[0]
@@ -215,7 +217,7 @@ async def test_folders_are_mounted_from_creation_to_end(world: World) -> None:
         )
     )
     mount = {"vfolder_id": "f1", "vfolder": "data", "path": "/home/work/data", "permission": "ro"}
-    row, _ = await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab", mounts=[mount]), NOW)
 
     async def held() -> int:
         async with world.database.read() as tx:
@@ -227,13 +229,15 @@ async def test_folders_are_mounted_from_creation_to_end(world: World) -> None:
     assert await held() == 0
     await world.write(sa.update(folders.vfolders).values(status="trash"))
     with pytest.raises(InUse, match="data is no longer ready"):
-        await world.sessions.enqueue(world.new("lab", mounts=[mount]), NOW)
+        await world.sessions.enqueue(world.new_session("lab", mounts=[mount]), NOW)
     assert (await world.sessions.page(ListQuery(), Visibility())).total == 1
 
 
 async def test_page_contains_only_visible_sessions(world: World) -> None:
     for number in (1, 2):
-        await world.sessions.enqueue(world.new(f"lab{number}", user=number), world.later())
+        await world.sessions.enqueue(
+            world.new_session(f"lab{number}", user=number), world.advance()
+        )
     await world.set_caps("user", {}, max_concurrent_sessions=0)
     await world.run_pass()
     page = await world.sessions.page(ListQuery(), Visibility())
@@ -242,7 +246,7 @@ async def test_page_contains_only_visible_sessions(world: World) -> None:
     assert [v.row.name for v in page.items] == ["lab2"]
     assert (await world.sessions.page(ListQuery(), Visibility(owner_id="u1"))).total == 1
     assert (await world.sessions.page(ListQuery(), Visibility(domain="other"))).total == 0
-    await world.sessions.enqueue(world.new("lab1", user=2), world.later())
+    await world.sessions.enqueue(world.new_session("lab1", user=2), world.advance())
     assert (await world.sessions.find_by_key("lab1", Visibility(), "u1")).owner == "ann"
     with pytest.raises(NotFound, match="several users"):
         await world.sessions.find_by_key("lab1", Visibility(), "u3")
@@ -267,7 +271,7 @@ async def test_contains_filter_matches_part_of_name(
     world: World, part: str, found: list[str]
 ) -> None:
     for name in ("beta.99", "Alpha-1", "alpha_99"):
-        await world.sessions.enqueue(world.new(name), world.later())
+        await world.sessions.enqueue(world.new_session(name), world.advance())
     page = await world.sessions.page(ListQuery(filters={"name__contains": part}), Visibility())
     assert [view.row.name for view in page.items] == found
     assert page.total == len(found)
@@ -290,7 +294,7 @@ async def test_filters_on_owner_and_project(
     world: World, filters: dict[str, str], found: list[str]
 ) -> None:
     for name, number in (("one", 1), ("two", 1), ("three", 2)):
-        await world.sessions.enqueue(world.new(name, user=number), world.later())
+        await world.sessions.enqueue(world.new_session(name, user=number), world.advance())
     page = await world.sessions.page(ListQuery(filters=filters, sort=["created_at"]), Visibility())
     assert [view.row.name for view in page.items] == found
     assert page.total == len(found)
@@ -298,7 +302,7 @@ async def test_filters_on_owner_and_project(
 
 async def test_filter_that_matches_many_users(world: World) -> None:
     """For more than 20 matching users, the filter is applied by a join."""
-    await world.sessions.enqueue(world.new("lab"), world.later())
+    await world.sessions.enqueue(world.new_session("lab"), world.advance())
     async with world.database.write() as tx:
         ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})
         others = [
@@ -313,7 +317,7 @@ async def test_filter_that_matches_many_users(world: World) -> None:
 @pytest.mark.parametrize(("offset", "found"), [(0, 2), (1, 2), (2, 1), (3, 0), (9, 0)])
 async def test_every_page_has_the_total(world: World, offset: int, found: int) -> None:
     for number in range(3):
-        await world.sessions.enqueue(world.new(f"lab{number}"), world.later())
+        await world.sessions.enqueue(world.new_session(f"lab{number}"), world.advance())
     page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
     assert (len(page.items), page.total) == (found, 3)
 
@@ -332,8 +336,8 @@ async def test_list_of_live_sessions_of_user_uses_index(world: World) -> None:
 
 
 async def test_rename_keeps_names_unique(world: World) -> None:
-    one, _ = await world.sessions.enqueue(world.new("one"), NOW)
-    await world.sessions.enqueue(world.new("two"), NOW)
+    one, _ = await world.sessions.enqueue(world.new_session("one"), NOW)
+    await world.sessions.enqueue(world.new_session("two"), NOW)
     with pytest.raises(AlreadyExists):
         await world.sessions.rename(one.id, "two")
     assert (await world.sessions.rename(one.id, "three")).name == "three"
@@ -342,7 +346,7 @@ async def test_rename_keeps_names_unique(world: World) -> None:
 
 
 async def test_audit_reports_differences(world: World) -> None:
-    await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     await world.write(sa.update(cluster.devices).values(used=10))
     assert len(await world.allocations.audit()) == 2
@@ -352,14 +356,14 @@ async def test_changed_policy_applies_to_next_pass(world: World) -> None:
     await world.write(
         sa.update(accounts.keypair_policies).values(default_for_unspecified="LIMITED")
     )
-    await world.sessions.enqueue(world.new("lab"), NOW)
+    await world.sessions.enqueue(world.new_session("lab"), NOW)
     assert await world.run_pass() == []
     await world.set_caps("keypair", {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"})
     assert len(await world.run_pass()) == 1
 
 
 async def test_session_of_inactive_user_is_not_placed(world: World) -> None:
-    row, _ = await world.sessions.enqueue(world.new("lab"), NOW)
+    row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.write(sa.update(accounts.users).values(status="inactive"))
     assert await world.run_pass() == []
     reason = (await world.sessions.find(row.id)).reasons[0]
@@ -369,10 +373,12 @@ async def test_session_of_inactive_user_is_not_placed(world: World) -> None:
 
 
 async def test_displaced_session_keeps_its_queue_position(world: World) -> None:
-    first, _ = await world.sessions.enqueue(world.new("lab1", {"cpu": "8", "mem": "1g"}), NOW)
+    first, _ = await world.sessions.enqueue(
+        world.new_session("lab1", {"cpu": "8", "mem": "1g"}), NOW
+    )
     await world.run_pass()
-    await world.sessions.enqueue(world.new("lab2", {"cpu": "8", "mem": "1g"}), NOW)
-    moved = await world.sessions.move(first.id, Event.DISPLACED, world.later())
+    await world.sessions.enqueue(world.new_session("lab2", {"cpu": "8", "mem": "1g"}), NOW)
+    moved = await world.sessions.move(first.id, Event.DISPLACED, world.advance())
     assert (moved.row.status, moved.is_freed) == (Status.PENDING, True)
     view = await world.sessions.view(first.id)
     assert (view.allocations, view.kernels[0].agent_id) == ((), None)

@@ -25,7 +25,7 @@ ENTRY = AuditEntry(at=NOW, actor="ann", action="vfolder.test", entity="vfolder",
 ALL = VfolderVisibility(None, frozenset(), sees_all=True)
 
 
-def values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, Any]:
+def folder_values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, Any]:
     return {
         "id": folder_id,
         "created_at": NOW,
@@ -42,7 +42,7 @@ def values(folder_id: str, name: str = "data", user: str = "u1") -> dict[str, An
     }
 
 
-def mount(folder_id: str, path: str = "/home/work/data") -> dict[str, Any]:
+def mount_values(folder_id: str, path: str = "/home/work/data") -> dict[str, Any]:
     return {
         "vfolder_id": folder_id,
         "vfolder": "data",
@@ -67,14 +67,14 @@ async def world(database_url: str) -> AsyncIterator[World]:
 @pytest.fixture
 async def store(world: World) -> VfolderStore:
     made = VfolderStore(world.database)
-    await made.create(values("f1"), ENTRY)
+    await made.create(folder_values("f1"), ENTRY)
     return made
 
 
 async def test_mounted_folder_cannot_be_trashed_or_renamed(
     world: World, store: VfolderStore
 ) -> None:
-    await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
+    await world.sessions.enqueue(world.new_session("lab", mounts=[mount_values("f1")]), NOW)
     assert (await row_of(store, "f1")).is_mounted
     with pytest.raises(InUse, match="lab of ann") as refused:
         await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
@@ -93,15 +93,15 @@ async def test_mounted_folder_cannot_be_trashed_or_renamed(
 async def test_trashed_folder_cannot_be_mounted(world: World, store: VfolderStore) -> None:
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
     with pytest.raises(InUse, match="data is no longer ready"):
-        await world.sessions.enqueue(world.new("lab", mounts=[mount("f1")]), NOW)
+        await world.sessions.enqueue(world.new_session("lab", mounts=[mount_values("f1")]), NOW)
     assert await world.sessions.in_status(Status.PENDING) == []
 
 
 async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None:
     with pytest.raises(AlreadyExists):
-        await store.create(values("f2"), ENTRY)
+        await store.create(folder_values("f2"), ENTRY)
     await store.move("f1", VfolderEvent.TRASHED, NOW, ENTRY)
-    await store.create(values("f2"), ENTRY)
+    await store.create(folder_values("f2"), ENTRY)
     with pytest.raises(AlreadyExists, match="there is a newer folder"):
         await store.move("f1", VfolderEvent.RESTORED, NOW, ENTRY)
     await store.update("f2", {"name": "second"}, ENTRY)
@@ -132,7 +132,7 @@ def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) 
         world = await make_world(database_url)
         store = VfolderStore(world.database)
         for number in range(rounds):
-            await store.create(values(f"f{number}", f"data{number}"), ENTRY)
+            await store.create(folder_values(f"f{number}", f"data{number}"), ENTRY)
         await world.close()
 
     barrier = threading.Barrier(2)
@@ -143,7 +143,7 @@ def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) 
         for number in range(rounds):
             await asyncio.to_thread(barrier.wait, 30)
             try:
-                new = world.new(f"lab{number}", mounts=[mount(f"f{number}")])
+                new = world.new_session(f"lab{number}", mounts=[mount_values(f"f{number}")])
                 await world.sessions.enqueue(new, NOW)
                 won["start"].add(number)
             except InUse:
@@ -192,7 +192,7 @@ def test_concurrent_creates_respect_max_vfolder_count(database_url: str) -> None
         for i in range(3):
             name = f"f{number}-{i}"
             try:
-                await store.create(values(name, name), ENTRY)
+                await store.create(folder_values(name, name), ENTRY)
             except QuotaExceeded as refused:
                 assert refused.details == {"scope": "user", "limit": 5, "used": 5}
         await world.close()

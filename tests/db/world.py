@@ -46,7 +46,7 @@ class World:
         self.allocations = AllocationStore(self.database)
         self.now = NOW
 
-    def later(self, seconds: float = 1) -> datetime:
+    def advance(self, seconds: float = 1) -> datetime:
         self.now += timedelta(seconds=seconds)
         return self.now
 
@@ -128,7 +128,9 @@ class World:
             ),
         )
 
-    def new(self, name: str, slots: Mapping[str, str] | None = None, **facts: Any) -> NewSession:
+    def new_session(
+        self, name: str, slots: Mapping[str, str] | None = None, **facts: Any
+    ) -> NewSession:
         """Return a session to create; ``facts`` overrides its fields."""
         number = facts.pop("user", 1)
         values: dict[str, Any] = {
