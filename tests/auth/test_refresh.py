@@ -21,7 +21,7 @@ ACCOUNT: dict[str, Any] = {
 
 
 @pytest.fixture
-def known() -> Iterator[Any]:
+def hub_user() -> Iterator[Any]:
     """Return the Hub's user after ``authentication`` was applied."""
     user = orm.User(name="ada", admin=False)
     user.groups = [orm.Group(name=name) for name in ACCOUNT["hub_groups"]]
@@ -29,11 +29,11 @@ def known() -> Iterator[Any]:
     yield SimpleNamespace(name="ada", admin=False, orm_user=user)
 
 
-def test_unchanged_account_is_up_to_date(known: Any) -> None:
+def test_unchanged_account_is_up_to_date(hub_user: Any) -> None:
     default = {"name": "user", "description": "", "scopes": ["self"]}
     model = authentication(ACCOUNT, [default])
     assert {role["name"] for role in model["roles"]} == {"user", ROLE["name"]}
-    assert is_up_to_date(known, ACCOUNT)
+    assert is_up_to_date(hub_user, ACCOUNT)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def test_unchanged_account_is_up_to_date(known: Any) -> None:
         pytest.param({"hub_roles": [ROLE, {**ROLE, "name": "other"}]}, id="additional role"),
     ],
 )
-def test_changed_account_is_not_up_to_date(known: Any, change: dict[str, Any]) -> None:
-    assert not is_up_to_date(known, {**ACCOUNT, **change})
+def test_changed_account_is_not_up_to_date(hub_user: Any, change: dict[str, Any]) -> None:
+    assert not is_up_to_date(hub_user, {**ACCOUNT, **change})
 
 
-def test_hub_admin_flag_is_removed(known: Any) -> None:
-    known.admin = True
-    assert not is_up_to_date(known, ACCOUNT)
+def test_hub_admin_flag_is_removed(hub_user: Any) -> None:
+    hub_user.admin = True
+    assert not is_up_to_date(hub_user, ACCOUNT)
 
 
 def test_refresh_age_is_five_minutes() -> None:
