@@ -1,4 +1,4 @@
-"""What counts as use of a session: reports of a real session server to a fake manager."""
+"""Activity of a session: reports of a real session server to a fake manager."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.testbed.wait import wait_until, wait_until_async
 pytestmark = pytest.mark.e2e
 
 TIMEOUT_SECONDS = 90
-# A session that is idle for longer counts as unused. Even a slow machine reports a use sooner.
+# A reported idle time above this limit means that the session is idle. After a use, even a slow
+# machine reports a shorter idle time.
 IDLE_SECONDS = 2.0
 
 

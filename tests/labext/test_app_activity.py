@@ -1,4 +1,4 @@
-"""App activity: what counts as use, which idle apps are stopped, and the size of app logs."""
+"""App activity: requests that count as use, the stop of idle apps, and the size of app logs."""
 
 from __future__ import annotations
 

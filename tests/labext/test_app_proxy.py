@@ -12,7 +12,7 @@ import pytest
 
 from bai_labext.app_proxy.upstream import MAX_IDLE_PER_APP
 from bai_services.tunnel.streams import MAX_STREAMS
-from tests.labext.test_tunnel import connected, echo, through, tunnelled
+from tests.labext.test_tunnel import connection_to, echo, echo_through, tunnel_port
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until_async
@@ -59,7 +59,7 @@ class App:
 
 
 @asynccontextmanager
-async def running(app: App) -> AsyncIterator[App]:
+async def serving_app(app: App) -> AsyncIterator[App]:
     listener = await asyncio.start_server(app.serve, "127.0.0.1", 0)
     async with listener:
         app.port = listener.sockets[0].getsockname()[1]
@@ -71,7 +71,7 @@ async def running(app: App) -> AsyncIterator[App]:
 
 
 @asynccontextmanager
-async def asking(server: JupyterServer, app: App) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(server: JupyterServer, app: App) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
         base_url=f"{server.url}proxy/{app.port}/", headers=server.headers(), timeout=60
     ) as client:
@@ -79,7 +79,7 @@ async def asking(server: JupyterServer, app: App) -> AsyncIterator[httpx.AsyncCl
 
 
 async def test_one_connection_serves_many_requests(server: JupyterServer) -> None:
-    async with running(App()) as app, asking(server, app) as client:
+    async with serving_app(App()) as app, client_of(server, app) as client:
         for number in range(20):
             answer = await client.get(f"page?number={number}&a=b%20c")
             assert (answer.status_code, answer.text) == (200, "hello")
@@ -90,14 +90,14 @@ async def test_one_connection_serves_many_requests(server: JupyterServer) -> Non
 
 
 async def test_an_app_that_closes_after_each_response_is_reconnected(server: JupyterServer) -> None:
-    async with running(App(requests=1)) as app, asking(server, app) as client:
+    async with serving_app(App(requests=1)) as app, client_of(server, app) as client:
         for _ in range(5):
             assert (await client.get("")).text == "hello"
     assert app.connections == 5
 
 
 async def test_unsafe_requests_are_sent_once_with_their_body(server: JupyterServer) -> None:
-    async with running(App(requests=1)) as app, asking(server, app) as client:
+    async with serving_app(App(requests=1)) as app, client_of(server, app) as client:
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             content = b"" if method == "GET" else BIG
             assert (await client.request(method, "", content=content)).text == "hello"
@@ -125,7 +125,7 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
 async def test_every_framing_of_a_response_is_supported(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
-    async with running(App(answer, requests=1)) as app, asking(server, app) as client:
+    async with serving_app(App(answer, requests=1)) as app, client_of(server, app) as client:
         got = await client.get("")
     assert (got.status_code, got.content) == (200, expected)
 
@@ -135,7 +135,7 @@ async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
         b"HTTP/1.1 302 Found\r\nLocation: /elsewhere?a=1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
         b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n"
     )
-    async with running(App(said)) as app, asking(server, app) as client:
+    async with serving_app(App(said)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
     # The third cookie is Jupyter's own, for clients with its token.
@@ -145,11 +145,11 @@ async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
 
 async def test_responses_without_a_body_keep_their_headers(server: JupyterServer) -> None:
     said = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"
-    async with running(App(said)) as app, asking(server, app) as client:
+    async with serving_app(App(said)) as app, client_of(server, app) as client:
         answer = await client.head("")
     assert (answer.headers["Content-Length"], answer.content) == ("1234", b"")
     said = b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
-    async with running(App(said)) as app, asking(server, app) as client:
+    async with serving_app(App(said)) as app, client_of(server, app) as client:
         answer = await client.get("", headers={"If-None-Match": '"x"'})
     assert (answer.status_code, answer.headers["ETag"]) == (304, '"x"')
 
@@ -158,8 +158,8 @@ async def test_responses_are_streamed(server: JupyterServer) -> None:
     said = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
     app = App(said, rest=b"data: 2\n\n", requests=1)
     async with (
-        running(app),
-        asking(server, app) as client,
+        serving_app(app),
+        client_of(server, app) as client,
         client.stream("GET", "events") as answer,
     ):
         pieces = answer.aiter_raw()
@@ -170,7 +170,7 @@ async def test_responses_are_streamed(server: JupyterServer) -> None:
 
 async def test_a_disconnected_client_ends_the_request_to_the_app(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\n\r\nfirst", rest=BIG * 20, requests=1)
-    async with running(app), asking(server, app) as client:
+    async with serving_app(app), client_of(server, app) as client:
         async with client.stream("GET", "") as answer:
             assert await anext(answer.aiter_raw()) == b"first"
         app.may_continue.set()
@@ -188,7 +188,7 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
 async def test_an_incomplete_response_is_an_error_for_the_client(
     server: JupyterServer, said: bytes
 ) -> None:
-    async with running(App(said, requests=1)) as app, asking(server, app) as client:
+    async with serving_app(App(said, requests=1)) as app, client_of(server, app) as client:
         with pytest.raises(httpx.TransportError):
             await client.get("")
 
@@ -208,7 +208,7 @@ async def test_an_incomplete_response_is_an_error_for_the_client(
 async def test_an_invalid_response_is_an_error_with_the_reason(
     server: JupyterServer, said: bytes, why: str
 ) -> None:
-    async with running(App(said, requests=1)) as app, asking(server, app) as client:
+    async with serving_app(App(said, requests=1)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.status_code == 500 and why in answer.text
 
@@ -216,14 +216,14 @@ async def test_an_invalid_response_is_an_error_with_the_reason(
 async def test_a_port_without_a_listener_is_an_error_with_the_reason(server: JupyterServer) -> None:
     app = App()
     app.port = free_port()
-    async with asking(server, app) as client:
+    async with client_of(server, app) as client:
         answer = await client.get("")
     assert answer.status_code == 500 and f"nothing listens on port {app.port}" in answer.text
 
 
 async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None:
-    async with running(App()) as app:
-        async with asking(server, app) as client:
+    async with serving_app(App()) as app:
+        async with client_of(server, app) as client:
             assert (await client.get("")).text == "hello"
         for headers in ({}, {"Authorization": "token another"}):
             async with httpx.AsyncClient(timeout=60) as stranger:
@@ -246,11 +246,11 @@ def many_files() -> Iterator[None]:
 
 
 # Less than a listener's backlog: on overflow, connections would hang.
-AT_ONCE = 50
+CONNECTIONS_PER_BATCH = 50
 
 
-async def opened(port: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    some = (asyncio.open_connection("127.0.0.1", port) for _ in range(AT_ONCE))
+async def open_connections(port: int) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    some = (asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_PER_BATCH))
     return list(await asyncio.gather(*some))
 
 
@@ -261,17 +261,17 @@ async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
     said: list[str] = []
     async with (
         echo() as (port, serve),
-        tunnelled(server, f"tcp:{port}", said.append) as local,
+        tunnel_port(server, f"tcp:{port}", said.append) as local,
     ):
         idle = []
-        for count in range(AT_ONCE, MAX_STREAMS, AT_ONCE):
-            idle += await opened(local)
+        for count in range(CONNECTIONS_PER_BATCH, MAX_STREAMS, CONNECTIONS_PER_BATCH):
+            idle += await open_connections(local)
             await wait_until_async(lambda n=count: serve.open == n, 60, "the idle connections")
         for _ in range(MAX_STREAMS - len(idle)):
             idle.append(await asyncio.open_connection("127.0.0.1", local))
         await wait_until_async(lambda: serve.open == MAX_STREAMS, 60, "all streams of the tunnel")
         with suppress(OSError):
-            assert await through(local, b"one more") == b""
+            assert await echo_through(local, b"one more") == b""
         await wait_until_async(lambda: said, 60, "the rejection of one more stream")
         assert said[0] == f"a tunnel has at most {MAX_STREAMS} streams; close some"
         _, last = idle.pop()
@@ -279,7 +279,7 @@ async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
         await wait_until_async(
             lambda: serve.open < MAX_STREAMS, 60, "one more stream to be accepted"
         )
-        assert await through(local, BIG) == BIG + b"%d bytes" % len(BIG)
+        assert await echo_through(local, BIG) == BIG + b"%d bytes" % len(BIG)
         for _, writer in idle:
             writer.close()
         await wait_until_async(lambda: serve.open == 0, 120, "the idle connections to end")
@@ -290,7 +290,7 @@ async def test_idle_clients_keep_few_connections_to_the_app(
     server: JupyterServer,
 ) -> None:
     there = int(server.url.rstrip("/").rpartition(":")[2])
-    async with running(App()) as app:
+    async with serving_app(App()) as app:
         lines = [f"GET /proxy/{app.port}/ HTTP/1.1", "Host: 127.0.0.1"]
         lines += [f"{name}: {value}" for name, value in server.headers().items()]
         request = "\r\n".join([*lines, "", ""]).encode()
@@ -301,10 +301,10 @@ async def test_idle_clients_keep_few_connections_to_the_app(
 
         idle = []
         while len(idle) < 1000:
-            some = await opened(there)
+            some = await open_connections(there)
             await asyncio.gather(*(ask(*one) for one in some))
             idle += some
-        async with connected(there) as one:
+        async with connection_to(there) as one:
             await ask(*one)
         await wait_until_async(
             lambda: app.open <= MAX_IDLE_PER_APP, 60, "the connections to the app to be closed"

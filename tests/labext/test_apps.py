@@ -15,14 +15,14 @@ from bai_services.core.apps.catalogue import AppKind
 BUILTIN = {"jupyterlab", "terminal", "filebrowser"}
 
 
-def program(folder: Path, name: str, first_line: str = "#!/bin/sh") -> Path:
+def create_program(folder: Path, name: str, first_line: str = "#!/bin/sh") -> Path:
     path = folder / name
     path.write_text(f"{first_line}\n")
     path.chmod(0o755)
     return path
 
 
-def offered(environ: dict[str, str]) -> set[str]:
+def offered_names(environ: dict[str, str]) -> set[str]:
     return {offer.app.name for offer in apps.offers(environ) if offer.is_offered}
 
 
@@ -54,7 +54,7 @@ def test_an_app_without_its_program_is_not_offered_with_the_reason() -> None:
 
 
 def test_vs_code_is_started_by_the_program_on_the_path(tmp_path: Path) -> None:
-    path = program(tmp_path, "code-server")
+    path = create_program(tmp_path, "code-server")
     offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
     command = apps.command_of(offer, {}, "/home/work")
     assert command[0] == str(path)
@@ -63,7 +63,7 @@ def test_vs_code_is_started_by_the_program_on_the_path(tmp_path: Path) -> None:
 
 def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    program(tmp_path, "code-server")
+    create_program(tmp_path, "code-server")
     offer = apps.offer(BY_NAME["vscode"], {"PATH": str(tmp_path)})
     start = apps.server_processes([offer], Arguments({}, str(home)), str(home))["vscode"]["command"]
     start()
@@ -79,7 +79,7 @@ def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: P
 
 
 def test_a_node_script_is_run_by_the_real_node(tmp_path: Path) -> None:
-    path = program(tmp_path, "code-server", "#!/usr/bin/env node")
+    path = create_program(tmp_path, "code-server", "#!/usr/bin/env node")
     node, script = apps.find_program("code-server", str(tmp_path))
     assert script == str(path)
     assert not Path(node).read_bytes().startswith(b"#!"), "a wrapper script forwards no signals"
@@ -98,12 +98,12 @@ def test_a_node_script_is_run_by_the_real_node(tmp_path: Path) -> None:
 def test_bai_apps_limits_process_apps_but_not_builtin_ones(
     tmp_path: Path, allowed: str | None, expected: set[str]
 ) -> None:
-    program(tmp_path, "code-server")
+    create_program(tmp_path, "code-server")
     environ = {"PATH": str(tmp_path)}
     if allowed is not None:
         environ["BAI_APPS"] = allowed
     # Whether SSH and Notebook are installed depends on the machine that runs the tests.
-    assert offered(environ) - {"ssh", "notebook"} == expected
+    assert offered_names(environ) - {"ssh", "notebook"} == expected
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_log_folder_of_tensorboard_is_configurable(
 def test_jupyter_server_proxy_accepts_the_settings(tmp_path: Path) -> None:
     from jupyter_server_proxy.config import ServerProxy
 
-    program(tmp_path, "code-server")
+    create_program(tmp_path, "code-server")
     offers = apps.offers({"PATH": str(tmp_path), "HOME": str(tmp_path)})
     arguments = Arguments({}, str(tmp_path))
     servers = ServerProxy(servers=apps.server_processes(offers, arguments, str(tmp_path))).servers

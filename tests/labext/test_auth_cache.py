@@ -42,19 +42,21 @@ class CacheUnderTest:
 
 
 @pytest.fixture
-def cached() -> CacheUnderTest:
+def cache_with_entry() -> CacheUnderTest:
     found = CacheUnderTest()
     found.add()
     return found
 
 
-def test_identical_headers_authorize_other_paths_of_the_app(cached: CacheUnderTest) -> None:
-    authorized = cached.find(b"static/a.js?v=1&b=%20")
+def test_identical_headers_authorize_other_paths_of_the_app(
+    cache_with_entry: CacheUnderTest,
+) -> None:
+    authorized = cache_with_entry.find(b"static/a.js?v=1&b=%20")
     assert authorized is not None
     assert authorized.message == b"GET /static/a.js?v=1&b=%20 HTTP/1.1\r\n" + SENT
     assert authorized.address == ADDRESS
     authorized.record_use()
-    assert cached.uses == ["/static/a.js"]
+    assert cache_with_entry.uses == ["/static/a.js"]
 
 
 def test_an_app_that_needs_the_path_prefix_receives_it() -> None:
@@ -81,8 +83,8 @@ def test_an_app_that_needs_the_path_prefix_receives_it() -> None:
         b"",
     ],
 )
-def test_no_other_request_is_authorized(cached: CacheUnderTest, received: bytes) -> None:
-    assert cached.cache.find(received) is None
+def test_no_other_request_is_authorized(cache_with_entry: CacheUnderTest, received: bytes) -> None:
+    assert cache_with_entry.cache.find(received) is None
 
 
 @pytest.mark.parametrize(
@@ -92,15 +94,15 @@ def test_no_other_request_is_authorized(cached: CacheUnderTest, received: bytes)
         *(b"x?token=guess", b'x"', b"x\x00"),
     ],
 )
-def test_an_ambiguous_path_is_not_authorized(cached: CacheUnderTest, rest: bytes) -> None:
-    assert cached.find(rest) is None
+def test_an_ambiguous_path_is_not_authorized(cache_with_entry: CacheUnderTest, rest: bytes) -> None:
+    assert cache_with_entry.find(rest) is None
 
 
-def test_an_authorization_expires(cached: CacheUnderTest) -> None:
-    cached.clock.now += CACHE_TTL_SECONDS - 0.01
-    assert cached.find(b"x") and cached.cache.may_have_valid_entries
-    cached.clock.now += 0.02
-    assert not cached.find(b"x") and not cached.cache.may_have_valid_entries
+def test_an_authorization_expires(cache_with_entry: CacheUnderTest) -> None:
+    cache_with_entry.clock.now += CACHE_TTL_SECONDS - 0.01
+    assert cache_with_entry.find(b"x") and cache_with_entry.cache.may_have_valid_entries
+    cache_with_entry.clock.now += 0.02
+    assert not cache_with_entry.find(b"x") and not cache_with_entry.cache.may_have_valid_entries
 
 
 @pytest.mark.parametrize(
@@ -120,11 +122,13 @@ def test_a_rewritten_request_is_not_cached(head: bytes, sent: bytes) -> None:
     assert cached.find(b"a") is None
 
 
-def test_the_size_of_the_cache_is_limited(cached: CacheUnderTest) -> None:
+def test_the_size_of_the_cache_is_limited(cache_with_entry: CacheUnderTest) -> None:
     blocks = [
         b"Host: hub\r\nCookie: a=%d\r\n\r\n" % number for number in range(3 * MAX_HEADER_BLOCKS)
     ]
     for block in blocks:
-        cached.add(block=block)
-    assert cached.find(b"x", blocks[-1])
-    assert sum(cached.find(b"x", block) is not None for block in blocks) <= MAX_HEADER_BLOCKS
+        cache_with_entry.add(block=block)
+    assert cache_with_entry.find(b"x", blocks[-1])
+    assert (
+        sum(cache_with_entry.find(b"x", block) is not None for block in blocks) <= MAX_HEADER_BLOCKS
+    )

@@ -75,7 +75,7 @@ def fake_hub() -> Iterator[FakeHub]:
 
 
 @dataclass
-class Running:
+class RunningBatch:
     process: subprocess.Popen[str]
     url: str
 
@@ -85,13 +85,13 @@ class Running:
         except httpx.TransportError:
             return False
 
-    def end(self) -> tuple[int, str]:
+    def wait_for_exit(self) -> tuple[int, str]:
         output, _ = self.process.communicate(timeout=20)
         return self.process.returncode, output
 
 
 @contextmanager
-def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[Running]:
+def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[RunningBatch]:
     url = f"http://127.0.0.1:{free_port()}/user/ann/train/"
     environ = {
         "PATH": os.environ["PATH"],
@@ -115,7 +115,7 @@ def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[Running]:
         text=True,
     )
     try:
-        yield Running(process, url)
+        yield RunningBatch(process, url)
     finally:
         process.kill()
         process.communicate()
@@ -131,7 +131,7 @@ def test_the_command_runs_once_the_hub_has_registered_the_server(tmp_path: Path)
             assert running.process.poll() is None
             assert hub.activity == []
             hub.is_ready = True
-            assert running.end() == (3, f"{tmp_path}\n")
+            assert running.wait_for_exit() == (3, f"{tmp_path}\n")
         assert set(hub.queries) == {"/hub/api/users/ann/servers/train"}
         assert list(hub.activity[0]["servers"]) == ["train"]
         assert hub.credentials == {"token secret"}
@@ -157,7 +157,7 @@ def test_the_command_runs_if_the_hub_denies_queries(tmp_path: Path, status: int)
         hub.status = status
         with runner(hub, tmp_path, "true") as running:
             wait_until(running.is_up, 20, "a response of the batch runner")
-            assert running.end() == (0, "")
+            assert running.wait_for_exit() == (0, "")
 
 
 def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
         wait_until(running.is_up, 20, "a response of the batch runner")
         wait_until((tmp_path / "ready").exists, 20, "the start of the command")
         running.process.send_signal(signal.SIGTERM)
-        code, output = running.end()
+        code, output = running.wait_for_exit()
         assert (code, output) == (128 + signal.SIGTERM, "child\n")
 
 
@@ -176,4 +176,4 @@ def test_a_signal_before_the_start_of_the_command_prevents_it(tmp_path: Path) ->
         with runner(hub, tmp_path, "echo never") as running:
             wait_until(running.is_up, 20, "a response of the batch runner")
             running.process.send_signal(signal.SIGTERM)
-            assert running.end() == (128 + signal.SIGTERM, "")
+            assert running.wait_for_exit() == (128 + signal.SIGTERM, "")

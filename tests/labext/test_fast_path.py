@@ -14,8 +14,8 @@ from bai_labext.app_proxy.upstream import AppAddress, pool, response_over
 from bai_labext.fast_path import front_server
 from bai_labext.fast_path.auth_cache import AuthCache
 from bai_labext.fast_path.front_server import MAX_RESPONSE_BYTES, FrontServer, plain_response
-from tests.labext.test_app_proxy import BIG, OK, PLAIN, App, running
-from tests.labext.test_tunnel import connected
+from tests.labext.test_app_proxy import BIG, OK, PLAIN, App, serving_app
+from tests.labext.test_tunnel import connection_to
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until_async
@@ -31,7 +31,9 @@ class Caller:
     ) -> None:
         self._reader, self.writer, self._port = reader, writer, port
 
-    def say(self, path: str, *lines: str, method: str = "GET", prefix: str | None = None) -> None:
+    def send_request(
+        self, path: str, *lines: str, method: str = "GET", prefix: str | None = None
+    ) -> None:
         place = f"/proxy/{self._port}/" if prefix is None else prefix
         head = [f"{method} {place}{path} HTTP/1.1", "Host: 127.0.0.1", *lines]
         self.writer.write("\r\n".join([*head, "", ""]).encode())
@@ -50,13 +52,13 @@ class Caller:
         length = low.partition(b"content-length: ")[2].partition(b"\r\n")[0]
         return head, await self._reader.readexactly(int(length or 0))
 
-    async def ask(self, path: str, *lines: str, method: str = "GET") -> tuple[bytes, bytes]:
-        self.say(path, *lines, method=method)
+    async def fetch(self, path: str, *lines: str, method: str = "GET") -> tuple[bytes, bytes]:
+        self.send_request(path, *lines, method=method)
         return await self.receive()
 
 
 @asynccontextmanager
-async def calling(server: JupyterServer, app: App) -> AsyncIterator[Caller]:
+async def caller_of(server: JupyterServer, app: App) -> AsyncIterator[Caller]:
     port = int(server.url.rstrip("/").rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**24)
     try:
@@ -66,7 +68,7 @@ async def calling(server: JupyterServer, app: App) -> AsyncIterator[Caller]:
         await writer.wait_closed()
 
 
-def signed(server: JupyterServer) -> str:
+def authorization_header(server: JupyterServer) -> str:
     return "".join(f"{name}: {value}" for name, value in server.headers().items())
 
 
@@ -76,10 +78,10 @@ def is_from_jupyter(head: bytes) -> bool:
 
 
 async def test_only_the_fast_path_bypasses_jupyter(server: JupyterServer, fast_path: str) -> None:
-    async with running(App()) as app, calling(server, app) as caller:
+    async with serving_app(App()) as app, caller_of(server, app) as caller:
         heads = []
         for number in range(20):
-            head, body = await caller.ask(f"page?n={number}", signed(server))
+            head, body = await caller.fetch(f"page?n={number}", authorization_header(server))
             assert body == b"hello"
             heads.append(head)
     assert is_from_jupyter(heads[0])
@@ -93,18 +95,18 @@ async def test_only_the_fast_path_bypasses_jupyter(server: JupyterServer, fast_p
 async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
     server: JupyterServer,
 ) -> None:
-    async with running(App()) as app, calling(server, app) as caller:
+    async with serving_app(App()) as app, caller_of(server, app) as caller:
         for _ in range(3):
-            await caller.ask("", signed(server))
-        for lines in ((), ("Authorization: token guess",), (signed(server) + "x",)):
-            head, body = await caller.ask("", *lines)
+            await caller.fetch("", authorization_header(server))
+        for lines in ((), ("Authorization: token guess",), (authorization_header(server) + "x",)):
+            head, body = await caller.fetch("", *lines)
             assert head.split()[1] in (b"302", b"403") and body != b"hello"
-        assert (await caller.ask("", signed(server)))[1] == b"hello"
+        assert (await caller.fetch("", authorization_header(server)))[1] == b"hello"
         other = App()
-        async with running(other), calling(server, other) as stranger:
-            head, _ = await stranger.ask("", signed(server))
+        async with serving_app(other), caller_of(server, other) as stranger:
+            head, _ = await stranger.fetch("", authorization_header(server))
             assert is_from_jupyter(head)
-            head, _ = await stranger.ask("")
+            head, _ = await stranger.fetch("")
             assert head.split()[1] in (b"302", b"403")
     assert len(app.asked) == 4 and len(other.asked) == 1
 
@@ -113,23 +115,23 @@ async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
 async def test_a_token_in_the_url_does_not_authorize_others(
     server: JupyterServer, name: str
 ) -> None:
-    async with running(App()) as app, calling(server, app) as caller:
+    async with serving_app(App()) as app, caller_of(server, app) as caller:
         for _ in range(3):
-            assert (await caller.ask(f"?{name}={server.token}"))[1] == b"hello"
-            head, body = await caller.ask("")
+            assert (await caller.fetch(f"?{name}={server.token}"))[1] == b"hello"
+            head, body = await caller.fetch("")
             assert head.split()[1] in (b"302", b"403") and body != b"hello"
     assert len(app.asked) == 3
 
 
 async def test_one_connection_serves_apps_and_jupyter_in_turn(server: JupyterServer) -> None:
-    async with running(App()) as app, calling(server, app) as caller:
+    async with serving_app(App()) as app, caller_of(server, app) as caller:
         for _ in range(4):
-            assert (await caller.ask("", signed(server)))[1] == b"hello"
-            caller.say("api/status", signed(server), prefix="/")
+            assert (await caller.fetch("", authorization_header(server)))[1] == b"hello"
+            caller.send_request("api/status", authorization_header(server), prefix="/")
             assert b'"kernels"' in (await caller.receive())[1]
-            assert (await caller.ask("", signed(server)))[1] == b"hello"
+            assert (await caller.fetch("", authorization_header(server)))[1] == b"hello"
             content = f"Content-Length: {len(BIG)}"
-            caller.say("post", signed(server), content, method="POST")
+            caller.send_request("post", authorization_header(server), content, method="POST")
             caller.writer.write(BIG)
             assert (await caller.receive())[1] == b"hello"
     posts = [asked for asked in app.asked if asked.startswith(b"POST")]
@@ -139,16 +141,17 @@ async def test_one_connection_serves_apps_and_jupyter_in_turn(server: JupyterSer
 async def test_split_and_pipelined_requests_are_answered_in_order(
     server: JupyterServer,
 ) -> None:
-    async with running(App()) as app, calling(server, app) as caller:
-        await caller.ask("first", signed(server))
-        head = f"GET /proxy/{app.port}/slow HTTP/1.1\r\nHost: 127.0.0.1\r\n{signed(server)}\r\n\r\n"
+    async with serving_app(App()) as app, caller_of(server, app) as caller:
+        await caller.fetch("first", authorization_header(server))
+        fields = f"Host: 127.0.0.1\r\n{authorization_header(server)}"
+        head = f"GET /proxy/{app.port}/slow HTTP/1.1\r\n{fields}\r\n\r\n"
         for at in (10, 40, len(head) - 3):
             caller.writer.write(head[:at].encode())
             await caller.writer.drain()
             caller.writer.write(head[at:].encode())
             assert (await caller.receive())[1] == b"hello"
         for number in range(30):
-            caller.say(f"many?{number}", signed(server))
+            caller.send_request(f"many?{number}", authorization_header(server))
         for _ in range(30):
             assert (await caller.receive())[1] == b"hello"
     many = [asked.split()[1] for asked in app.asked if b"/many" in asked]
@@ -170,9 +173,9 @@ async def test_split_and_pipelined_requests_are_answered_in_order(
 async def test_every_kind_of_response_is_complete_and_requested_once(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
-    async with running(App(answer)) as app, calling(server, app) as caller:
+    async with serving_app(App(answer)) as app, caller_of(server, app) as caller:
         for number in range(6):
-            head, body = await caller.ask(f"?{number}", signed(server))
+            head, body = await caller.fetch(f"?{number}", authorization_header(server))
             assert body == expected
             assert b"timeout=5" not in head
             assert head.split()[1] == answer.split()[1]
@@ -181,22 +184,22 @@ async def test_every_kind_of_response_is_complete_and_requested_once(
 
 async def test_a_redirect_target_is_rewritten(server: JupyterServer) -> None:
     said = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
-    async with running(App(said)) as app, calling(server, app) as caller:
+    async with serving_app(App(said)) as app, caller_of(server, app) as caller:
         for _ in range(3):
-            head, _ = await caller.ask("", signed(server))
+            head, _ = await caller.fetch("", authorization_header(server))
             assert f"Location: /proxy/{app.port}/there".encode() in head
     assert len(app.asked) == 3
 
 
 async def test_a_slow_response_does_not_time_out(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\nContent-Le", rest=b"ngth: 5\r\n\r\nhello")
-    async with running(app), calling(server, app) as caller:
-        caller.say("", signed(server))
+    async with serving_app(app), caller_of(server, app) as caller:
+        caller.send_request("", authorization_header(server))
         await wait_until_async(lambda: app.asked, 60, "the first request")
         app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
         app.may_continue.clear()
-        caller.say("slow", signed(server))
+        caller.send_request("slow", authorization_header(server))
         await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
         app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
@@ -206,20 +209,20 @@ async def test_a_slow_response_does_not_time_out(server: JupyterServer) -> None:
 async def test_a_closed_connection_to_the_app_is_replaced(
     server: JupyterServer,
 ) -> None:
-    async with running(App(requests=2)) as app, calling(server, app) as caller:
+    async with serving_app(App(requests=2)) as app, caller_of(server, app) as caller:
         for _ in range(9):
-            assert (await caller.ask("", signed(server)))[1] == b"hello"
+            assert (await caller.fetch("", authorization_header(server)))[1] == b"hello"
     assert len(app.asked) == 9 and app.connections == 5
 
 
 async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 0\r\n\r\n")
-    async with running(app):
-        async with calling(server, app) as caller:
+    async with serving_app(app):
+        async with caller_of(server, app) as caller:
             app.may_continue.set()
-            await caller.ask("", signed(server))
+            await caller.fetch("", authorization_header(server))
             app.may_continue.clear()
-            caller.say("", signed(server))
+            caller.send_request("", authorization_header(server))
             await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
         # Disconnect before the app sends the rest.
         await wait_until_async(app.readers[0].at_eof, 60, "the app's connection to be closed")
@@ -252,12 +255,12 @@ async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
     app = App(b"HTTP/1.1 200 OK\r\n", rest=b"Content-Length: 5\r\n\r\nhello", requests=1)
     server = FrontServer(tornado.web.Application([("/app/(?:.*)", Jupyter)]), cache=cache)
     server.listen(port := free_port(), "127.0.0.1")
-    async with running(app):
+    async with serving_app(app):
         address = ("127.0.0.1", app.port)
-        async with connected(port) as (reader, writer):
+        async with connection_to(port) as (reader, writer):
             caller = Caller(reader, writer, 0)
             for expected in (b"", b"hello"):
-                caller.say("", prefix="/app/")
+                caller.send_request("", prefix="/app/")
                 assert (await caller.receive())[1] == expected
     server.stop()
     assert len(app.asked) == 1

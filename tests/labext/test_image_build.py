@@ -18,7 +18,7 @@ BUILD = Path(__file__).resolve().parents[2] / "images" / "session" / "build"
 
 
 @pytest.fixture(scope="module")
-def build() -> ModuleType:
+def build_script() -> ModuleType:
     loader = SourceFileLoader("session_image_build", str(BUILD))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
@@ -28,23 +28,23 @@ def build() -> ModuleType:
 
 
 def test_settings_contain_mirrors_but_no_local_folders(
-    build: ModuleType, monkeypatch: pytest.MonkeyPatch
+    build_script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "https://mirror.example/simple")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "file:///opt/more https://more.example/simple")
-    files = build.client_files()
+    files = build_script.client_files()
     assert files["pip.conf"].decode().splitlines() == [
         "[global]",
         "index-url = https://mirror.example/simple",
         "extra-index-url = https://more.example/simple",
     ]
-    assert {"mirror.example", "more.example"} <= build.private_hosts(files)
+    assert {"mirror.example", "more.example"} <= build_script.private_hosts(files)
 
 
 def test_the_context_is_reproducible_and_contains_no_settings(
-    build: ModuleType,
+    build_script: ModuleType,
 ) -> None:
-    first, second = build.context({}), build.context({})
+    first, second = build_script.context({}), build_script.context({})
     assert first == second
     with tarfile.open(fileobj=io.BytesIO(first)) as tar:
         names = tar.getnames()
@@ -53,27 +53,29 @@ def test_the_context_is_reproducible_and_contains_no_settings(
     assert not [name for name in names if "__pycache__" in name or name.startswith(".")]
 
 
-def test_excluded_apps_are_not_in_the_label(build: ModuleType) -> None:
-    all_apps = build.settings(build.parse([]))
+def test_excluded_apps_are_not_in_the_label(build_script: ModuleType) -> None:
+    all_apps = build_script.settings(build_script.parse([]))
     assert all_apps["PYTHON_APPS"] == "notebook tensorboard mlflow streamlit gradio"
     facts = parse_service_ports(all_apps["APPS"])
     names = ["jupyterlab", "notebook", "tensorboard", "vscode", "mlflow", "streamlit", "gradio"]
     assert [port.name for port in facts] == names
-    fewer = build.settings(build.parse(["--without", "mlflow", "-x", "vscode", "NAME"]))
+    fewer = build_script.settings(
+        build_script.parse(["--without", "mlflow", "-x", "vscode", "NAME"])
+    )
     assert fewer["PYTHON_APPS"] == "notebook tensorboard streamlit gradio"
     assert fewer["WITH_VSCODE"] == "0"
     assert "vscode" not in fewer["APPS"] and "mlflow" not in fewer["APPS"]
 
 
-def test_a_cuda_base_sets_the_minimum_cuda_version(build: ModuleType) -> None:
-    found = build.settings(build.parse(["--cuda", "12.6.3"]))
+def test_a_cuda_base_sets_the_minimum_cuda_version(build_script: ModuleType) -> None:
+    found = build_script.settings(build_script.parse(["--cuda", "12.6.3"]))
     assert found["BASE"] == "nvidia/cuda:12.6.3-runtime-ubuntu24.04"
     assert (found["ACCELERATORS"], found["MIN_CUDA"]) == ("cuda", "12.6")
-    own = build.settings(build.parse(["--cuda", "12.6.3", "--base", "mine/cuda:1"]))
+    own = build_script.settings(build_script.parse(["--cuda", "12.6.3", "--base", "mine/cuda:1"]))
     assert (own["BASE"], own["MIN_CUDA"]) == ("mine/cuda:1", "12.6")
 
 
-def test_each_python_app_has_a_requirements_file(build: ModuleType) -> None:
+def test_each_python_app_has_a_requirements_file(build_script: ModuleType) -> None:
     folder = BUILD.parent / "requirements"
-    assert {path.stem for path in folder.iterdir()} == {"kernel", *build.PYTHON_APPS}
-    assert build.PORTS.keys() <= BY_NAME_OR_ALIAS.keys()
+    assert {path.stem for path in folder.iterdir()} == {"kernel", *build_script.PYTHON_APPS}
+    assert build_script.PORTS.keys() <= BY_NAME_OR_ALIAS.keys()

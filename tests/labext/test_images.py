@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.docker]
 
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 KINDS = {"session": images.session_image, "minimal": images.minimal_image}
 APPS = {
     "session": {
@@ -57,7 +57,7 @@ LIMITS = ["--user", "12345:12345", "--cap-drop", "ALL", "--security-opt", "no-ne
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningImage:
     """A container of an image, with the app names in the label."""
 
     kind: str
@@ -72,7 +72,7 @@ class Running:
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iterator[Running]:
+def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iterator[RunningImage]:
     try:
         image = KINDS[request.param](docker_engine)
     except ComponentMissing as reason:
@@ -87,33 +87,33 @@ def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iter
     server = JupyterServer(f"http://127.0.0.1:{port}/", "secret")
     try:
         wait_until(server.is_ready, 120, "JupyterLab in the container")
-        yield Running(request.param, image, name, claimed, server, docker_engine)
+        yield RunningImage(request.param, image, name, claimed, server, docker_engine)
     except TimeoutError:
         pytest.fail(docker_engine.run("logs", name))
     finally:
         docker_engine.run("rm", "--force", name)
 
 
-def test_each_app_in_the_label_responds_to_its_owner_only(running: Running) -> None:
+def test_each_app_in_the_label_responds_to_its_owner_only(running: RunningImage) -> None:
     assert set(running.claimed) == APPS[running.kind]
     for name in running.claimed:
         app = BY_NAME_OR_ALIAS[name]
         if app.kind is AppKind.PROCESS:
-            start(running, app.name)
+            start_app(running, app.name)
         for path in (app.path, app.ready_path):
             assert running.server.page(path).status_code == 200, path
             assert running.server.get(path, token=None).status_code in (302, 403), path
 
 
 @pytest.mark.browser
-async def test_pages_of_scripts_respond_to_a_click(running: Running, browser: Browser) -> None:
+async def test_pages_of_scripts_respond_to_a_click(running: RunningImage, browser: Browser) -> None:
     for name in sorted(SCRIPTS.keys() & set(running.claimed)):
-        start(running, name)
+        start_app(running, name)
         page = await browser.new_page()
         await page.goto(f"{running.server.url}api/status?token={running.server.token}")
         await page.goto(f"{running.server.url}{BY_NAME_OR_ALIAS[name].path}")
-        await page.get_by_role("button", name="Ask").click(timeout=PATIENCE_MS)
-        await page.get_by_text("It is 42").wait_for(timeout=PATIENCE_MS)
+        await page.get_by_role("button", name="Ask").click(timeout=TIMEOUT_MS)
+        await page.get_by_text("It is 42").wait_for(timeout=TIMEOUT_MS)
         await page.close()
 
 
@@ -128,7 +128,7 @@ writer.close()
 
 
 @asynccontextmanager
-async def opened(browser: Browser, running: Running, path: str) -> AsyncIterator[Page]:
+async def opened_page(browser: Browser, running: RunningImage, path: str) -> AsyncIterator[Page]:
     """Yield a page of a signed-in browser."""
     page = await browser.new_page(viewport={"width": 1280, "height": 900})
     try:
@@ -140,11 +140,11 @@ async def opened(browser: Browser, running: Running, path: str) -> AsyncIterator
 
 
 @pytest.mark.browser
-async def test_tensorboard_shows_an_event_file(running: Running, browser: Browser) -> None:
+async def test_tensorboard_shows_an_event_file(running: RunningImage, browser: Browser) -> None:
     if "tensorboard" not in running.claimed:
         pytest.skip("not in this image")
     running.run("/opt/bai/bin/python", "-c", EVENTS)
-    start(running, "tensorboard")
+    start_app(running, "tensorboard")
 
     def is_read() -> bool:
         # A page opened before TensorBoard has read the file stays empty until it is reloaded.
@@ -152,17 +152,17 @@ async def test_tensorboard_shows_an_event_file(running: Running, browser: Browse
         return "lost_and_found" in tags.text
 
     wait_until(is_read, 120, "TensorBoard to read the file")
-    async with opened(browser, running, "tensorboard/") as page:
-        await page.get_by_text("lost_and_found").first.wait_for(timeout=PATIENCE_MS)
+    async with opened_page(browser, running, "tensorboard/") as page:
+        await page.get_by_text("lost_and_found").first.wait_for(timeout=TIMEOUT_MS)
 
 
 @pytest.mark.browser
-async def test_mlflow_shows_a_run(running: Running, browser: Browser) -> None:
+async def test_mlflow_shows_a_run(running: RunningImage, browser: Browser) -> None:
     if "mlflow" not in running.claimed:
         pytest.skip("not in this image")
-    start(running, "mlflow")
+    start_app(running, "mlflow")
 
-    def ask(path: str, **body: Any) -> Any:
+    def post(path: str, **body: Any) -> Any:
         answer = httpx.post(
             f"{running.server.url}mlflow/api/2.0/mlflow/{path}",
             headers=running.server.headers(), json=body, timeout=60,
@@ -170,39 +170,41 @@ async def test_mlflow_shows_a_run(running: Running, browser: Browser) -> None:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    made = ask("experiments/create", name="shown")["experiment_id"]
-    ask("runs/create", experiment_id=made, run_name="first-of-all")
-    async with opened(browser, running, f"mlflow/#/experiments/{made}/runs") as page:
-        await page.get_by_text("first-of-all").first.wait_for(timeout=PATIENCE_MS)
+    made = post("experiments/create", name="shown")["experiment_id"]
+    post("runs/create", experiment_id=made, run_name="first-of-all")
+    async with opened_page(browser, running, f"mlflow/#/experiments/{made}/runs") as page:
+        await page.get_by_text("first-of-all").first.wait_for(timeout=TIMEOUT_MS)
 
 
 @pytest.mark.browser
-async def test_vs_code_opens_a_file_and_runs_a_terminal(running: Running, browser: Browser) -> None:
+async def test_vs_code_opens_a_file_and_runs_a_terminal(
+    running: RunningImage, browser: Browser
+) -> None:
     if "vscode" not in running.claimed:
         pytest.skip("not in this image")
     running.run("sh", "-c", "echo 'what is written here' > /home/work/opened.txt")
-    start(running, "vscode")
-    async with opened(browser, running, "vscode/") as page:
+    start_app(running, "vscode")
+    async with opened_page(browser, running, "vscode/") as page:
         explorer = page.locator(".explorer-folders-view", has_text="opened.txt")
-        await explorer.wait_for(timeout=PATIENCE_MS)
+        await explorer.wait_for(timeout=TIMEOUT_MS)
         assert await page.locator(".gettingStartedContainer, .interactive-session").count() == 0
     files = quote(json.dumps([["openFile", "vscode-remote:///home/work/opened.txt"]]))
-    async with opened(browser, running, f"vscode/?payload={files}") as page:
+    async with opened_page(browser, running, f"vscode/?payload={files}") as page:
         shown = page.locator(".monaco-editor .view-lines", has_text="what is written here")
-        await shown.first.wait_for(timeout=PATIENCE_MS)
+        await shown.first.wait_for(timeout=TIMEOUT_MS)
         await page.keyboard.press("Control+Backquote")
         terminal = page.locator(".terminal textarea.xterm-helper-textarea")
-        await terminal.first.wait_for(state="attached", timeout=PATIENCE_MS)
+        await terminal.first.wait_for(state="attached", timeout=TIMEOUT_MS)
 
-        async def typed() -> bool:
+        async def command_was_run() -> bool:
             # Repeat the input, because the shell may drop it before showing its prompt.
             await terminal.first.press_sequentially("echo $((6 * 7)) > ~/typed.txt\n")
             return running.run("sh", "-c", "cat /home/work/typed.txt || true").strip() == "42"
 
-        await wait_until_async(typed, 120, "the terminal to run the typed command")
+        await wait_until_async(command_was_run, 120, "the terminal to run the typed command")
 
 
-def start(running: Running, name: str) -> None:
+def start_app(running: RunningImage, name: str) -> None:
     """Start an app and wait until it runs; idempotent."""
     arguments = {}
     if name in SCRIPTS:
@@ -220,11 +222,11 @@ def start(running: Running, name: str) -> None:
     wait_until_running(running, name)
 
 
-def wait_until_running(running: Running, name: str) -> None:
+def wait_until_running(running: RunningImage, name: str) -> None:
     wait_until(lambda: state_of(running, name) == "running", 300, f"{name} to answer")
 
 
-def state_of(running: Running, name: str) -> str:
+def state_of(running: RunningImage, name: str) -> str:
     items = {item["name"]: item for item in running.server.get("bai/api/apps").json()["items"]}
     state = str(items[name]["state"])
     log = running.server.get(f"bai/api/apps/{name}/log").json()["log"]
@@ -232,18 +234,18 @@ def state_of(running: Running, name: str) -> str:
     return state
 
 
-def test_apps_missing_from_the_label_are_not_offered(running: Running) -> None:
+def test_apps_missing_from_the_label_are_not_offered(running: RunningImage) -> None:
     items = running.server.get("bai/api/apps").json()["items"]
     offered = {item["name"] for item in items if item["is_offered"]}
     assert offered == ALWAYS | APPS[running.kind]
 
 
-def test_the_image_has_an_ssh_server_without_host_keys(running: Running) -> None:
+def test_the_image_has_an_ssh_server_without_host_keys(running: RunningImage) -> None:
     assert "OpenSSH" in running.run("sh", "-c", "/usr/sbin/sshd -V 2>&1")
     assert running.run("sh", "-c", "ls /etc/ssh | grep -c host_key || true").strip() == "0"
 
 
-def test_labels_describe_the_image(running: Running) -> None:
+def test_labels_describe_the_image(running: RunningImage) -> None:
     facts = parse_labels(running.engine.client.images.get(running.image).labels)
     assert facts.min_slots.format() == {"cpu": "1", "mem": "256m"}
     assert facts.runtime_path == "/opt/bai/bin/python"

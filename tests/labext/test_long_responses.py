@@ -12,7 +12,7 @@ import pytest
 
 from bai_labext.app_proxy.handler import MIN_FAST_MOVE_BYTES
 from bai_labext.fast_path.splice import splice_sockets
-from tests.labext.test_app_proxy import OK, App, asking, running
+from tests.labext.test_app_proxy import OK, App, client_of, serving_app
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.wait import wait_until_async
 
@@ -25,7 +25,7 @@ HEAD = OK + b"Content-Length: %d\r\n\r\n" % len(LONG)
 async def test_long_responses_are_complete_and_reuse_the_connection(
     server: JupyterServer, fast_path: str
 ) -> None:
-    async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
+    async with serving_app(App(HEAD + LONG)) as app, client_of(server, app) as client:
         for _ in range(3):
             answer = await client.get("")
             assert answer.content == LONG
@@ -34,7 +34,7 @@ async def test_long_responses_are_complete_and_reuse_the_connection(
 
 
 async def test_concurrent_long_responses_are_not_mixed(server: JupyterServer) -> None:
-    async with running(App(HEAD + LONG)) as app, asking(server, app) as client:
+    async with serving_app(App(HEAD + LONG)) as app, client_of(server, app) as client:
         answers = await asyncio.gather(*(client.get(f"?{number}") for number in range(8)))
     assert all(answer.content == LONG for answer in answers)
 
@@ -42,7 +42,10 @@ async def test_concurrent_long_responses_are_not_mixed(server: JupyterServer) ->
 async def test_an_incomplete_long_response_is_an_error_for_the_client(
     server: JupyterServer,
 ) -> None:
-    async with running(App(HEAD + LONG[:-1], requests=1)) as app, asking(server, app) as client:
+    async with (
+        serving_app(App(HEAD + LONG[:-1], requests=1)) as app,
+        client_of(server, app) as client,
+    ):
         with pytest.raises(httpx.TransportError):
             await client.get("")
 
@@ -52,7 +55,7 @@ async def test_a_disconnected_client_ends_a_long_response(
     server: JupyterServer, first: int
 ) -> None:
     app = App(HEAD + LONG[:first], rest=LONG[first:], requests=1)
-    async with running(app), asking(server, app) as client:
+    async with serving_app(app), client_of(server, app) as client:
         async with client.stream("GET", "") as answer:
             assert (await anext(answer.aiter_raw()))[:1] == LONG[:1]
         app.may_continue.set()
@@ -61,7 +64,11 @@ async def test_a_disconnected_client_ends_a_long_response(
 
 async def test_a_pause_in_a_long_response_does_not_end_it(server: JupyterServer) -> None:
     app = App(HEAD + LONG[:MIN_FAST_MOVE_BYTES], rest=LONG[MIN_FAST_MOVE_BYTES:], requests=1)
-    async with running(app), asking(server, app) as client, client.stream("GET", "") as answer:
+    async with (
+        serving_app(app),
+        client_of(server, app) as client,
+        client.stream("GET", "") as answer,
+    ):
         pieces, got = answer.aiter_raw(), b""
         while len(got) < MIN_FAST_MOVE_BYTES:
             got += await anext(pieces)
@@ -74,10 +81,10 @@ async def test_a_pause_in_a_long_response_does_not_end_it(server: JupyterServer)
 async def test_splice_moves_nothing_if_the_kernel_does_not_support_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def cannot(*_: int) -> int:
+    def raise_einval(*_: int) -> int:
         raise OSError(errno.EINVAL, "not here")
 
-    monkeypatch.setattr(os, "splice", cannot)
+    monkeypatch.setattr(os, "splice", raise_einval)
     (ours, source), (target, theirs) = socket.socketpair(), socket.socketpair()
     with ours, source, target, theirs:
         ours.send(b"hello")

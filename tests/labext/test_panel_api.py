@@ -95,12 +95,12 @@ def vscode(server: JupyterServer) -> dict[str, Any]:
     return next(item for item in items if item["name"] == "vscode")
 
 
-def until(server: JupyterServer, *states: str) -> dict[str, Any]:
-    def reached() -> dict[str, Any] | None:
+def wait_for_state(server: JupyterServer, *states: str) -> dict[str, Any]:
+    def app_in_state() -> dict[str, Any] | None:
         app = vscode(server)
         return app if app["state"] in states else None
 
-    found = wait_until(reached, 90, f"VS Code to be {states}")
+    found = wait_until(app_in_state, 90, f"VS Code to be {states}")
     assert found is not None
     return found
 
@@ -109,12 +109,12 @@ def test_an_app_is_started_and_stopped(server: JupyterServer) -> None:
     assert vscode(server)["state"] == "stopped"
     for _ in range(2):
         assert server.request("POST", "bai/api/apps/vscode").status_code == 202
-    until(server, "running")
+    wait_for_state(server, "running")
     assert server.get("vscode/").status_code == 200
     assert "starting up" in server.get("bai/api/apps/vscode/log").json()["log"]
     assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
     assert server.request("DELETE", "bai/api/apps/vscode").json() == {"state": "stopped"}
-    # Opening the address starts the app, too.
+    # A request to the address of the app starts it, too.
     assert server.get("vscode/").status_code == 200
     assert vscode(server)["state"] == "running"
     assert server.request("DELETE", "bai/api/apps/vscode").status_code == 200
@@ -126,11 +126,11 @@ def test_an_app_that_exits_at_start_has_failed_and_has_a_log(
 ) -> None:
     (home / "broken").write_text(f"echo 'no such library'; exit {code}\n")
     server.request("POST", "bai/api/apps/vscode")
-    assert "ended before it responded" in until(server, "failed")["message"]
+    assert "ended before it responded" in wait_for_state(server, "failed")["message"]
     assert "no such library" in server.get("bai/api/apps/vscode/log").json()["log"]
     (home / "broken").unlink()
     server.request("POST", "bai/api/apps/vscode")
-    assert until(server, "running")["message"] == ""
+    assert wait_for_state(server, "running")["message"] == ""
     server.request("DELETE", "bai/api/apps/vscode")
 
 
@@ -152,11 +152,11 @@ def test_an_app_that_does_not_respond_can_be_stopped(server: JupyterServer, home
 def test_an_app_that_does_not_respond_in_time_has_failed(server: JupyterServer, home: Path) -> None:
     (home / "broken").write_text("echo stuck; exec sleep 600\n")
     server.request("POST", "bai/api/apps/vscode")
-    assert "did not respond within 30 s" in until(server, "failed")["message"]
+    assert "did not respond within 30 s" in wait_for_state(server, "failed")["message"]
     assert "stuck" in server.get("bai/api/apps/vscode/log").json()["log"]
     (home / "broken").unlink()
     server.request("POST", "bai/api/apps/vscode")
-    until(server, "running")
+    wait_for_state(server, "running")
     server.request("DELETE", "bai/api/apps/vscode")
 
 
@@ -184,30 +184,30 @@ def test_poll_returns_changed_sections_only(
 ) -> None:
     server = server_without_ports
 
-    def look(apps: str) -> dict[str, Any]:
+    def poll(apps: str) -> dict[str, Any]:
         answer = server.get(f"bai/api/look?usage=&session=&folders=&sessions=&apps={apps}")
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         found: dict[str, Any] = answer.json()
-        # The manager's sections are missing, but not those of this server.
+        # The sections of the manager are missing; the sections of this server are present.
         assert found.pop("error") == "unavailable"
         assert "cannot be reached" in found.pop("message")
         return found
 
-    first = look("")
+    first = poll("")
     mark = first["marks"]["apps"]
     names = [item["name"] for item in first["apps"]["items"]]
     assert "vscode" in names and "mlflow" not in names and "jupyterlab" not in names
-    assert look(mark) == {"marks": {}}
+    assert poll(mark) == {"marks": {}}
     server.request("POST", "bai/api/apps/vscode")
-    until(server, "running")
-    changed = look(mark)
+    wait_for_state(server, "running")
+    changed = poll(mark)
     assert set(changed) == {"apps", "marks"} and changed["marks"]["apps"] != mark
     # A use of the app does not change the section.
     assert server.get("vscode/").status_code == 200
-    assert look(changed["marks"]["apps"]) == {"marks": {}}
+    assert poll(changed["marks"]["apps"]) == {"marks": {}}
     server.request("DELETE", "bai/api/apps/vscode")
-    assert look(mark) == {"marks": {}}
+    assert poll(mark) == {"marks": {}}
 
 
 @pytest.mark.parametrize("language, stop", [("en", "Stop"), ("ko", "중지"), ("xx", "Stop")])
@@ -300,7 +300,9 @@ def test_polls_of_an_open_page_are_not_activity(server: JupyterServer) -> None:
 
 
 @contextmanager
-def serving(host: str, port: int, folder: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def name_server(
+    host: str, port: int, folder: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     code = (
         "import http.server, socket, sys\n"
         "class Server(http.server.HTTPServer):\n"
@@ -345,7 +347,7 @@ def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> Non
     """With a fake server on the port in the image's label."""
     board = app(server, "nniboard")
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
-    with serving("127.0.0.1", NNI_PORT):
+    with name_server("127.0.0.1", NNI_PORT):
         wait_until(lambda: app(server, "nniboard")["state"] == "running", 60, "NNI's port")
         wait_until(lambda: server.get(board["path"]).status_code == 200, 30, "the page of NNI")
         assert server.get(board["path"], token=None).status_code in (302, 403)
@@ -357,10 +359,10 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
     assert app(server, name)["state"] == "stopped"
     refused = post(server, name)
     assert refused.status_code == 409 and "Nothing listens" in refused.json()["message"]
-    with serving(host, PORT):
+    with name_server(host, PORT):
         wait_until(lambda: app(server, name)["state"] == "running", 60, "the port")
         path = app(server, name)["path"]
-        # The cached address of the port may belong to the previous parameter's listener.
+        # The cached address of the port may belong to the listener of the previous parametrization.
         wait_until(
             lambda: server.get(path).status_code == 200, 30, "a response at the address of the port"
         )
@@ -380,18 +382,18 @@ def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
         (tmp_path / name).mkdir()
         (tmp_path / name / "who").write_text(name)
 
-    def answers(name: str) -> bool:
+    def responds_with(name: str) -> bool:
         return server.get(f"proxy/{PORT}/who").text == name
 
-    with serving("::1", PORT, tmp_path / "six"):
-        wait_until(lambda: answers("six"), 30, "a response of the IPv6 program")
-        with serving("127.0.0.1", PORT, tmp_path / "four"):
-            wait_until(lambda: answers("four"), 30, "a response of the IPv4 program")
-            with serving("127.0.0.1", PORT, tmp_path / "six") as third:
+    with name_server("::1", PORT, tmp_path / "six"):
+        wait_until(lambda: responds_with("six"), 30, "a response of the IPv6 program")
+        with name_server("127.0.0.1", PORT, tmp_path / "four"):
+            wait_until(lambda: responds_with("four"), 30, "a response of the IPv4 program")
+            with name_server("127.0.0.1", PORT, tmp_path / "six") as third:
                 assert third.wait(30) != 0  # the address is in use
-            assert all(answers("four") for _ in range(20))
+            assert all(responds_with("four") for _ in range(20))
             assert app(server, f"port-{PORT}")["state"] == "running"
-        wait_until(lambda: answers("six"), 30, "the IPv6 program to respond again")
+        wait_until(lambda: responds_with("six"), 30, "the IPv6 program to respond again")
     wait_until(
         lambda: app(server, f"port-{PORT}")["state"] == "stopped", 60, "both programs to be stopped"
     )

@@ -16,7 +16,7 @@ from bai_labext.ports import Hosts, is_reachable, named_ports, port_problem, rea
 
 
 @contextmanager
-def listening(host: str) -> Iterator[int]:
+def listener_on(host: str) -> Iterator[int]:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as server:
         if family is socket.AF_INET6:
@@ -36,7 +36,7 @@ def listening(host: str) -> Iterator[int]:
 async def test_a_listener_makes_a_port_reachable_over_ipv4_or_ipv6(
     host: str, expected: str
 ) -> None:
-    with listening(host) as port:
+    with listener_on(host) as port:
         assert is_reachable(port, listeners())
         assert await ready_host(port, listeners()) == expected
     assert not is_reachable(port, listeners())
@@ -63,7 +63,7 @@ async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop()
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1", "::"])
 def test_netlink_and_procfs_agree(host: str) -> None:
-    with listening(host) as port:
+    with listener_on(host) as port:
         (listener,) = (each for each in listeners() if each.port == port)
         assert listener == Listener(port, ip_address(host))
         assert listener in read_listeners(os.getuid())
@@ -71,12 +71,12 @@ def test_netlink_and_procfs_agree(host: str) -> None:
 
 def test_procfs_is_read_where_netlink_is_not_available(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(socket, "AF_NETLINK")
-    with listening("127.0.0.1") as port:
+    with listener_on("127.0.0.1") as port:
         assert Listener(port, ip_address("127.0.0.1")) in listeners()
 
 
 def test_listeners_of_other_users_are_omitted() -> None:
-    with listening("127.0.0.1") as port:
+    with listener_on("127.0.0.1") as port:
         assert port not in {each.port for each in listeners(uid=4_000_000_000)}
 
 

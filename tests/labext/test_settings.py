@@ -18,7 +18,7 @@ from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
 
-def configured(environ: dict[str, str]) -> Config:
+def configure(environ: dict[str, str]) -> Config:
     config = Config()
     settings.configure(config, environ)
     return config
@@ -32,11 +32,11 @@ def test_root_is_allowed_only_in_the_process_engine(
     monkeypatch: pytest.MonkeyPatch, engine: str, uid: int, allowed: bool
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    assert configured({"BAI_SESSION_ENGINE": engine}).ServerApp.allow_root is allowed
+    assert configure({"BAI_SESSION_ENGINE": engine}).ServerApp.allow_root is allowed
 
 
 def test_a_session_starts_in_its_home_without_update_checks() -> None:
-    config = configured({"HOME": "/home/work"})
+    config = configure({"HOME": "/home/work"})
     assert config.ServerApp.root_dir == "/home/work"
     assert config.LabApp.news_url is None
     assert config.LabApp.extension_manager == "readonly"

@@ -73,7 +73,7 @@ async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
 
 
 @asynccontextmanager
-async def listening(tunnel: TunnelClient, target: str) -> AsyncIterator[int]:
+async def forwarded_port(tunnel: TunnelClient, target: str) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: tunnel.stream(target), "127.0.0.1", 0)
     async with server:
@@ -81,18 +81,20 @@ async def listening(tunnel: TunnelClient, target: str) -> AsyncIterator[int]:
 
 
 @asynccontextmanager
-async def tunnelled(
+async def tunnel_port(
     server: JupyterServer, target: str, say: Callable[[str], None] = print
 ) -> AsyncIterator[int]:
     async with (
         TunnelClient(server.url, server.token, say) as tunnel,
-        listening(tunnel, target) as local,
+        forwarded_port(tunnel, target) as local,
     ):
         yield local
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connection_to(
+    port: int,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield reader, writer
@@ -102,9 +104,9 @@ async def connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyn
             await writer.wait_closed()
 
 
-async def through(port: int, content: bytes) -> bytes:
+async def echo_through(port: int, content: bytes) -> bytes:
     """Send the content and the end of the stream, then read to the end."""
-    async with connected(port) as (reader, writer):
+    async with connection_to(port) as (reader, writer):
 
         async def send() -> None:
             writer.write(content)
@@ -119,17 +121,17 @@ async def through(port: int, content: bytes) -> bytes:
 async def test_bytes_arrive_after_the_other_direction_has_ended(
     server: JupyterServer, host: str
 ) -> None:
-    async with echo(host) as (port, _), tunnelled(server, f"tcp:{port}") as local:
-        got = await through(local, PAYLOAD)
+    async with echo(host) as (port, _), tunnel_port(server, f"tcp:{port}") as local:
+        got = await echo_through(local, PAYLOAD)
     assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
 
 
 async def test_many_active_and_idle_streams(server: JupyterServer) -> None:
-    async with echo() as (port, serve), tunnelled(server, f"tcp:{port}") as local:
+    async with echo() as (port, serve), tunnel_port(server, f"tcp:{port}") as local:
         idle = [await asyncio.open_connection("127.0.0.1", local) for _ in range(200)]
         await wait_until_async(lambda: serve.open == 200, 60, "the idle connections")
         pieces = [os.urandom(100_000 + n) for n in range(50)]
-        got = await asyncio.gather(*(through(local, piece) for piece in pieces))
+        got = await asyncio.gather(*(echo_through(local, piece) for piece in pieces))
         assert got == [piece + b"%d bytes" % len(piece) for piece in pieces]
         for reader, writer in idle:
             writer.write(b"still there")
@@ -141,12 +143,12 @@ async def test_many_active_and_idle_streams(server: JupyterServer) -> None:
 async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServer) -> None:
     async with (
         echo() as (port, _),
-        tunnelled(server, f"tcp:{port}") as local,
-        connected(local) as (_, writer),
+        tunnel_port(server, f"tcp:{port}") as local,
+        connection_to(local) as (_, writer),
     ):
         # Nothing reads the echo, so the echo server blocks, then the tunnel, then this writer.
         writer.write(PAYLOAD * 20)
-        assert await through(local, b"hello") == b"hello5 bytes"
+        assert await echo_through(local, b"hello") == b"hello5 bytes"
         writer.transport.abort()
 
 
@@ -166,9 +168,9 @@ async def test_reserved_and_invalid_ports_are_rejected(
     server: JupyterServer, target: str, reason: str
 ) -> None:
     said: list[str] = []
-    async with tunnelled(server, target, said.append) as local:
+    async with tunnel_port(server, target, said.append) as local:
         with suppress(OSError):
-            assert await through(local, b"hello") == b""
+            assert await echo_through(local, b"hello") == b""
         await wait_until_async(lambda: said, 30, "the rejection message")
     assert reason in said[0]
 
@@ -176,9 +178,9 @@ async def test_reserved_and_invalid_ports_are_rejected(
 async def test_a_port_without_a_listener_is_rejected_with_the_reason(server: JupyterServer) -> None:
     said: list[str] = []
     port = free_port()
-    async with tunnelled(server, f"tcp:{port}", said.append) as local:
+    async with tunnel_port(server, f"tcp:{port}", said.append) as local:
         with suppress(OSError):
-            assert await through(local, b"hello") == b""
+            assert await echo_through(local, b"hello") == b""
         await wait_until_async(lambda: said, 30, "the rejection message")
     assert said == [f"nothing listens on port {port} of the session"]
 
@@ -191,8 +193,8 @@ class Relay:
         self.port = free_port()
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
-        self.carried = 0
-        self.taken = 0
+        self.forwarded_bytes = 0
+        self.accepted = 0
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
@@ -206,7 +208,7 @@ class Relay:
         await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.taken += 1
+        self.accepted += 1
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._there)
         self._writers += [writer, other_writer]
         await asyncio.gather(self._copy(reader, other_writer), self._copy(other_reader, writer))
@@ -214,7 +216,7 @@ class Relay:
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError):
             while content := await reader.read(65536):
-                self.carried += len(content)
+                self.forwarded_bytes += len(content)
                 writer.write(content)
                 await writer.drain()
         writer.close()
@@ -225,8 +227,8 @@ class Relay:
 Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
 
 
-async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
-    """Send content through a relay that is disturbed halfway; return the messages to the user."""
+async def send_with_disturbance(server: JupyterServer, disturb: Disturb) -> list[str]:
+    """Send content through a relay, and disturb it twice; return the messages to the user."""
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
     await relay.start()
@@ -234,13 +236,13 @@ async def sent_though(server: JupyterServer, disturb: Disturb) -> list[str]:
     async with (
         echo() as (port, _),
         TunnelClient(f"http://127.0.0.1:{relay.port}/", server.token, said.append) as tunnel,
-        listening(tunnel, f"tcp:{port}") as local,
+        forwarded_port(tunnel, f"tcp:{port}") as local,
     ):
-        sending = asyncio.ensure_future(through(local, content))
+        sending = asyncio.ensure_future(echo_through(local, content))
         for part in (1, 2):
             until = part * len(content) // 2
             await wait_until_async(
-                lambda until=until: relay.carried > until, 60, "half of the content"
+                lambda until=until: relay.forwarded_bytes > until, 60, "half of the content"
             )
             await disturb(relay, tunnel, part)
         got = await sending
@@ -254,17 +256,17 @@ async def test_streams_survive_a_killed_proxy(server: JupyterServer) -> None:
         await relay.kill()
         await relay.start()
 
-    assert (await sent_though(server, kill)).count("reconnected") == 2
+    assert (await send_with_disturbance(server, kill)).count("reconnected") == 2
 
 
 async def test_a_renewed_token_does_not_interrupt_streams(server: JupyterServer) -> None:
     async def renew(relay: Relay, tunnel: TunnelClient, part: int) -> None:
         tunnel.renew(server.token)
         await wait_until_async(
-            lambda: relay.taken > part, 60, "the relay to accept another websocket"
+            lambda: relay.accepted > part, 60, "the relay to accept another websocket"
         )
 
-    assert await sent_though(server, renew) == []
+    assert await send_with_disturbance(server, renew) == []
 
 
 async def test_only_a_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
@@ -325,9 +327,9 @@ async def test_only_stream_bytes_count_as_use_of_the_session(server: JupyterServ
 
 
 @asynccontextmanager
-async def browsing(server: JupyterServer, path: str = "") -> AsyncIterator[httpx.AsyncClient]:
+async def browser_client(server: JupyterServer, path: str = "") -> AsyncIterator[httpx.AsyncClient]:
     async with (
-        tunnelled(server, f"http:{path}") as local,
+        tunnel_port(server, f"http:{path}") as local,
         httpx.AsyncClient(
             base_url=f"http://127.0.0.1:{local}", timeout=60, trust_env=False
         ) as client,
@@ -336,7 +338,7 @@ async def browsing(server: JupyterServer, path: str = "") -> AsyncIterator[httpx
 
 
 async def test_a_browser_needs_no_token(server: JupyterServer) -> None:
-    async with browsing(server) as client:
+    async with browser_client(server) as client:
         assert (await client.get("/api/status")).status_code == 200
         body = {"type": "file", "format": "text", "content": "x" * 300_000}
         answer = await client.put("/api/contents/big.txt", json=body)
@@ -353,7 +355,7 @@ async def test_a_browser_needs_no_token(server: JupyterServer) -> None:
 async def test_cross_site_requests_are_denied(
     server: JupyterServer, headers: dict[str, str]
 ) -> None:
-    async with browsing(server) as client:
+    async with browser_client(server) as client:
         answer = await client.get("/api/status", headers=headers)
     assert answer.status_code == 403
 
