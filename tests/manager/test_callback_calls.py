@@ -1,4 +1,4 @@
-"""A single callback request: slow, failing or redirecting receivers, and denied addresses."""
+"""One callback request: slow, failing and redirecting receivers, and denied addresses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FakeResolver:
 
 
 @asynccontextmanager
-async def calling(
+async def callback_calls(
     targets: AllowedTargets = LOOPBACK, resolver: FakeResolver | None = None, seconds: float = 60
 ) -> AsyncIterator[CallbackCalls]:
     calls = CallbackCalls(targets, resolver or look_up, seconds)
@@ -45,7 +45,7 @@ async def calling(
 
 
 async def test_request_has_body_and_headers(receiver: Receiver) -> None:
-    async with calling() as calls:
+    async with callback_calls() as calls:
         await calls.post(receiver.url + "?a=%20b", b'{"a":1}', {"Bai-Delivery": "7"})
     (call,) = receiver.calls
     assert (call.path, call.body, call.headers["Bai-Delivery"]) == (
@@ -58,7 +58,7 @@ async def test_request_has_body_and_headers(receiver: Receiver) -> None:
 
 async def test_error_contains_the_status_but_not_the_response_body(receiver: Receiver) -> None:
     receiver.answers.extend([500, 404])
-    async with calling() as calls:
+    async with callback_calls() as calls:
         for status in (500, 404):
             with pytest.raises(
                 CallFailed, match=f"^the receiver responded with status {status}$"
@@ -68,7 +68,7 @@ async def test_error_contains_the_status_but_not_the_response_body(receiver: Rec
 
 
 async def test_redirect_is_not_followed(receiver: Receiver) -> None:
-    async with serve_receiver() as other, calling() as calls:
+    async with serve_receiver() as other, callback_calls() as calls:
         receiver.answers.append(other.url)
         with pytest.raises(CallFailed, match="status 302; redirects are not followed"):
             await calls.post(receiver.url, b"", {})
@@ -77,7 +77,7 @@ async def test_redirect_is_not_followed(receiver: Receiver) -> None:
 
 async def test_unresponsive_receiver_times_out(receiver: Receiver) -> None:
     receiver.is_open.clear()
-    async with calling(seconds=0.2) as calls:
+    async with callback_calls(seconds=0.2) as calls:
         with pytest.raises(CallFailed, match="did not respond in time"):
             await calls.post(receiver.url, b"", {})
     assert len(receiver.calls) <= 1
@@ -86,7 +86,7 @@ async def test_unresponsive_receiver_times_out(receiver: Receiver) -> None:
 async def test_response_body_is_not_read(receiver: Receiver) -> None:
     receiver.is_endless = True
     receiver.answers.append(200)
-    async with calling() as calls:
+    async with callback_calls() as calls:
         await calls.post(receiver.url, b"", {})
     assert len(receiver.calls) == 1
 
@@ -102,17 +102,17 @@ async def test_receiver_without_http_is_an_error() -> None:
 
     server = await asyncio.start_server(greet, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    async with server, calling() as calls:
+    async with server, callback_calls() as calls:
         with pytest.raises(CallFailed, match="did not speak HTTP"):
             await calls.post(f"http://127.0.0.1:{port}/", b"", {})
-    async with calling() as calls:
+    async with callback_calls() as calls:
         with pytest.raises(CallFailed, match="could not be reached"):
             await calls.post(f"http://127.0.0.1:{port}/", b"", {})
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "[::ffff:127.0.0.1]", "localhost", "2130706433"])
 async def test_loopback_addresses_are_not_called(receiver: Receiver, host: str) -> None:
-    async with calling(AllowedTargets()) as calls:
+    async with callback_calls(AllowedTargets()) as calls:
         with pytest.raises(CallFailed):
             await calls.post(f"http://{host}:{receiver.port}/", b"", {})
     assert receiver.calls == []
@@ -121,7 +121,7 @@ async def test_loopback_addresses_are_not_called(receiver: Receiver, host: str) 
 async def test_only_allowed_addresses_of_a_name_are_called(receiver: Receiver) -> None:
     url = f"http://hooks.example.org:{receiver.port}/"
     resolver = FakeResolver(["10.9.9.9", "127.0.0.1", "::1"], ["10.9.9.9", "169.254.169.254"])
-    async with calling(resolver=resolver) as calls:
+    async with callback_calls(resolver=resolver) as calls:
         await calls.post(url, b"", {})
         with pytest.raises(CallFailed, match="no address that callbacks may reach") as failed:
             await calls.post(url, b"", {})
@@ -135,14 +135,14 @@ async def test_name_is_resolved_only_once(receiver: Receiver) -> None:
     async with serve_receiver() as other:
         # A second lookup would return an address that is not allowed.
         resolver = FakeResolver(["127.0.0.1"], ["127.0.0.2"])
-        async with calling(resolver=resolver) as calls:
+        async with callback_calls(resolver=resolver) as calls:
             await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
         assert resolver.lookups == ["hooks.example.org"]
         assert (len(receiver.calls), other.calls) == (1, [])
 
 
 async def test_unknown_host_is_a_temporary_error() -> None:
-    async with calling() as calls:
+    async with callback_calls() as calls:
         with pytest.raises(CallFailed) as failed:
             await calls.post("http://nothing.invalid/", b"", {})
     assert not failed.value.is_final
@@ -154,7 +154,7 @@ async def test_target_that_is_no_longer_allowed_is_not_called(receiver: Receiver
         AllowedTargets.parse("other.example.org", ""),
     ):
         resolver = FakeResolver(["127.0.0.1"])
-        async with calling(targets, resolver) as calls:
+        async with callback_calls(targets, resolver) as calls:
             with pytest.raises(CallFailed, match="no longer allowed"):
                 await calls.post(f"http://hooks.example.org:{receiver.port}/", b"", {})
     assert receiver.calls == []
@@ -168,6 +168,6 @@ async def test_proxy_variables_are_ignored(
             monkeypatch.setenv(variable, f"http://127.0.0.1:{proxy.port}")
         monkeypatch.delenv("NO_PROXY", raising=False)
         monkeypatch.delenv("no_proxy", raising=False)
-        async with calling() as calls:
+        async with callback_calls() as calls:
             await calls.post(receiver.url, b"", {})
         assert (len(receiver.calls), proxy.calls) == (1, [])

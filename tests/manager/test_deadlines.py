@@ -64,7 +64,7 @@ async def make_overdue(url: str) -> World:
         "lab": {},
         "fails": {**batch},
     }.items():
-        await world.sessions.enqueue(world.new(name, requested_slots=SMALL, **facts), NOW)
+        await world.sessions.enqueue(world.new_session(name, requested_slots=SMALL, **facts), NOW)
     await world.run_pass()
     for row in await world.sessions.in_status(Status.SCHEDULED):
         for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):
@@ -72,8 +72,10 @@ async def make_overdue(url: str) -> World:
         if row.name == "fails":
             failed = row.id
     for name in ("waits-1", "waits-2"):
-        await world.sessions.enqueue(world.new(name, {"cpu": "8", "mem": "1g"}), NOW)
-    await world.sessions.enqueue(world.new("failed-dependency", dependencies=(failed,)), NOW)
+        await world.sessions.enqueue(world.new_session(name, {"cpu": "8", "mem": "1g"}), NOW)
+    await world.sessions.enqueue(
+        world.new_session("failed-dependency", dependencies=(failed,)), NOW
+    )
     await world.sessions.move(failed, Event.FAILED, NOW)
     await world.write(
         sa.update(cluster.resource_groups).values(scheduler_opts={"pending_timeout": 600}),

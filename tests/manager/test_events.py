@@ -10,11 +10,11 @@ def change(number: int, owner: str = "u1", kind: str = "status") -> Change:
     return Change(f"s{number}", Status.PENDING, kind, owner, "p", "d")
 
 
-def moved(*numbers: int, owner: str = "u1") -> dict[str, Change]:
+def position_changes(*numbers: int, owner: str = "u1") -> dict[str, Change]:
     return {f"s{n}": change(n, owner, POSITION) for n in numbers}
 
 
-async def received(subscription: Subscription) -> list[tuple[str, str]]:
+async def received_changes(subscription: Subscription) -> list[tuple[str, str]]:
     found = []
     while (one := await subscription.get(0)) is not None:
         found.append((one.session_id, one.kind))
@@ -28,22 +28,22 @@ def every_change(change: Change) -> bool:
 async def test_status_changes_are_ordered_and_positions_are_deduplicated() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
-        events.publish_positions(moved(1, 2))
+        events.publish_positions(position_changes(1, 2))
         events.publish(change(3))
-        events.publish_positions(moved(2, 1))
+        events.publish_positions(position_changes(2, 1))
         events.publish(change(1, kind="reasons"))
-        assert await received(subscription) == [
+        assert await received_changes(subscription) == [
             ("s3", "status"), ("s1", "reasons"), ("s1", POSITION), ("s2", POSITION),
         ]  # fmt: skip
-        assert await received(subscription) == []
+        assert await received_changes(subscription) == []
 
 
 async def test_many_changed_positions_do_not_evict_status_changes() -> None:
     events = Events()
     with events.follow(None, every_change) as subscription:
         events.publish(change(0))
-        events.publish_positions(moved(*range(10_000)))
-        found = await received(subscription)
+        events.publish_positions(position_changes(*range(10_000)))
+        found = await received_changes(subscription)
     assert found[0] == ("s0", "status")
     assert len(found) == 10_001
 
@@ -53,7 +53,7 @@ async def test_slow_subscriber_loses_the_oldest_status_changes() -> None:
     with events.follow(None, every_change) as subscription:
         for n in range(QUEUE_LENGTH + 1):
             events.publish(change(n))
-        assert (await received(subscription))[0] == ("s1", "status")
+        assert (await received_changes(subscription))[0] == ("s1", "status")
 
 
 async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached() -> None:
@@ -65,27 +65,27 @@ async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached
 
     with events.follow(None, is_mine) as subscription:
         for _ in range(2):
-            events.publish_positions(moved(1, 2) | moved(3, 4, owner="u2"))
+            events.publish_positions(position_changes(1, 2) | position_changes(3, 4, owner="u2"))
             events.publish(change(5, "u2"))
-        assert await received(subscription) == [("s1", POSITION), ("s2", POSITION)]
+        assert await received_changes(subscription) == [("s1", POSITION), ("s2", POSITION)]
     assert sorted(checked_owners) == ["u1", "u2"]
 
 
 async def test_subscription_to_a_single_session() -> None:
     events = Events()
     with events.follow("s2", every_change) as subscription:
-        events.publish_positions(moved(1, 2, 3))
+        events.publish_positions(position_changes(1, 2, 3))
         events.publish(change(1))
-        assert await received(subscription) == [("s2", POSITION)]
+        assert await received_changes(subscription) == [("s2", POSITION)]
 
 
 async def test_internal_subscription_gets_no_positions() -> None:
     events = Events()
     with events.subscribe() as subscription:
         assert not events.is_followed
-        events.publish_positions(moved(1))
+        events.publish_positions(position_changes(1))
         events.publish(change(1))
-        assert await received(subscription) == [("s1", "status")]
+        assert await received_changes(subscription) == [("s1", "status")]
         with events.follow(None, every_change):
             assert events.is_followed
     assert not events.is_followed

@@ -49,7 +49,7 @@ class SmallDisk:
 
 
 @contextmanager
-def mounted(path: Path, mib: int) -> Iterator[None]:
+def mounted_disk(path: Path, mib: int) -> Iterator[None]:
     """Mount a file system of ``mib`` MiB that belongs to the owner of ``path``."""
     owner = path.stat()
     options = f"size={mib}m,uid={owner.st_uid},gid={owner.st_gid},mode=0700"
@@ -66,7 +66,7 @@ def mounted(path: Path, mib: int) -> Iterator[None]:
 @contextmanager
 def sqlite_disk(path: Path, migrated: Path) -> Iterator[SmallDisk]:
     path.mkdir()
-    with mounted(path, 16):
+    with mounted_disk(path, 16):
         shutil.copy(migrated, path / "bai.sqlite")
         yield SmallDisk(path, f"sqlite+aiosqlite:///{path}/bai.sqlite")
 
@@ -77,7 +77,7 @@ def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
     path, name = server.folder / "small", "small"
     path.mkdir()
     shutil.chown(path, (server.folder / "data").owner(), (server.folder / "data").group())
-    with mounted(path, 48):
+    with mounted_disk(path, 48):
         server.execute(f"CREATE TABLESPACE {name} LOCATION '{path}'")
         server.execute(
             f'CREATE DATABASE {name} TEMPLATE "{migrated}" TABLESPACE {name} STRATEGY file_copy'

@@ -52,11 +52,13 @@ class Cluster:
         return row
 
     async def until(self, session_id: str, *statuses: Status) -> SessionRow:
-        async def reached() -> SessionRow | None:
+        async def session_in_status() -> SessionRow | None:
             row = await self.store.find(session_id)
             return row if row.status in statuses else None
 
-        found: SessionRow = await wait_until_async(reached, 15, f"{statuses} of {session_id}")
+        found: SessionRow = await wait_until_async(
+            session_in_status, 15, f"{statuses} of {session_id}"
+        )
         return found
 
     async def running(self, name: str) -> tuple[Session, dict[str, Any]]:

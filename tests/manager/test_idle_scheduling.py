@@ -1,4 +1,4 @@
-"""Long work pauses while the event loop is busy; each pause has a maximum duration."""
+"""Long tasks pause while the event loop is busy; each pause has a maximum duration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bai_services.manager.scheduling import idle_scheduling
 LONG, NONE = 3600.0, 0.0
 
 
-def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_in_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run ``work`` in an event loop like the manager's."""
     with asyncio.Runner(loop_factory=idle_scheduling.new_loop) as runner:
         runner.run(work())
@@ -35,10 +35,10 @@ def test_ready_tasks_run_before_long_work(monkeypatch: pytest.MonkeyPatch) -> No
         await idle_scheduling.wait_until_idle()
         done.append("long work")
 
-    async def both() -> None:
+    async def run_all() -> None:
         await asyncio.gather(long_work(), answer(), long_work())
 
-    run(both)
+    run_in_loop(run_all)
     assert done == ["answer", "long work", "long work"]
 
 
@@ -51,14 +51,14 @@ def test_long_work_continues_although_the_loop_is_never_idle(
         while True:  # noqa: ASYNC110  # keeps the loop busy
             await asyncio.sleep(0)
 
-    async def both() -> None:
+    async def run_all() -> None:
         task = asyncio.create_task(busy())
         await idle_scheduling.wait_until_idle()
         assert not task.done()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    run(both)
+    run_in_loop(run_all)
 
 
 def test_cancelled_wait_does_not_block_the_next_one() -> None:
@@ -73,7 +73,7 @@ def test_cancelled_wait_does_not_block_the_next_one() -> None:
         await idle_scheduling.wait_until_idle()
         done.append("second wait")
 
-    run(cancel_and_wait)
+    run_in_loop(cancel_and_wait)
     assert done == ["second wait"]
 
 
@@ -81,7 +81,7 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(idle_scheduling, "MAX_PAUSE_SECONDS", LONG)
     done: list[str] = []
 
-    async def both() -> None:
+    async def run_all() -> None:
         pause_if_busy, has_begun = idle_scheduling.loop_pauser(), threading.Event()
 
         def work() -> None:
@@ -95,7 +95,7 @@ def test_thread_continues_when_the_loop_is_idle(monkeypatch: pytest.MonkeyPatch)
         done.append("loop")  # up to this point the loop was never idle
         await thread
 
-    run(both)
+    run_in_loop(run_all)
     assert done == ["loop", "thread"]
 
 

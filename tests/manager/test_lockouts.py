@@ -34,14 +34,14 @@ async def user_world(world: World) -> World:
     return world
 
 
-async def fail(world: World, name: str, count: int, client_ip: str = ATTACKER) -> None:
+async def fail_sign_ins(world: World, name: str, count: int, client_ip: str = ATTACKER) -> None:
     for _ in range(count):
         await attempt(world, name, WRONG, client_ip)
 
 
 async def test_failures_with_user_name_and_email_add_up(user_world: World) -> None:
-    await fail(user_world, "user", FAILURES_ALLOWED // 2)
-    await fail(user_world, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED // 2)
+    await fail_sign_ins(user_world, "\uff35SER@Example.com ", FAILURES_ALLOWED // 2)
     for name in ("user", "user@example.com"):
         assert await attempt(user_world, name, PASSWORD) is not None
     assert (await user_world.manager.accounts.users.get(SUPERADMIN, "user")).is_locked
@@ -49,7 +49,7 @@ async def test_failures_with_user_name_and_email_add_up(user_world: World) -> No
 
 async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> None:
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
-    await fail(user_world, "user", 2 * FAILURES_ALLOWED)
+    await fail_sign_ins(user_world, "user", 2 * FAILURES_ALLOWED)
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
     # This does not unlock the account for other addresses.
@@ -68,7 +68,7 @@ async def test_failures_from_a_known_address_are_delayed(user_world: World) -> N
             seen.append(seconds)
 
         user_world.manager.accounts.sign_ins.lockouts.pause = pause
-        await fail(user_world, name, FAILURES_ALLOWED + 6, HOME)
+        await fail_sign_ins(user_world, name, FAILURES_ALLOWED + 6, HOME)
     assert waits["user"] == [1, 2, 4, 8, MAX_DELAY_SECONDS, MAX_DELAY_SECONDS]
     assert waits["nobody"] == waits["user"]
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
@@ -88,7 +88,7 @@ async def test_lockout_of_a_user_name_does_not_reveal_its_email(
     user_world: World,
 ) -> None:
     """Otherwise ten failures with a user name would reveal the email address of the account."""
-    await fail(user_world, "user", FAILURES_ALLOWED)
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
     for password in (WRONG, PASSWORD):
         assert await attempt(user_world, "user@example.com", password) is SignInRefused
 
@@ -99,7 +99,7 @@ async def test_administrator_sees_and_removes_a_lockout(
     users = user_world.manager.accounts.users
     shown = await users.get(SUPERADMIN, "user")
     assert (shown.is_locked, shown.locked_until) == (False, None)
-    await fail(user_world, "user", FAILURES_ALLOWED)
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED)
     shown = await users.get(SUPERADMIN, "user")
     assert (shown.is_locked, shown.locked_until) == (True, clock() + BLOCK_TIME)
     with pytest.raises(Forbidden):
@@ -107,7 +107,7 @@ async def test_administrator_sees_and_removes_a_lockout(
     await users.unlock(await user_world.caller("domain-admin"), "user")
     assert not (await users.get(SUPERADMIN, "user")).is_locked
     assert await attempt(user_world, "user", PASSWORD) is None
-    await fail(user_world, "user", FAILURES_ALLOWED, ABROAD)
+    await fail_sign_ins(user_world, "user", FAILURES_ALLOWED, ABROAD)
     clock.advance(seconds=BLOCK_TIME.total_seconds() + 1)
     assert not (await users.get(SUPERADMIN, "user")).is_locked
 

@@ -24,22 +24,22 @@ async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     world = await make_world(database_url)
     built = []
 
-    def counted(*args: object) -> object:
+    def count_build(*args: object) -> object:
         built.append(args)
         return build_tables(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(placement_training, "build_tables", counted)
+    monkeypatch.setattr(placement_training, "build_tables", count_build)
 
     class HeldLease:
         async def hold(self) -> int:
             return 1
 
     training = PlacementTraining(QueueStore(world.database), HeldLease())  # type: ignore[arg-type]
-    groups = (await QueueStore(world.database).snapshot(world.later())).groups
+    groups = (await QueueStore(world.database).snapshot(world.advance())).groups
     await training.step()
     assert not built
     assert all(group.tables is None for group in training.with_tables(groups).values())
-    row, _ = await world.sessions.enqueue(world.new("one", REQUEST), world.later())
+    row, _ = await world.sessions.enqueue(world.new_session("one", REQUEST), world.advance())
     await training.step()
     await training.step()
     assert len(built) == 1
@@ -47,7 +47,7 @@ async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     assert tables is not None
     assert any((kind.cpu, kind.share) == (2000, 500) for kind in tables.mix)
     # Ended sessions count as well as pending ones.
-    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.later())
+    await world.sessions.move(row.id, Event.STOP_REQUESTED, world.advance())
     await training.step()
     assert len(built) == 1
     await world.close()

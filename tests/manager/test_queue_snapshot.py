@@ -1,4 +1,4 @@
-"""Queries of the queue neither delay a scheduling pass nor wait for one."""
+"""Queries of the queue do not delay a scheduling pass and do not wait for one."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ async def test_query_does_not_wait_for_a_long_pass(
     has_begun, may_continue = threading.Event(), threading.Event()
     run = Queue.run
 
-    def long_run(queue: Queue, *args: object, **options: object) -> object:
+    def run_blocked(queue: Queue, *args: object, **options: object) -> object:
         has_begun.set()
         assert may_continue.wait(LIMIT_SECONDS)
         return run(queue, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Queue, "run", long_run)
+    monkeypatch.setattr(Queue, "run", run_blocked)
     step = asyncio.create_task(manager.scheduling.scheduler._step())
     assert await asyncio.to_thread(has_begun.wait, LIMIT_SECONDS)
     assert await manager.scheduling.scheduler.query(lambda e: len(e.positions("default"))) == 20
@@ -84,26 +84,26 @@ async def test_new_position_is_visible_at_once_and_written_later(
     scheduler, last = manager.scheduling.scheduler, (await in_status(manager, Status.PENDING))[-1]
     monkeypatch.setattr(scheduler._states._store, "batch", 5)
 
-    async def release() -> None:
+    async def end_a_session() -> None:
         ended = (await in_status(manager, Status.SCHEDULED))[0]
         await manager.lifecycle.apply(ended, Event.STOP_REQUESTED)
         await scheduler.run_pass()
 
-    async def written() -> int | None:
+    async def stored_position() -> int | None:
         async with manager.database.read() as tx:
             query = sessions.sessions.select().where(sessions.sessions.c.id == last)
             return int((await tx.execute(query)).one().position)
 
-    await release()  # many positions have changed for the first time
-    assert await written() == 19
-    await release()
+    await end_a_session()  # many positions have changed for the first time
+    assert await stored_position() == 19
+    await end_a_session()
     state = scheduler._states.of(last)
     assert state is not None
-    assert (state.position, await written()) == (18, 19)
+    assert (state.position, await stored_position()) == (18, 19)
     assert not scheduler._states.is_due()
     monkeypatch.setattr(wait_states, "WRITE_INTERVAL_SECONDS", 0.0)
     assert scheduler._states.is_due()
     await scheduler._write_due_states()
-    assert await written() == 18
+    assert await stored_position() == 18
     scheduler._states.clear()
     assert scheduler._states.of(last) is None

@@ -52,10 +52,10 @@ async def stop_between_writes(process: subprocess.Popen[bytes], database: Databa
     raise AssertionError("the manager held a lock at every attempt")
 
 
-async def create(world: World, *names: str) -> None:
+async def create_sessions(world: World, *names: str) -> None:
     for name in names:
-        new = world.new(name, {"cpu": "0.1", "mem": "64m"})
-        await world.sessions.enqueue(new, world.later())
+        new = world.new_session(name, {"cpu": "0.1", "mem": "64m"})
+        await world.sessions.enqueue(new, world.advance())
 
 
 async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
@@ -71,43 +71,43 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
         row = await leases.read()
         return 0 if row is None else row.token
 
-    async def none_is_pending() -> bool:
+    async def no_session_is_pending() -> bool:
         return not await world.sessions.in_status(Status.PENDING)
 
-    async def until_taken(number: int) -> None:
-        async def seen() -> bool:
+    async def wait_for_token(number: int) -> None:
+        async def has_token() -> bool:
             return await token() == number
 
-        await wait_until_async(seen, 40, f"the lease to have token {number}")
+        await wait_until_async(has_token, 40, f"the lease to have token {number}")
 
     def log(name: str) -> str:
         return (tmp_path / name / "log").read_text()
 
     with manager(database_url, tmp_path / "a") as first:
-        await until_taken(1)
+        await wait_for_token(1)
         with manager(database_url, tmp_path / "b"):
 
             async def is_on_standby() -> bool:
                 return "this one is on standby" in log("b")
 
             await wait_until_async(is_on_standby, 40, "the second manager to be on standby")
-            await create(world, "one", "two")
-            await wait_until_async(none_is_pending, 40, "scheduling by the first manager")
+            await create_sessions(world, "one", "two")
+            await wait_until_async(no_session_is_pending, 40, "scheduling by the first manager")
             assert await token() == 1
             await stop_between_writes(first, world.database)
-            await create(world, "three", "four")
-            await wait_until_async(none_is_pending, 40, "the second manager to take over")
+            await create_sessions(world, "three", "four")
+            await wait_until_async(no_session_is_pending, 40, "the second manager to take over")
             assert await token() == 2
             os.kill(first.pid, signal.SIGCONT)
 
-            async def has_noticed() -> bool:
+            async def loss_is_logged() -> bool:
                 return "the lease of the queue was lost" in log("a")
 
             await wait_until_async(
-                has_noticed, 40, "the first manager to log the loss of the lease"
+                loss_is_logged, 40, "the first manager to log the loss of the lease"
             )
-            await create(world, "five")
-            await wait_until_async(none_is_pending, 40, "scheduling by the second manager")
+            await create_sessions(world, "five")
+            await wait_until_async(no_session_is_pending, 40, "scheduling by the second manager")
             assert await token() == 2
     assert await world.allocations.audit() == []
     for row in await world.sessions.in_status(*Status):

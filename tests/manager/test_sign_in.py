@@ -1,4 +1,4 @@
-"""Password sign-in: accepted accounts, errors without hints, and lockouts."""
+"""Password sign-in: accepted accounts, errors that reveal no account, and lockouts."""
 
 from __future__ import annotations
 
@@ -133,11 +133,11 @@ async def test_unknown_name_takes_the_same_time_as_a_known_one(
     hashed: list[str] = []
     verify = PasswordHashes._verify
 
-    def counting(self: PasswordHashes, password_hash: str, password: str) -> bool:
+    def verify_and_record(self: PasswordHashes, password_hash: str, password: str) -> bool:
         hashed.append(password_hash)
         return verify(self, password_hash, password)
 
-    monkeypatch.setattr(PasswordHashes, "_verify", counting)
+    monkeypatch.setattr(PasswordHashes, "_verify", verify_and_record)
     await attempt(user_world, "user", "wrong horse 1!")
     await attempt(user_world, "no-such-user", "wrong horse 1!")
     await attempt(user_world, "user2", "wrong horse 1!")

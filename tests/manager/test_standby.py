@@ -61,7 +61,7 @@ async def test_standby_starts_no_servers(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
-        # Accepted by the Hub, but slow to start: long enough for the second manager to act.
+        # The Hub accepts the start, but the server is not ready until the test says so.
         cluster.hub.start_statuses = [202]
         session = await create_prepared(cluster, "lab1")
         expected = [key_of(session)]
@@ -70,7 +70,7 @@ async def test_standby_starts_no_servers(
         )
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session.id))
-        # A start by the standby would reach the Hub before this request.
+        # The Hub answers this request after any start request of the standby manager.
         await standby.hub.servers_of("user")
         cluster.hub.mark_ready(expected[0])
         await cluster.until(session.id, Status.RUNNING)
@@ -83,7 +83,8 @@ async def test_session_created_by_a_standby_is_scheduled_at_once(
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
         await cluster.manager.start()
         assert cluster.user is not None
-        # The scheduler is notified of its own session and finds the other one in the database.
+        # The scheduler is notified of the session of its own manager. It finds the session of the
+        # standby manager in the database.
         for number in range(3):
             theirs = SessionSpec(name=f"theirs-{number}", resources={"cpu": "1", "mem": "512m"})
             created, _ = await standby.sessions.sessions.create(cluster.user, theirs)
@@ -173,7 +174,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
 
         async def create_prepared_at_once(name: str) -> Session:
             session = await cluster.create(name)
-            await until(session, Status.SCHEDULED)
+            await wait_for_status(session, Status.SCHEDULED)
             await cluster.agent.prepare()
             return session
 
@@ -182,7 +183,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 clock.now = now
                 await cluster.agent.beat(None)
 
-        async def until(session: Session, status: Status) -> None:
+        async def wait_for_status(session: Session, status: Status) -> None:
             # Placement may be JIT-compiled first, and an agent without heartbeats is LOST.
             async def has_status() -> bool:
                 await beat()
@@ -195,14 +196,14 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
             row = await leases.read()
             return row is not None and row.token == token
 
-        async def until_lease(token: int) -> None:
+        async def wait_for_lease(token: int) -> None:
             await wait_until_async(lambda: holds(token), 60, f"the lease to have token {token}")
 
         def log_of(name: str) -> str:
             return (tmp_path / name / "log").read_text()
 
         with lone_manager(database_url, tmp_path / "a", hub.url) as first:
-            await until_lease(1)
+            await wait_for_lease(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(
                     lambda: "this one is on standby" in log_of("b"),
@@ -217,8 +218,8 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: hub.start_tokens == ["a"], 30, "manager a to start the server"
                 )
                 await stop_between_writes(first, files.database)
-                await until_lease(2)
-                await until(one, Status.RUNNING)
+                await wait_for_lease(2)
+                await wait_for_status(one, Status.RUNNING)
                 assert hub.start_tokens == ["a", "b"]
                 os.kill(first.pid, signal.SIGCONT)
                 await wait_until_async(
@@ -228,6 +229,6 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 # The Hub rejects 40 starts, so manager a would also send a start if it tried.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
-                await until(two, Status.RUNNING)
+                await wait_for_status(two, Status.RUNNING)
                 assert set(hub.start_tokens[2:]) == {"b"}
         assert await files.sessions.records.check_consistency() == []
