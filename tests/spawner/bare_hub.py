@@ -1,4 +1,4 @@
-"""A real Hub in a subprocess that uses our spawner and the manager of the test."""
+"""A real Hub in a subprocess, with bai-hub's spawner and the manager of the test."""
 
 from __future__ import annotations
 

@@ -18,19 +18,19 @@ from tests.testbed.manager import HUB_TOKEN, Api
 
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
-    """An agent that has registered, with the manager's loops running; it prepares nothing yet."""
-    # Loading compiled code blocks this process, so load it before requests wait for it.
+    """A registered agent that does not prepare sessions; the manager's loops are running."""
+    # Loading compiled code blocks this process. Load it before a request could wait for it.
     await warm_up()
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     await api.world.manager.start()
-    yield voice
+    yield fake_agent
     await api.world.manager.stop_session_loops()
 
 
 @pytest.fixture
 async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
-    """The agent, which now prepares every session that it gets."""
+    """The agent of ``agent``; it prepares every session that it gets."""
 
     async def prepare() -> None:
         while True:

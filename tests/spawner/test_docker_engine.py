@@ -83,7 +83,7 @@ def make_plan(docker_engine: DockerEngine, network: str, tmp_path: Path) -> Call
 
 
 @pytest.fixture
-async def begin(
+async def start_plan(
     docker_engine: DockerEngine, shared: dict[str, Any], network: str
 ) -> AsyncIterator[Callable[..., Any]]:
     engine = Engine(shared, stop_grace_seconds=3)
@@ -110,12 +110,12 @@ async def begin(
 
 
 async def test_container_has_its_limits_and_no_privileges(
-    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     given = make_plan(
         slots={"cpu": 500, "mem": 2**27, "cuda.shares": 250}, shared_memory_bytes=2**25
     )
-    _, running = await begin(given)
+    _, running = await start_plan(given)
 
     facts = docker_engine.client.api.inspect_container(running.container_id)
     host = facts["HostConfig"]
@@ -179,9 +179,9 @@ print(json.dumps(found))
 
 
 async def test_seccomp_profile_blocks_io_uring_vsock_and_user_namespaces(
-    begin: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
-    _, running = await begin(make_plan())
+    _, running = await start_plan(make_plan())
     _, (code, text) = await ask(running, "run", command=f"python3 -c {shlex.quote(SYSTEM_CALLS)}")
     assert code == 0, text
     found = json.loads(text)
@@ -201,11 +201,11 @@ def test_seccomp_profile_is_configurable(tmp_path: Path) -> None:
 
 
 async def test_container_has_only_the_privileges_that_its_devices_require(
-    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     requirements = {"capabilities": ["IPC_LOCK"], "groups": ["4242"]}
     for given, caps, groups in ((requirements, 1 << 14, f"{UID} 4242"), ({}, 0, f"{UID}")):
-        _, running = await begin(make_plan(injection=given))
+        _, running = await start_plan(make_plan(injection=given))
         host = docker_engine.client.api.inspect_container(running.container_id)["HostConfig"]
         assert host["CapDrop"] == ["ALL"] and not host["Privileged"]
         assert (host["CapAdd"] or []) in (given.get("capabilities", []), ["CAP_IPC_LOCK"])
@@ -219,10 +219,10 @@ async def test_container_has_only_the_privileges_that_its_devices_require(
 
 
 async def test_container_has_only_the_given_devices_variables_and_mounts(
-    begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
     async def inside(given: LaunchPlan) -> tuple[set[str], dict[str, str], set[str], str]:
-        _, running = await begin(given)
+        _, running = await start_plan(given)
         _, (_, nodes) = await ask(running, "run", command="ls -1 /dev")
         _, environ = await ask(running, "environ")
         _, (_, mounts) = await ask(running, "run", command="cut -d' ' -f2 /proc/mounts")
@@ -263,11 +263,11 @@ async def test_container_has_only_the_given_devices_variables_and_mounts(
 
 
 async def test_locked_memory_is_unlimited_if_devices_require_it(
-    begin: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     given = make_plan(injection={"memlock": True})
     try:
-        _, running = await begin(given)
+        _, running = await start_plan(given)
     except EngineError as caught:
         # A daemon without the privilege to raise hard limits rejects the start; the error proves
         # that it received the limit.
@@ -328,10 +328,10 @@ async def test_launch_plan_overrides_the_administrators_settings(
 
 
 async def test_container_over_its_memory_limit_is_killed(
-    begin: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     words = ["python3", "-c", "x = bytearray(2**28)\nfor i in range(0, 2**28, 4096): x[i] = 1"]
-    engine, running = await begin(
+    engine, running = await start_plan(
         make_plan(slots={"cpu": 1000, "mem": 2**26}, command=words), False
     )
 
@@ -342,7 +342,7 @@ async def test_container_over_its_memory_limit_is_killed(
 
 
 async def test_folders_are_mounted_with_their_permissions(
-    begin: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], tmp_path: Path
 ) -> None:
     for name in ("own", "granted"):
         (tmp_path / name).mkdir()
@@ -352,7 +352,7 @@ async def test_folders_are_mounted_with_their_permissions(
         {"source": str(tmp_path / "own"), "target": "/home/work/data", "read_only": False},
         {"source": str(tmp_path / "granted"), "target": "/home/work/papers", "read_only": True},
     ]
-    _, running = await begin(make_plan(mounts=mounts))
+    _, running = await start_plan(make_plan(mounts=mounts))
 
     assert (await ask(running, "write", path="/home/work/data/new"))[0] == 200
     assert (tmp_path / "own" / "new").stat().st_uid == UID
@@ -363,12 +363,12 @@ async def test_folders_are_mounted_with_their_permissions(
 
 
 async def test_stop_sends_sigterm_and_keeps_the_log_until_removal(
-    begin: Start,
+    start_plan: Start,
     make_plan: Callable[..., LaunchPlan],
     docker_engine: DockerEngine,
     shared: dict[str, Any],
 ) -> None:
-    _, running = await begin(make_plan())
+    _, running = await start_plan(make_plan())
     await ask(running, "say", text="a line of the log")
     later = Engine(shared, stop_grace_seconds=3)
     loaded = Running.from_state(json.loads(json.dumps(running.to_state())))
@@ -386,10 +386,10 @@ async def test_stop_sends_sigterm_and_keeps_the_log_until_removal(
 
 
 async def test_container_that_ignores_sigterm_is_killed_after_the_grace_period(
-    begin: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     words = ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]
-    engine, running = await begin(make_plan(command=words), False)
+    engine, running = await start_plan(make_plan(command=words), False)
 
     async def is_ready() -> bool:
         return "ready" in await engine.read_log(running, 1000)
@@ -399,11 +399,11 @@ async def test_container_that_ignores_sigterm_is_killed_after_the_grace_period(
 
 
 async def test_second_start_replaces_the_container_left_by_a_crash(
-    begin: Start, make_plan: Callable[..., LaunchPlan]
+    start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     given = make_plan()
-    _, first = await begin(given)
-    engine, second = await begin(given)
+    _, first = await start_plan(given)
+    engine, second = await start_plan(given)
 
     assert first.container_id != second.container_id
     assert (await engine.poll(first)).text == "removed from outside"
@@ -422,7 +422,7 @@ async def test_second_start_replaces_the_container_left_by_a_crash(
     ],
 )
 async def test_failed_start_leaves_no_container(
-    begin: Start,
+    start_plan: Start,
     make_plan: Callable[..., LaunchPlan],
     docker_engine: DockerEngine,
     changes: dict[str, Any],
@@ -430,7 +430,7 @@ async def test_failed_start_leaves_no_container(
 ) -> None:
     given = make_plan(**changes)
     with pytest.raises(EngineError) as caught:
-        await begin(given, False)
+        await start_plan(given, False)
     assert caught.value.reason == reason
     assert containers_of(docker_engine, given) == []
 
@@ -453,14 +453,14 @@ def containers_of(docker_engine: DockerEngine, given: LaunchPlan) -> list[Any]:
     ],
 )
 async def test_exit_at_start_is_reported_with_code_and_output(
-    begin: Start,
+    start_plan: Start,
     make_plan: Callable[..., LaunchPlan],
     words: list[str],
     code: int,
     printed: str,
 ) -> None:
     try:
-        engine, running = await begin(make_plan(command=words), False)
+        engine, running = await start_plan(make_plan(command=words), False)
     except EngineError as error:  # the container exited before it had an address
         assert f"code {code}" in str(error) and printed in str(error)
         assert error.reason == "exited-at-start"
@@ -473,10 +473,10 @@ async def test_exit_at_start_is_reported_with_code_and_output(
 
 
 async def test_cancelled_start_leaves_no_container(
-    begin: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
+    start_plan: Start, make_plan: Callable[..., LaunchPlan], docker_engine: DockerEngine
 ) -> None:
     given = make_plan()
-    task = asyncio.create_task(begin(given, False))
+    task = asyncio.create_task(start_plan(given, False))
     await wait_until_async(
         lambda: containers_of(docker_engine, given), 20, "the container to exist"
     )

@@ -69,7 +69,7 @@ EMPTY = {"project": [""], "mount_vfolder": [""], "mount_path": [""], "mount_perm
                     },
                 ]
             },
-            id="rows without a folder are omitted",
+            id="mounts without a folder are omitted",
         ),
         pytest.param(
             {"environ_name": ["A", "", "B"], "environ_value": ["1", "lost", " 2 "]},
@@ -108,7 +108,9 @@ def test_parse_returns_a_session_request(
         ({"bai_session_id": "x", "more": 1}, {}),
     ],
 )
-def test_showable_ignores_malformed_options(saved: dict[str, Any], shown: dict[str, Any]) -> None:
+def test_malformed_stored_options_are_not_shown(
+    saved: dict[str, Any], shown: dict[str, Any]
+) -> None:
     assert showable(saved) == shown
 
 

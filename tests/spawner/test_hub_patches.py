@@ -100,8 +100,8 @@ def test_functions_missing_in_jupyterhub_are_not_added(
     assert not any(hasattr(owner, name) for owner, name in PATCHED)
 
 
-# Functions of JupyterHub on which patches and overrides rely: name, dependent module, digest of the
-# source. Update a digest only after comparing JupyterHub's change with the patch.
+# Functions of JupyterHub on which our patches and overrides rely. Row: name, our dependent module,
+# digest of the source. Update a digest only after comparing JupyterHub's change with the patch.
 RELIED_ON = [
     ("jupyterhub.orm:register_ping_connection", "bai_spawner/hub_patches.py", "f6064c664e07005f"),
     ("jupyterhub.orm:new_session_factory", "bai_spawner/hub_patches.py", "f9cf223cb8c45b84"),

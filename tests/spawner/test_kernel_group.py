@@ -127,7 +127,7 @@ def containers_of(docker_engine: DockerEngine, session_id: str) -> list[str]:
     return [c["Id"] for c in docker_engine.client.api.containers(all=True, filters=filters)]
 
 
-async def begin(engine: Engine, given: LaunchPlan) -> Running:
+async def start_group(engine: Engine, given: LaunchPlan) -> Running:
     ip, port = await engine.address(given)
     environ = {"JUPYTERHUB_SERVICE_URL": f"http://{ip}:{port}/user/ada/", "JUPYTERHUB_X": "token"}
     return await kernel_group.start(engine, given, environ, [])
@@ -148,7 +148,7 @@ async def test_three_containers_resolve_each_other_and_stop_together(
 ) -> None:
     engine, make = docker
     given = make()
-    running = await begin(engine, given)
+    running = await start_group(engine, given)
     await wait_for_response(running)
     assert [sub.hostname for sub in running.subs] == ["sub1", "sub2"]
     assert len(containers_of(docker_engine, given.session_id)) == 3
@@ -184,7 +184,7 @@ async def test_the_main_kernel_connects_to_the_others_with_ssh(
     docker: tuple[Engine, Callable[..., LaunchPlan]], ssh_image: str
 ) -> None:
     engine, make = docker
-    running = await begin(engine, make(image=ssh_image))
+    running = await start_group(engine, make(image=ssh_image))
     await wait_for_response(running)
 
     async def run(command: str) -> tuple[int, str]:
@@ -222,13 +222,13 @@ async def test_killed_kernel_is_reported(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
     engine, make = docker
-    running = await begin(engine, make())
+    running = await start_group(engine, make())
     docker_engine.client.api.kill(running.subs[1].container_id, "SIGKILL")
 
-    async def ended() -> Any:
+    async def poll_group() -> Any:
         return await kernel_group.poll(engine, running)
 
-    how = await wait_until_async(ended, 10, "the end of sub2")
+    how = await wait_until_async(poll_group, 10, "the end of sub2")
     assert how.code is None and how.text.startswith("sub2 exited with exit code 137; ")
     assert how.reason is EndReason.KERNEL_ENDED
 
@@ -244,10 +244,13 @@ async def test_a_failed_kernel_start_removes_all_kernels(
     engine, make = docker
     given = make()
     missing = {"image": "bai-no-such-image:none"}
-    data = [{**_data(one), **(missing if n == broken else {})} for n, one in enumerate(_all(given))]
+    data = [
+        {**_injection_data(one), **(missing if n == broken else {})}
+        for n, one in enumerate(_plans_of_kernels(given))
+    ]
     given = LaunchPlan.from_json({**data[0], "subs": data[1:]})
     with pytest.raises(EngineError) as refused:
-        await begin(engine, given)
+        await start_group(engine, given)
     assert refused.value.reason == "image-missing"
     assert str(refused.value).startswith("sub1: ") == (broken == 1)
     assert containers_of(docker_engine, given.session_id) == []
@@ -260,7 +263,7 @@ async def test_a_second_start_replaces_remaining_sub_kernels(
     given = make()
     for sub in given.subs:  # simulates a Hub that was killed before it had started the main kernel
         await engine.start(sub, {}, ())
-    running = await begin(engine, given)
+    running = await start_group(engine, given)
     assert len(containers_of(docker_engine, given.session_id)) == 3
     await kernel_group.stop(engine, running, now=True)
     await kernel_group.remove(engine, running)
@@ -273,7 +276,7 @@ async def test_kernels_as_processes_have_separate_folders(tmp_path: Path, isolat
     given = kernel_group_plan(
         2, lambda hostname: {}, engine="process", command=["/bin/sleep", "600"]
     )
-    running = await begin(engine, given)
+    running = await start_group(engine, given)
     try:
         (sub,) = running.subs
         assert len({running.pid, sub.pid}) == 2
@@ -288,11 +291,11 @@ async def test_kernels_as_processes_have_separate_folders(tmp_path: Path, isolat
     assert await asyncio.to_thread(processes.session_processes, given.session_id) == []
 
 
-def _all(given: LaunchPlan) -> list[LaunchPlan]:
+def _plans_of_kernels(given: LaunchPlan) -> list[LaunchPlan]:
     return [given, *given.subs]
 
 
-def _data(one: LaunchPlan) -> dict[str, Any]:
+def _injection_data(one: LaunchPlan) -> dict[str, Any]:
     names = ("session_id", "kernel_id", "agent_id", "name", "user", "engine", "endpoint", "image")
     more = ("command", "uid", "gid", "hostname", "environ", "cluster_key")
     injection = {"network": one.injection.network}

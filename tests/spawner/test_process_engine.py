@@ -35,7 +35,7 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
-async def begin(tmp_path: Path) -> AsyncIterator[Start]:
+async def start_plan(tmp_path: Path) -> AsyncIterator[Start]:
     """Function that starts a plan with or without sandbox; the test's end stops all kernels."""
     begun: list[tuple[ProcessEngine, Running]] = []
 
@@ -67,8 +67,8 @@ async def begin(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_session_responds_and_stops(begin: Start, kind: str) -> None:
-    engine, running = await begin(kind)
+async def test_a_session_responds_and_stops(start_plan: Start, kind: str) -> None:
+    engine, running = await start_plan(kind)
     assert await engine.poll(running) is None
     assert await ask(running, "api") == (200, "here")
     await ask(running, "say", text="a line of the log")
@@ -82,8 +82,8 @@ async def test_a_session_responds_and_stops(begin: Start, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_stop_kills_forked_processes(begin: Start, kind: str) -> None:
-    engine, running = await begin(kind)
+async def test_stop_kills_forked_processes(start_plan: Start, kind: str) -> None:
+    engine, running = await start_plan(kind)
     await ask(running, "fork")
     await wait_until_async(
         lambda: sum(
@@ -106,8 +106,8 @@ def _command(process: psutil.Process) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_saved_state_is_enough_to_poll_and_stop(begin: Start, kind: str) -> None:
-    engine, running = await begin(kind)
+async def test_saved_state_is_enough_to_poll_and_stop(start_plan: Start, kind: str) -> None:
+    engine, running = await start_plan(kind)
     saved = json.loads(json.dumps(running.to_state()))
     later = ProcessEngine(state_dir=engine.state_dir, isolation=kind, stop_grace_seconds=5)
     loaded = Running.from_state(saved)
@@ -119,10 +119,10 @@ async def test_saved_state_is_enough_to_poll_and_stop(begin: Start, kind: str) -
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_setting_the_clock_ends_no_session(
-    begin: Start, kind: str, monkeypatch: pytest.MonkeyPatch
+    start_plan: Start, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Setting the clock changes the boot time that Linux reports."""
-    engine, running = await begin(kind)
+    engine, running = await start_plan(kind)
     booted = psutil.boot_time()
     monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 7)
 
@@ -131,9 +131,11 @@ async def test_setting_the_clock_ends_no_session(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_exit_code_and_log_of_an_ended_kernel_are_available(begin: Start, kind: str) -> None:
+async def test_exit_code_and_log_of_an_ended_kernel_are_available(
+    start_plan: Start, kind: str
+) -> None:
     words = [sys.executable, "-c", "import sys; print('no luck', flush=True); sys.exit(7)"]
-    engine, running = await begin(kind, plan(command=words), wait=False)
+    engine, running = await start_plan(kind, plan(command=words), wait=False)
 
     ended = await wait_until_async(lambda: engine.poll(running), 10, "the end of the kernel")
 
@@ -158,8 +160,8 @@ def test_kill_ignores_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_killed_kernel_is_interrupted(begin: Start, kind: str) -> None:
-    engine, running = await begin(kind)
+async def test_a_killed_kernel_is_interrupted(start_plan: Start, kind: str) -> None:
+    engine, running = await start_plan(kind)
     os.kill(running.pid, signal.SIGKILL)
 
     ended = await wait_until_async(lambda: engine.poll(running), 10, "the end of the kernel")
@@ -170,12 +172,12 @@ async def test_a_killed_kernel_is_interrupted(begin: Start, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_second_start_of_a_session_removes_the_first_kernel(
-    begin: Start, kind: str
+    start_plan: Start, kind: str
 ) -> None:
     given = plan()
-    _, first = await begin(kind, given)
+    _, first = await start_plan(kind, given)
     process = psutil.Process(first.pid)
-    engine, second = await begin(kind, given)
+    engine, second = await start_plan(kind, given)
 
     assert not process.is_running()
     assert await ask(second, "api") == (200, "here")
@@ -185,12 +187,12 @@ async def test_a_second_start_of_a_session_removes_the_first_kernel(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_environment_has_marks_and_no_forged_variables(begin: Start, kind: str) -> None:
+async def test_environment_has_marks_and_no_forged_variables(start_plan: Start, kind: str) -> None:
     given = plan(
         environ={"MINE": "1", "JUPYTERHUB_USER": "eve", "BAI_SESSION_ID": "forged"},
         injection={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-1"}},
     )
-    _, running = await begin(kind, given)
+    _, running = await start_plan(kind, given)
 
     _, environ = await ask(running, "environ")
 
@@ -203,8 +205,8 @@ async def test_environment_has_marks_and_no_forged_variables(begin: Start, kind:
 
 
 @needs_sandbox
-async def test_secrets_are_not_on_command_lines(begin: Start) -> None:
-    _, running = await begin("bubblewrap")
+async def test_secrets_are_not_on_command_lines(start_plan: Start) -> None:
+    _, running = await start_plan("bubblewrap")
     for process in (psutil.Process(running.pid), psutil.Process(running.init_pid)):
         assert "hub-secret" not in " ".join(process.cmdline())
     outside = psutil.Process(running.pid).environ()
@@ -213,7 +215,7 @@ async def test_secrets_are_not_on_command_lines(begin: Start) -> None:
 
 @needs_sandbox
 async def test_a_sandbox_contains_only_home_folders_and_programs(
-    begin: Start, tmp_path: Path
+    start_plan: Start, tmp_path: Path
 ) -> None:
     own, granted, foreign = (tmp_path / name for name in ("own", "granted", "foreign"))
     for folder in (own, granted, foreign):
@@ -225,7 +227,7 @@ async def test_a_sandbox_contains_only_home_folders_and_programs(
             {"source": str(granted), "target": "/home/work/papers", "read_only": True},
         ]
     )
-    engine, running = await begin("bubblewrap", given)
+    engine, running = await start_plan("bubblewrap", given)
 
     assert await ask(running, "whoami") == (200, [given.uid, "/home/work", "main1"])
     assert await ask(running, "read", path="/home/work/data/file") == (200, "own")
@@ -247,9 +249,9 @@ async def test_a_sandbox_contains_only_home_folders_and_programs(
 
 
 @needs_sandbox
-async def test_two_sandboxes_share_no_files(begin: Start) -> None:
-    _, first = await begin("bubblewrap")
-    _, second = await begin("bubblewrap")
+async def test_two_sandboxes_share_no_files(start_plan: Start) -> None:
+    _, first = await start_plan("bubblewrap")
+    _, second = await start_plan("bubblewrap")
     await ask(first, "write", path="/home/work/secret")
     await ask(first, "write", path="/tmp/secret")
 
@@ -258,14 +260,16 @@ async def test_two_sandboxes_share_no_files(begin: Start) -> None:
     assert "secret" not in (await ask(second, "ls", path="/tmp"))[1]
 
 
-async def test_without_a_sandbox_folders_are_symbolic_links(begin: Start, tmp_path: Path) -> None:
+async def test_without_a_sandbox_folders_are_symbolic_links(
+    start_plan: Start, tmp_path: Path
+) -> None:
     own = tmp_path / "own"
     own.mkdir()
     mounts = [
         {"source": str(own), "target": "/home/work/data", "read_only": False},
         {"source": str(own), "target": "/home/work/a/b", "read_only": True, "is_own": True},
     ]
-    engine, running = await begin("none", plan(mounts=mounts))
+    engine, running = await start_plan("none", plan(mounts=mounts))
     home = Path(engine.state_dir) / "sessions" / running.session_id / "home"
 
     await ask(running, "write", path=str(home / "data" / "new"))
@@ -294,21 +298,23 @@ async def test_without_a_sandbox_folders_are_symbolic_links(begin: Start, tmp_pa
     ],
 )
 async def test_without_a_sandbox_unsafe_mounts_are_rejected(
-    begin: Start, tmp_path: Path, mount: dict[str, Any], words: str
+    start_plan: Start, tmp_path: Path, mount: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(EngineError, match=words) as refused:
-        await begin("none", plan(mounts=[{"source": str(tmp_path), **mount}]))
+        await start_plan("none", plan(mounts=[{"source": str(tmp_path), **mount}]))
     assert "bubblewrap" in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_missing_mount_source_is_reported(begin: Start, kind: str, tmp_path: Path) -> None:
+async def test_missing_mount_source_is_reported(
+    start_plan: Start, kind: str, tmp_path: Path
+) -> None:
     gone = {"source": str(tmp_path / "gone"), "target": "/home/work/data", "read_only": False}
     with pytest.raises(EngineError, match="does not exist on the machine"):
-        await begin(kind, plan(mounts=[gone]))
+        await start_plan(kind, plan(mounts=[gone]))
 
 
-async def test_start_fails_if_required_bubblewrap_does_not_work(begin: Start) -> None:
+async def test_start_fails_if_required_bubblewrap_does_not_work(start_plan: Start) -> None:
     engine = ProcessEngine({"bubblewrap": "bubblewrap is not here"}, isolation="bubblewrap")
     with pytest.raises(EngineError, match="requires it for every session"):
         await engine.start(plan(), {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:1/"}, ["true"])

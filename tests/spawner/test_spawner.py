@@ -26,13 +26,13 @@ async def user(api: Api) -> Client:
     return await api.client("user")
 
 
-async def newest(user: Client, server: str) -> dict[str, Any]:
+async def newest_session(user: Client, server: str) -> dict[str, Any]:
     page = await user.get("/sessions", hub_server=server, sort="-created_at")
     found: dict[str, Any] = page["items"][0]
     return found
 
 
-async def reached(user: Client, session_id: str, status: str) -> dict[str, Any]:
+async def wait_for_status(user: Client, session_id: str, status: str) -> dict[str, Any]:
     async def read() -> dict[str, Any] | None:
         session: dict[str, Any] = await user.get(f"/sessions/{session_id}")
         return session if session["status"] == status else None
@@ -45,7 +45,7 @@ async def is_ready(hub: BareHub, server: str) -> bool:
     return bool((await hub.server(server)).get("ready"))
 
 
-def message(answer: httpx.Response) -> str:
+def message_of(answer: httpx.Response) -> str:
     return str(answer.json()["message"])
 
 
@@ -53,10 +53,10 @@ async def test_a_session_survives_a_hub_restart_and_stops(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("lab", SMALL)).status_code == 201
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
     assert (session["name"], session["requested"]) == ("session-lab", {"cpu": "1", "mem": "512m"})
     assert session["notices"] == ["prepared by a test"]
-    session = await reached(user, session["id"], "RUNNING")
+    session = await wait_for_status(user, session["id"], "RUNNING")
     before = {p.pid for p in processes.session_processes(session["id"])}
     assert before
 
@@ -66,7 +66,7 @@ async def test_a_session_survives_a_hub_restart_and_stops(
     await wait_until_async(lambda: is_ready(hub, "lab"), 30, "the restarted Hub to list the server")
     assert {p.pid for p in processes.session_processes(session["id"])} == before
     assert (await hub.delete_server("lab")).status_code in (202, 204)
-    ended = await reached(user, session["id"], "TERMINATED")
+    ended = await wait_for_status(user, session["id"], "TERMINATED")
     assert ended["status_info"] == "stopped through the Hub"
     assert processes.session_processes(session["id"]) == []
 
@@ -75,14 +75,14 @@ async def test_the_unnamed_server_is_the_session_named_default(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     assert (await hub.post_server("", SMALL)).status_code == 201
-    session = await newest(user, "")
+    session = await newest_session(user, "")
     assert session["name"] == "default"
     assert session["url"] == "/user/user/"
 
     await hub.delete_server("")
-    await reached(user, session["id"], "TERMINATED")
+    await wait_for_status(user, session["id"], "TERMINATED")
     assert (await hub.post_server("")).status_code == 201
-    again = await newest(user, "")
+    again = await newest_session(user, "")
     assert again["id"] != session["id"]
     assert again["requested"] == session["requested"]
 
@@ -92,13 +92,13 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
 ) -> None:
     session = await user.post("/sessions", {"name": "overtaken", **SMALL})
     await user.delete(f"/sessions/{session['id']}")
-    await reached(user, session["id"], "CANCELLED")
+    await wait_for_status(user, session["id"], "CANCELLED")
 
     # The manager sent this request before the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
-    assert "stopped before its start" in message(late)
+    assert "stopped before its start" in message_of(late)
     assert (await user.get("/sessions", hub_server=server))["total"] == 1
 
 
@@ -109,15 +109,15 @@ async def test_only_the_owner_starts_a_session_through_the_hub(
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text
-    assert "only its owner" in message(answer)
+    assert "only its owner" in message_of(answer)
     assert (await user.get("/sessions"))["total"] == 0
 
     # The denied options are not stored, because the owner's next start would use them.
     assert not (await hub.server("lab"))["user_options"]
     assert (await hub.post_server("lab", SMALL)).status_code == 201
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
     await hub.delete_server("lab")
-    await reached(user, session["id"], "TERMINATED")
+    await wait_for_status(user, session["id"], "TERMINATED")
 
     # Neither stored options nor the id of an ended session start a new one.
     for options in (None, {"bai_session_id": session["id"]}):
@@ -130,10 +130,10 @@ async def test_a_killed_session_is_reported_to_manager_and_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     await hub.post_server("lab", SMALL)
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
     await asyncio.to_thread(processes.kill_session, session["id"])
 
-    ended = await reached(user, session["id"], "ERROR")
+    ended = await wait_for_status(user, session["id"], "ERROR")
     assert "killed from outside" in ended["status_info"]
 
     async def is_stopped() -> bool:
@@ -148,10 +148,10 @@ async def test_a_server_that_exits_at_start_is_reported_with_its_output(
     answer = await hub.post_server("dies", SMALL)
 
     assert answer.status_code == 500
-    assert "exit code 9" in message(answer)
-    assert "no luck <b>" in message(answer)
-    session = await newest(user, "dies")
-    ended = await reached(user, session["id"], "ERROR")
+    assert "exit code 9" in message_of(answer)
+    assert "no luck <b>" in message_of(answer)
+    session = await newest_session(user, "dies")
+    ended = await wait_for_status(user, session["id"], "ERROR")
     assert "exited-at-start" in ended["status_info"]
     assert ended["exit_code"] == 9
     assert (await user.get(f"/sessions/{session['id']}/logs"))["log"] == "first\nno luck <b>\n"
@@ -167,9 +167,9 @@ async def test_a_server_that_does_not_respond_in_time_is_stopped(
     answer = await bare_hub.post_server("silent", SMALL)
 
     assert answer.status_code == 500
-    assert "did not respond within 7 seconds" in message(answer)
-    session = await newest(user, "silent")
-    await reached(user, session["id"], "ERROR")
+    assert "did not respond within 7 seconds" in message_of(answer)
+    session = await newest_session(user, "silent")
+    await wait_for_status(user, session["id"], "ERROR")
     assert processes.session_processes(session["id"]) == []
 
 
@@ -182,16 +182,16 @@ async def test_the_manager_takes_over_a_start_that_is_pending_after_the_grace_pe
     answer = await bare_hub.post_server("lab", SMALL)
 
     assert answer.status_code == 409
-    session = await newest(user, "lab")
-    assert f"/services/bai/sessions/{session['id']}" in message(answer)
+    session = await newest_session(user, "lab")
+    assert f"/services/bai/sessions/{session['id']}" in message_of(answer)
     assert session["started_by"] == "manager"
     await agent.prepare()
-    await reached(user, session["id"], "PREPARED")
+    await wait_for_status(user, session["id"], "PREPARED")
     options = {"bai_session_id": session["id"]}
     started = await bare_hub.post_server("lab", options, as_service=True)
     assert started.status_code == 201
-    await reached(user, session["id"], "RUNNING")
-    assert (await newest(user, "lab"))["id"] == session["id"]
+    await wait_for_status(user, session["id"], "RUNNING")
+    assert (await newest_session(user, "lab"))["id"] == session["id"]
 
 
 async def test_cancelled_start_cancels_its_session(
@@ -203,11 +203,11 @@ async def test_cancelled_start_cancels_its_session(
         return bool((await user.get("/sessions", hub_server="lab"))["items"])
 
     await wait_until_async(is_created, 20, "the session")
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
     await hub.delete_server("lab")
     await start
 
-    await reached(user, session["id"], "CANCELLED")
+    await wait_for_status(user, session["id"], "CANCELLED")
 
 
 async def test_start_cancelled_after_its_processes_exist_cancels_its_session(
@@ -220,11 +220,11 @@ async def test_start_cancelled_after_its_processes_exist_cancels_its_session(
         return any(processes.session_processes(item["id"]) for item in page["items"])
 
     await wait_until_async(process_exists, 20, "a process of the session")
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
     await hub.delete_server("lab")
     await start
 
-    ended = await reached(user, session["id"], "CANCELLED")
+    ended = await wait_for_status(user, session["id"], "CANCELLED")
     assert ended["status_info"] == "the start was cancelled"
     assert processes.session_processes(session["id"]) == []
 
@@ -235,11 +235,11 @@ async def test_removing_a_server_cancels_its_pending_session(
     bare_hub.grace = 0
     await bare_hub.start_with_user()
     assert (await bare_hub.post_server("lab", SMALL)).status_code == 409
-    session = await newest(user, "lab")
+    session = await newest_session(user, "lab")
 
     assert (await bare_hub.delete_server("lab", remove=True)).status_code == 204
 
-    await reached(user, session["id"], "CANCELLED")
+    await wait_for_status(user, session["id"], "CANCELLED")
 
 
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
@@ -260,7 +260,7 @@ async def test_errors_of_the_manager_are_shown_unchanged(
     for options, status, words in REFUSED:
         answer = await hub.post_server("lab", options)
         assert answer.status_code == status, answer.text
-        assert words in message(answer)
+        assert words in message_of(answer)
     assert (await user.get("/sessions"))["items"] == []
 
 
@@ -268,7 +268,7 @@ async def test_a_server_cannot_start_the_session_of_another_server(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     mine = await user.post("/sessions", {"name": "mine", **SMALL})
-    await reached(user, mine["id"], "PREPARED")
+    await wait_for_status(user, mine["id"], "PREPARED")
 
     answer = await hub.post_server("other", {"bai_session_id": mine["id"]})
 
@@ -284,4 +284,4 @@ async def test_unavailable_manager_is_reported(bare_hub: BareHub) -> None:
     answer = await bare_hub.post_server("lab", SMALL)
 
     assert answer.status_code == 503
-    assert re.match("The resource manager cannot be reached", message(answer))
+    assert re.match("The resource manager cannot be reached", message_of(answer))

@@ -75,7 +75,7 @@ class Nodes:
             await asyncio.to_thread(calls.close)
         self._shared["docker"].close()
 
-    async def prepared(self, user: str, *nodes: int) -> LaunchPlan:
+    async def prepare_network(self, user: str, *nodes: int) -> LaunchPlan:
         """Prepare the network of a session with a kernel on each of these nodes, as agents do."""
         cluster = Cluster(f"bai-c-{uuid.uuid4()}", is_spread=len(set(nodes)) > 1)
         agents = [self.networks[n].ensure_cluster(cluster, user) for n in sorted(set(nodes))]
@@ -134,7 +134,10 @@ async def swarm_nodes(
 async def test_kernels_on_two_nodes_reach_only_their_own_session(
     swarm_nodes: Nodes,
 ) -> None:
-    anns, bobs = await swarm_nodes.prepared("ann", 0, 1), await swarm_nodes.prepared("bob", 1, 0)
+    anns, bobs = (
+        await swarm_nodes.prepare_network("ann", 0, 1),
+        await swarm_nodes.prepare_network("bob", 1, 0),
+    )
     async with swarm_nodes.running(anns) as mine, swarm_nodes.running(bobs) as theirs:
         (my_sub,), (their_sub,) = mine.subs, theirs.subs
         assert (mine.endpoint, my_sub.endpoint) == tuple(n.host for n in swarm_nodes.nodes)
@@ -166,7 +169,7 @@ async def test_kernels_on_two_nodes_reach_only_their_own_session(
 
 
 async def test_unused_overlay_network_is_removed(swarm_nodes: Nodes) -> None:
-    plan = await swarm_nodes.prepared("ann", 0, 1)
+    plan = await swarm_nodes.prepare_network("ann", 0, 1)
     manager = swarm_nodes.networks[0]
     async with swarm_nodes.running(plan):
         assert plan.injection.network not in await manager.remove_unused(0)

@@ -16,7 +16,7 @@ from bai_spawner.engines.timed_log import CHUNK_BYTES, TimedLog, timestamp
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 
 
-def written_log(path: Path, *chunks: bytes, max_bytes: int = 2**20) -> str:
+def log_of_chunks(path: Path, *chunks: bytes, max_bytes: int = 2**20) -> str:
     """Return the log of output that arrives in chunks."""
     log = TimedLog(str(path), max_bytes)
     for chunk in chunks:
@@ -26,7 +26,7 @@ def written_log(path: Path, *chunks: bytes, max_bytes: int = 2**20) -> str:
 
 
 def test_each_line_begins_with_a_timestamp(tmp_path: Path) -> None:
-    text = written_log(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
+    text = log_of_chunks(tmp_path / "log", b"one\n\ntw", b"o\nthe ", b"end")
     assert [bool(STAMP.match(line)) for line in text.splitlines()] == [True] * 4
     assert without_times(text) == "one\n\ntwo\nthe end"
     assert timestamp(1_777_636_800_000_000_042) == b"2026-05-01T12:00:00.000000042Z "
@@ -37,7 +37,7 @@ def test_a_long_line_is_stored_in_chunks(tmp_path: Path, size: int) -> None:
     lines = [b"x" * length for length in (CHUNK_BYTES - 1, CHUNK_BYTES, 3 * CHUNK_BYTES + 7, 0)]
     printed = b"\n".join([*lines, b"y" * 2 * CHUNK_BYTES])
     chunks = [printed[n : n + size] for n in range(0, len(printed), size)]
-    assert without_times(written_log(tmp_path / "log", *chunks)) == printed.decode()
+    assert without_times(log_of_chunks(tmp_path / "log", *chunks)) == printed.decode()
 
 
 def test_the_older_half_is_dropped_at_the_maximum_size(tmp_path: Path) -> None:
