@@ -89,12 +89,12 @@ async def unpack(host: StorageHost, folder: Location, archive: bytes, path: str 
         await host.discard(writer)
 
 
-def below(host: StorageHost, folder: Location) -> dict[str, bytes]:
+def files_below(host: StorageHost, folder: Location) -> dict[str, bytes]:
     root = Path(host.source_path(folder))
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def staged(host: StorageHost) -> list[Path]:
+def staged_files(host: StorageHost) -> list[Path]:
     return list(host.backend.root.glob(f"*/*/{DIRECTORY}/*"))
 
 
@@ -104,11 +104,11 @@ async def test_unpack_preserves_tree_and_execute_bits(host: StorageHost, folder:
     archive = member("a/b/c", b"deep") + member("e/", b"", tarfile.DIRTYPE)
     archive += script.tobuf() + b"#!" + b"\0" * 510 + END
     await unpack(host, folder, archive, "into/here")
-    assert below(host, folder) == {"into/here/a/b/c": b"deep", "into/here/bin/run": b"#!"}
+    assert files_below(host, folder) == {"into/here/a/b/c": b"deep", "into/here/bin/run": b"#!"}
     root = Path(host.source_path(folder), "into/here")
     assert (root / "e").is_dir()
     assert (root / "bin/run").stat().st_mode & 0o100
-    assert staged(host) == []
+    assert staged_files(host) == []
 
 
 BAD = [
@@ -150,15 +150,15 @@ async def test_invalid_member_rejects_whole_archive(
     (root / "file").write_bytes(b"old")
     with pytest.raises(BaiError, match=reason):
         unpack_here(host, folder, (member("good") + bad + END) if bad else b"")
-    assert below(host, folder) == {"file": b"old"}
+    assert files_below(host, folder) == {"file": b"old"}
     assert list(outside.iterdir()) == []
-    assert staged(host) == []
+    assert staged_files(host) == []
 
 
 async def test_archive_without_end_blocks_is_rejected(host: StorageHost, folder: Location) -> None:
     with pytest.raises(InvalidRequest, match="not a tar archive"):
         await unpack(host, folder, member("a") + member("b"))
-    assert below(host, folder) == {}
+    assert files_below(host, folder) == {}
 
 
 async def test_archive_larger_than_max_bytes_is_rejected(
@@ -184,7 +184,7 @@ async def test_decompression_bomb_is_rejected_by_its_unpacked_size(
     with pytest.raises(InvalidRequest, match="more than 1048576 bytes"):
         await host.unpack(folder, writer, "", None, 2**20)
     await host.discard(writer)
-    assert staged(host) == []
+    assert staged_files(host) == []
 
 
 async def test_unpacking_never_follows_link_that_replaces_directory(
@@ -195,7 +195,7 @@ async def test_unpacking_never_follows_link_that_replaces_directory(
     (root / "way").mkdir()
     stop = threading.Event()
 
-    def flip() -> None:
+    def swap() -> None:
         while not stop.is_set():
             try:
                 os.rename(root / "way", root / "aside")
@@ -205,7 +205,7 @@ async def test_unpacking_never_follows_link_that_replaces_directory(
             except OSError:
                 continue
 
-    attacker = threading.Thread(target=flip)
+    attacker = threading.Thread(target=swap)
     attacker.start()
     try:
         for number in range(60):
@@ -314,14 +314,14 @@ async def test_hostile_archive_is_rejected_with_bounded_memory(
         assert tracemalloc.get_traced_memory()[1] < 256 * 2**20
     finally:
         tracemalloc.stop()
-    assert below(host, folder) == {}
-    assert staged(host) == []
+    assert files_below(host, folder) == {}
+    assert staged_files(host) == []
 
 
 async def test_global_headers_up_to_the_limit_are_read(host: StorageHost, folder: Location) -> None:
     archive = members_with_global_headers(2) + END
     unpack_here(host, folder, archive)
-    assert below(host, folder) == {f"member-{number}": b"x" for number in range(2)}
+    assert files_below(host, folder) == {f"member-{number}": b"x" for number in range(2)}
 
 
 async def test_archive_may_expand_at_most_200_times(
@@ -333,7 +333,7 @@ async def test_archive_may_expand_at_most_200_times(
         unpack_here(host, folder, archive)
     monkeypatch.undo()
     unpack_here(host, folder, archive)
-    # Its zeros become holes.
+    # The zeros of the archive become holes in the file.
     made = os.stat(f"{host.source_path(folder)}/zeros")
     assert (made.st_size, made.st_blocks) == (32 * 2**20, 0)
 
@@ -350,7 +350,7 @@ def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
         await made.create(folder)
         with pytest.raises(InvalidRequest, match="too much memory"):
             await unpack(made, folder, archive)
-        assert staged(made) == []
+        assert staged_files(made) == []
         await made.stop()
 
     asyncio.run(run())
@@ -402,14 +402,16 @@ async def test_cancelled_unpacking_leaves_nothing(host: StorageHost, folder: Loc
     await host.run(writer.write, archive)
     task = asyncio.create_task(host.unpack(folder, writer, "", None, GIB))
     await wait_until_async(
-        lambda: any(list(path.glob("1")) for path in staged(host)), 20, "the first unpacked files"
+        lambda: any(list(path.glob("1")) for path in staged_files(host)),
+        20,
+        "the first unpacked files",
     )
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     await host.discard(writer)
-    assert below(host, folder) == {}
-    assert staged(host) == []
+    assert files_below(host, folder) == {}
+    assert staged_files(host) == []
 
 
 async def download_archive(host: StorageHost, folder: Location, form: str, *paths: str) -> bytes:
@@ -462,7 +464,9 @@ async def test_downloaded_tar_can_be_unpacked(
 ) -> None:
     content = await download_archive(host, folder, "tar", "z", "a/b", "a/big")
     await unpack(host, folder, content, "again")
-    names = {name.removeprefix("again/") for name in below(host, folder) if name[:6] == "again/"}
+    names = {
+        name.removeprefix("again/") for name in files_below(host, folder) if name[:6] == "again/"
+    }
     assert names == {"z/x", "b/한글.txt", "big"}
 
 

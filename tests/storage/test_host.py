@@ -257,7 +257,7 @@ async def test_directory_swapped_with_link_never_leads_out(
     (here / "trap").symlink_to(escape_target.parent)
     stop = threading.Event()
 
-    def flip() -> None:
+    def swap() -> None:
         # `way` is a directory, then a link to outside, then the directory again.
         steps = [("way", "safe"), ("trap", "way"), ("way", "trap"), ("safe", "way")]
         for number in itertools.count():
@@ -271,7 +271,7 @@ async def test_directory_swapped_with_link_never_leads_out(
             if stop.is_set():
                 return
 
-    attacker = threading.Thread(target=flip)
+    attacker = threading.Thread(target=swap)
     attacker.start()
     seen: set[bytes] = set()
     n_denied = 0
@@ -461,13 +461,13 @@ async def test_only_members_of_shared_group_have_access(
             path.chmod(path.stat().st_mode | 0o011)
     here = path_of(storage, location)
 
-    def may(uid: int, gid: int, script: str) -> bool:
+    def can_run(uid: int, gid: int, script: str) -> bool:
         who = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups"]
         return succeeds([*who, "sh", "-c", f"umask 077; cd {here} && {script}"])
 
-    assert may(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
-    assert may(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
-    assert not may(100_003, 100_003, "ls")
+    assert can_run(100_001, 4711, "cat a/up && chmod +x a/up && echo mine > mine")
+    assert can_run(100_002, 4711, "cat a/up mine && echo more >> mine && echo x > a/theirs")
+    assert not can_run(100_003, 100_003, "ls")
     # Sessions of the process engine run as the manager's user without root's capabilities.
     bare = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--clear-groups"]
     assert succeeds([*bare, "sh", "-c", f"cd {here} && cat a/up mine a/theirs && echo >> mine"])

@@ -103,7 +103,7 @@ class FolderMachine(RuleBasedStateMachine):
         self.loop.close()
         shutil.rmtree(self.home)
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> bool:
+    def succeeds(self, work: Coroutine[Any, Any, Any]) -> bool:
         """Run ``work`` and return whether it succeeded; it may fail only with a ``BaiError``."""
         try:
             self.loop.run_until_complete(work)
@@ -111,10 +111,12 @@ class FolderMachine(RuleBasedStateMachine):
             return False
         return True
 
-    def check(self, work: Coroutine[Any, Any, Any], model: Callable[[], bool]) -> None:
+    def check_against_model(
+        self, work: Coroutine[Any, Any, Any], model: Callable[[], bool]
+    ) -> None:
         before = dict(self.model.tree)
         done = model()
-        assert self.do(work) is done
+        assert self.succeeds(work) is done
         if not done:
             # Parent directories may have been created before the error.
             self.model.tree = before
@@ -136,27 +138,27 @@ class FolderMachine(RuleBasedStateMachine):
             finally:
                 await self.host.discard(writer)
 
-        self.check(send(), lambda: self.model.put(path, content))
+        self.check_against_model(send(), lambda: self.model.put(path, content))
 
     @rule(path=PATHS)
     def mkdir(self, path: Path_) -> None:
         work = self.host.make_directory(self.folder, "/".join(path), exists_ok=False)
-        self.check(work, lambda: self.model.mkdir(path))
+        self.check_against_model(work, lambda: self.model.mkdir(path))
 
     @rule(path=PATHS, is_recursive=st.booleans())
     def remove(self, path: Path_, is_recursive: bool) -> None:
         work = self.host.remove(self.folder, "/".join(path), is_recursive)
-        self.check(work, lambda: self.model.remove(path, is_recursive))
+        self.check_against_model(work, lambda: self.model.remove(path, is_recursive))
 
     @rule(old=PATHS, new=PATHS)
     def move(self, old: Path_, new: Path_) -> None:
         work = self.host.move(self.folder, "/".join(old), "/".join(new), replaces=False)
-        self.check(work, lambda: self.model.transfer(old, new, keeps_source=False))
+        self.check_against_model(work, lambda: self.model.transfer(old, new, keeps_source=False))
 
     @rule(old=PATHS, new=PATHS)
     def copy(self, old: Path_, new: Path_) -> None:
         work = self.host.copy(self.folder, "/".join(old), "/".join(new), None, CopyProgress())
-        self.check(work, lambda: self.model.transfer(old, new, keeps_source=True))
+        self.check_against_model(work, lambda: self.model.transfer(old, new, keeps_source=True))
 
     @invariant()
     def folder_equals_model(self) -> None:
