@@ -13,7 +13,7 @@ from tests.testbed import ComponentMissing
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext
 
-# The headless shell takes a third of the CPU time: it has no toolbar, which is a page itself.
+# The headless shell uses a third of the CPU time of Chromium, because it renders no toolbar.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 FLAGS = [
     "--headless",

@@ -1,4 +1,4 @@
-"""A Docker engine for tests: a running one, or one that is started and stopped by the tests.
+"""A Docker engine for tests: one that is already running, or one that the tests start and stop.
 
 ``python -m tests.testbed.docker_engine start|stop|status`` manages one that runs between tests.
 """

@@ -1,4 +1,4 @@
-"""Configuration of a real Hub without a proxy, to test its REST API and sign-in."""
+"""Configuration of a real Hub without a proxy, for tests of the Hub's REST API and sign-in."""
 
 import asyncio
 import os

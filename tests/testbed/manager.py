@@ -163,9 +163,9 @@ class Api:
     async def client(self, username: str) -> Client:
         """Return a client that signs with the keypair of a demo user."""
         keys = self.world.keys[username]
-        return self._kept(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
+        return self._close_later(Client(self.url, Keypair(keys.access_key, keys.secret_key)))
 
-    async def lend(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
+    async def share_folder(self, owner: str, key: str, to: str, permission: str = "ro") -> None:
         """Share a folder with the user ``to``, who accepts the invitation."""
         path = f"/vfolders/{key}/grants/{to}"
         grant = await (await self.client(owner)).put(path, {"permission": permission})
@@ -175,21 +175,21 @@ class Api:
 
     @property
     def hub(self) -> Client:
-        return self._kept(Client(self.url, Token(HUB_TOKEN)))
+        return self._close_later(Client(self.url, Token(HUB_TOKEN)))
 
     @property
     def agent(self) -> Client:
-        return self._kept(Client(self.url, Token(AGENT_TOKEN)))
+        return self._close_later(Client(self.url, Token(AGENT_TOKEN)))
 
     @property
     def nobody(self) -> Client:
-        return self._kept(Client(self.url))
+        return self._close_later(Client(self.url))
 
     async def close(self) -> None:
         for client in self._clients:
             await client.close()
 
-    def _kept(self, client: Client) -> Client:
+    def _close_later(self, client: Client) -> Client:
         self._clients.append(client)
         return client
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tests.testbed.docker_engine import DockerEngine
     from tests.testbed.postgres import Postgres
 
-# Without this, each client loads the root certificates: 25 ms, in each poll for a response.
+# Cache the TLS context: otherwise each new client loads the root certificates, which takes 25 ms.
 default.create_ssl_context = functools.cache(default.create_ssl_context)  # type: ignore[attr-defined]  # private
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -285,7 +285,7 @@ def migrated_database_url(
 def demo_database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The SQLAlchemy URL of a fresh database with the demo; `known_world` reads its keys."""
+    """The SQLAlchemy URL of a fresh database with the demo data; `known_world` reads its keys."""
     yield from _copied(request, "demo", database_engine, tmp_path)
 
 
@@ -305,7 +305,7 @@ def _copied(
 def database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The database of `manager`: with the demo if the test uses `world`, otherwise without rows."""
+    """The database of `manager`: with the demo data if the test uses `world`, otherwise empty."""
     stage = "demo" if "world" in request.fixturenames else "migrated"
     yield from _copied(request, stage, database_engine, tmp_path)
 
@@ -341,10 +341,10 @@ async def api(world: World) -> AsyncIterator[Api]:
 @pytest.fixture
 async def agent(api: Api) -> AsyncIterator[FakeAgent]:
     """A fake agent of the demo's group after its first heartbeat; the manager's loops run."""
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     await api.world.manager.start()
-    yield voice
+    yield fake_agent
     await api.world.manager.stop_session_loops()
     assert await api.world.manager.sessions.records.check_consistency() == []
 

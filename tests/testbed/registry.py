@@ -87,7 +87,7 @@ class _Handler(RequestHandler):
     head = get
 
 
-async def serve() -> tuple[HTTPServer, Registry]:
+async def serve_registry() -> tuple[HTTPServer, Registry]:
     """Start a registry in the running event loop; the test must release its blobs."""
     socket, port = bind_unused_port()
     registry = Registry(port)

@@ -10,7 +10,7 @@ from tornado.websocket import WebSocketClientConnection, websocket_connect
 
 
 @asynccontextmanager
-async def websocket(url: str, authorization: str) -> AsyncIterator[WebSocketClientConnection]:
+async def open_websocket(url: str, authorization: str) -> AsyncIterator[WebSocketClientConnection]:
     """Open a websocket at ``url`` (``http:``) with an Authorization header."""
     request = HTTPRequest(url.replace("http:", "ws:", 1), headers={"Authorization": authorization})
     socket = await websocket_connect(request)
