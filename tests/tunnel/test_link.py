@@ -31,7 +31,7 @@ KEY = b"k" * 16
 FIRST = limits.FIRST_WINDOW_BYTES
 
 
-class Side:
+class Endpoint:
     """One endpoint, with a record of the data and ends of each stream."""
 
     def __init__(self, *, is_client: bool) -> None:
@@ -45,14 +45,14 @@ class Side:
     def streams(self) -> Streams:
         return self.link.streams
 
-    def push(self) -> bool:
+    def send_frame(self) -> bool:
         """Send one frame; return False if there is none."""
         message, _ = self.link.next_frame()
         if message is not None:
             self.wire.append(message)
         return message is not None
 
-    def take(self, other: Side, *, consumes: bool = True) -> bool:
+    def receive_frame(self, other: Endpoint, *, consumes: bool = True) -> bool:
         """Receive one frame of the peer; return False if there is none."""
         if not other.wire:
             return False
@@ -69,15 +69,15 @@ class Side:
         return True
 
 
-class World:
+class Tunnel:
     """Two endpoints and the websocket between them."""
 
     def __init__(self) -> None:
-        self.client, self.server = Side(is_client=True), Side(is_client=False)
+        self.client, self.server = Endpoint(is_client=True), Endpoint(is_client=False)
         self.numbers: list[int] = []
         self.finished: set[tuple[bool, int]] = set()
 
-    def side(self, is_client: bool) -> Side:
+    def side(self, is_client: bool) -> Endpoint:
         return self.client if is_client else self.server
 
     def settle(self) -> None:
@@ -86,14 +86,14 @@ class World:
         while moving:
             moving = any(
                 [
-                    self.client.push(),
-                    self.server.take(self.client),
-                    self.server.push(),
-                    self.client.take(self.server),
+                    self.client.send_frame(),
+                    self.server.receive_frame(self.client),
+                    self.server.send_frame(),
+                    self.client.receive_frame(self.server),
                 ]
             )
 
-    def lose(self) -> None:
+    def reconnect(self) -> None:
         """Break the websocket, lose all frames in transit, and reconnect."""
         for side, other in ((self.client, self.server), (self.server, self.client)):
             side.wire.clear()
@@ -103,7 +103,7 @@ class World:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["open", "send", "finish", "push", "take", "lose"]),
+        st.sampled_from(["open", "write", "finish", "send frame", "receive frame", "reconnect"]),
         st.booleans(),
         st.integers(0, 5),
         st.sampled_from([0, 1, 1000, FIRST, FIRST + 1, MAX_DATA_BYTES + 7]),
@@ -112,24 +112,24 @@ STEPS = st.lists(
 )
 
 
-def step(world: World, what: str, is_client: bool, number: int, size: int) -> None:
-    side = world.side(is_client)
-    stream = world.numbers[number % len(world.numbers)] if world.numbers else 0
+def step(tunnel: Tunnel, what: str, is_client: bool, number: int, size: int) -> None:
+    side = tunnel.side(is_client)
+    stream = tunnel.numbers[number % len(tunnel.numbers)] if tunnel.numbers else 0
     if what == "open":
-        opened = world.client.streams.open("tcp:80")
+        opened = tunnel.client.streams.open("tcp:80")
         assert opened is not None
-        world.numbers.append(opened)
-    elif what == "push":
-        side.push()
-    elif what == "take":
-        side.take(world.side(not is_client))
-    elif what == "lose":
-        world.lose()
-    elif stream in side.streams and (is_client, stream) not in world.finished:
+        tunnel.numbers.append(opened)
+    elif what == "send frame":
+        side.send_frame()
+    elif what == "receive frame":
+        side.receive_frame(tunnel.side(not is_client))
+    elif what == "reconnect":
+        tunnel.reconnect()
+    elif stream in side.streams and (is_client, stream) not in tunnel.finished:
         if what == "finish":
-            world.finished.add((is_client, stream))
+            tunnel.finished.add((is_client, stream))
             side.streams.finish(stream)
-        elif what == "send":
+        elif what == "write":
             content = bytes([len(side.sent[stream]) % 251]) * size
             side.sent[stream] += content
             side.streams.send(stream, content)
@@ -140,105 +140,105 @@ def step(world: World, what: str, is_client: bool, number: int, size: int) -> No
 def test_all_bytes_arrive_once_and_in_order_across_reconnects(
     steps: list[tuple[str, bool, int, int]],
 ) -> None:
-    world = World()
+    tunnel = Tunnel()
     for one in steps:
-        step(world, *one)
-    world.lose()
-    world.settle()
-    for stream in world.numbers:
-        assert world.server.got[stream] == world.client.sent[stream]
-        assert world.client.got[stream] == world.server.sent[stream]
+        step(tunnel, *one)
+    tunnel.reconnect()
+    tunnel.settle()
+    for stream in tunnel.numbers:
+        assert tunnel.server.got[stream] == tunnel.client.sent[stream]
+        assert tunnel.client.got[stream] == tunnel.server.sent[stream]
         for is_client in (True, False):
-            is_reported = (stream, "finished") in world.side(not is_client).ends
-            assert is_reported == ((is_client, stream) in world.finished)
-        over = {(True, stream), (False, stream)} <= world.finished
-        assert (stream in world.client.streams) is (not over)
-        assert (stream in world.server.streams) is (not over)
+            is_reported = (stream, "finished") in tunnel.side(not is_client).ends
+            assert is_reported == ((is_client, stream) in tunnel.finished)
+        over = {(True, stream), (False, stream)} <= tunnel.finished
+        assert (stream in tunnel.client.streams) is (not over)
+        assert (stream in tunnel.server.streams) is (not over)
 
 
 def test_hanging_receiver_gets_at_most_its_window() -> None:
-    client, server = Side(is_client=True), Side(is_client=False)
+    client, server = Endpoint(is_client=True), Endpoint(is_client=False)
     stuck, free = client.streams.open("a"), client.streams.open("b")
     assert stuck and free
     client.streams.send(stuck, b"x" * 10 * FIRST)
-    while client.push():
+    while client.send_frame():
         pass
-    while server.take(client, consumes=False):
+    while server.receive_frame(client, consumes=False):
         pass
     assert len(server.got[stuck]) == FIRST
     # It does not block other streams.
     client.streams.send(free, b"y" * 100)
-    while client.push():
+    while client.send_frame():
         pass
-    while server.take(client):
+    while server.receive_frame(client):
         pass
     assert server.got[free] == b"y" * 100
 
 
 def test_streams_send_round_robin() -> None:
-    client, server = Side(is_client=True), Side(is_client=False)
+    client, server = Endpoint(is_client=True), Endpoint(is_client=False)
     numbers = [client.streams.open(str(n)) for n in range(3)]
     for number in numbers:
         assert number
         client.streams.send(number, b"z" * FIRST * 2)
     for _ in range(6):
-        client.push()
+        client.send_frame()
     for _ in range(6):
-        server.take(client, consumes=False)
+        server.receive_frame(client, consumes=False)
     assert [len(server.got[n]) for n in numbers if n] == [FIRST] * 3
 
 
 def test_windows_of_fast_streams_grow_within_the_total_limit() -> None:
-    world = World()
-    numbers = [world.client.streams.open(str(n)) for n in range(10)]
+    tunnel = Tunnel()
+    numbers = [tunnel.client.streams.open(str(n)) for n in range(10)]
     for _ in range(12):
         for number in numbers:
             assert number
-            world.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
-        world.settle()
+            tunnel.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
+        tunnel.settle()
     # From here on nothing is consumed: the bytes in transit fill the windows.
-    before = sum(map(len, world.server.got.values()))
+    before = sum(map(len, tunnel.server.got.values()))
     for number in numbers:
         assert number
-        world.client.streams.send(number, b"w" * 2 * limits.MAX_WINDOW_BYTES)
-    while world.client.push() or world.server.take(world.client, consumes=False):
-        while world.server.push() or world.client.take(world.server):
+        tunnel.client.streams.send(number, b"w" * 2 * limits.MAX_WINDOW_BYTES)
+    while tunnel.client.send_frame() or tunnel.server.receive_frame(tunnel.client, consumes=False):
+        while tunnel.server.send_frame() or tunnel.client.receive_frame(tunnel.server):
             pass
-    held = sum(map(len, world.server.got.values())) - before
+    held = sum(map(len, tunnel.server.got.values())) - before
     assert limits.MAX_WINDOW_BYTES < held <= limits.GROWTH_BYTES + len(numbers) * FIRST
 
 
 def test_memory_for_retransmission_is_bounded() -> None:
-    client = Side(is_client=True)
+    client = Endpoint(is_client=True)
     for number in range(300):
         stream = client.streams.open(str(number))
         assert stream
         client.streams.send(stream, b"k" * FIRST)
-    while client.push():
+    while client.send_frame():
         pass
     assert sum(map(len, client.wire)) <= MAX_UNACKNOWLEDGED_BYTES + FIRST + 5
 
 
 def test_reset_ends_a_stream_and_allows_another() -> None:
-    world = World()
-    world.client.link.streams = Streams(is_client=True, max_streams=2)
-    first, second = (world.client.streams.open("t") for _ in range(2))
-    assert first and second and world.client.streams.open("t") is None
-    world.settle()
-    world.server.streams.send(first, b"unsent")
-    world.server.streams.reset(first, "nothing listens")
-    world.settle()
-    assert world.client.ends == [(first, "nothing listens")]
-    assert world.client.streams.open("t") is not None
+    tunnel = Tunnel()
+    tunnel.client.link.streams = Streams(is_client=True, max_streams=2)
+    first, second = (tunnel.client.streams.open("t") for _ in range(2))
+    assert first and second and tunnel.client.streams.open("t") is None
+    tunnel.settle()
+    tunnel.server.streams.send(first, b"unsent")
+    tunnel.server.streams.reset(first, "nothing listens")
+    tunnel.settle()
+    assert tunnel.client.ends == [(first, "nothing listens")]
+    assert tunnel.client.streams.open("t") is not None
 
 
 def test_server_resets_streams_beyond_its_limit() -> None:
-    world = World()
-    world.server.link.streams = Streams(is_client=False, max_streams=1)
-    numbers = [world.client.streams.open("t") for _ in range(2)]
-    world.settle()
-    assert [stream for stream, _ in world.client.ends] == [numbers[1]]
-    assert "at most 1" in world.client.ends[0][1]
+    tunnel = Tunnel()
+    tunnel.server.link.streams = Streams(is_client=False, max_streams=1)
+    numbers = [tunnel.client.streams.open("t") for _ in range(2)]
+    tunnel.settle()
+    assert [stream for stream, _ in tunnel.client.ends] == [numbers[1]]
+    assert "at most 1" in tunnel.client.ends[0][1]
 
 
 BAD: dict[str, Callable[[], bytes]] = {
