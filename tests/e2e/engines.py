@@ -32,7 +32,7 @@ def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
     """Wait until a session has one of the statuses; on failure, show the session and its log."""
     session: JSON = {}
 
-    def seen() -> JSON | None:
+    def session_in_status() -> JSON | None:
         nonlocal session
         session = checked(rest.get(f"/sessions/{session_id}"), 200)
         if session["status"] in statuses:
@@ -43,7 +43,9 @@ def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
         return None
 
     try:
-        return wait_until(seen, START_SECONDS, f"session {session_id} to be {statuses}")
+        return wait_until(
+            session_in_status, START_SECONDS, f"session {session_id} to be {statuses}"
+        )
     except TimeoutError as error:
         raise AssertionError(f"{error}; it is {session}") from None
 
@@ -56,13 +58,13 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
     """Stop all sessions and move all folders to the trash that were created since a time."""
     for session in checked(rest.get("/sessions"), 200)["items"]:
-        if session["status"] not in ENDED and _made(session) >= since:
+        if session["status"] not in ENDED and _created_at(session) >= since:
             rest.delete(f"/sessions/{session['id']}", params={"force": "true"})
             wait_for(rest, session["id"], *ENDED)
     for folder in checked(rest.get("/vfolders"), 200)["items"]:
-        if folder["status"] == "ready" and _made(folder) >= since:
+        if folder["status"] == "ready" and _created_at(folder) >= since:
             checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
-def _made(row: JSON) -> datetime:
+def _created_at(row: JSON) -> datetime:
     return datetime.fromisoformat(row["created_at"])

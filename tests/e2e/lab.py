@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from tests.hub import RunningHub
 
-PATIENCE_MS = 60_000
+TIMEOUT_MS = 60_000
 
 
 async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
@@ -27,10 +27,10 @@ async def open_notebook(page: Page) -> None:
     ``page`` shows or loads JupyterLab without an earlier workspace (``/lab?reset``).
     """
     launcher = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
-    await launcher.click(timeout=PATIENCE_MS)
-    await page.locator(".jp-NotebookPanel").wait_for(timeout=PATIENCE_MS)
+    await launcher.click(timeout=TIMEOUT_MS)
+    await page.locator(".jp-NotebookPanel").wait_for(timeout=TIMEOUT_MS)
     # Wait for the kernel's connection: a cell that is run earlier is lost.
-    await page.get_by_text("| Idle").wait_for(timeout=PATIENCE_MS)
+    await page.get_by_text("| Idle").wait_for(timeout=TIMEOUT_MS)
 
 
 async def run_cell(page: Page, code: str) -> str:
@@ -50,7 +50,7 @@ async def run_cell(page: Page, code: str) -> str:
             document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell')[n - 1]
                 .querySelector('.jp-InputPrompt').textContent)""",
         arg=number,
-        timeout=PATIENCE_MS,
+        timeout=TIMEOUT_MS,
     )
     output = cell.locator(".jp-OutputArea-output")
     return "\n".join(await output.all_inner_texts()).strip()
@@ -58,10 +58,10 @@ async def run_cell(page: Page, code: str) -> str:
 
 async def run_in_terminal(page: Page, command: str) -> None:
     """Open a terminal from a new launcher and run ``command`` in it."""
-    await page.locator(".lm-TabBar-addButton:visible").first.click(timeout=PATIENCE_MS)
+    await page.locator(".lm-TabBar-addButton:visible").first.click(timeout=TIMEOUT_MS)
     card = page.locator('.jp-LauncherCard[data-category="Other"]', has_text="Terminal").last
-    await card.click(timeout=PATIENCE_MS)
+    await card.click(timeout=TIMEOUT_MS)
     screen = page.locator(".jp-Terminal .xterm-helper-textarea").last
-    await screen.wait_for(state="attached", timeout=PATIENCE_MS)
+    await screen.wait_for(state="attached", timeout=TIMEOUT_MS)
     await page.locator(".jp-Terminal .xterm-screen").last.click()
     await page.keyboard.type(command + "\n")

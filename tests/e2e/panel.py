@@ -33,7 +33,7 @@ async def load(page: Page, hub: RunningHub, session: dict[str, Any]) -> None:
     """Load JupyterLab without an earlier layout, whose delayed restoration may close the panel."""
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-    await tab.wait_for(timeout=lab.PATIENCE_MS)
+    await tab.wait_for(timeout=lab.TIMEOUT_MS)
 
 
 async def choose_theme(page: Page, name: str) -> None:
@@ -62,7 +62,7 @@ async def panel_of(
             await choose_theme(page, THEMES[theme])
         await open_panel(page)
         await page.locator(".bai-Head h2", has_text=session["name"]).wait_for(
-            timeout=lab.PATIENCE_MS
+            timeout=lab.TIMEOUT_MS
         )
         yield page
     finally:

@@ -35,13 +35,13 @@ def change(rest: httpx.Client, method: str, path: str, **body: Any) -> Any:
 def test_changes_of_groups_and_roles_reach_a_signed_in_user(quick_hub: RunningHub) -> None:
     hub = quick_hub
     admin = hub.rest("admin")
-    person = {"username": "ada", "email": "ada@example.org", "password": PASSWORD}
-    change(admin, "POST", "/users", **person, domain="default")
+    account = {"username": "ada", "email": "ada@example.org", "password": PASSWORD}
+    change(admin, "POST", "/users", **account, domain="default")
     change(admin, "POST", "/projects", name="moon", domain="default")
     token = change(hub.client(), "POST", f"{hub.api}/auth/token", name="ada", password=PASSWORD)
     headers = {"Authorization": f"Bearer {token['token']}"}
 
-    def known(**expected: object) -> None:
+    def wait_for_user_model(**expected: object) -> None:
         """Wait until the Hub's user model has the expected values."""
 
         def is_known() -> bool:
@@ -54,22 +54,22 @@ def test_changes_of_groups_and_roles_reach_a_signed_in_user(quick_hub: RunningHu
         wait_until(is_known, 60, f"the Hub to know {expected}")
 
     with hub.sign_in("ada", PASSWORD) as browser:
-        known(admin=False, groups=["d-default"], roles=["user"])
+        wait_for_user_model(admin=False, groups=["d-default"], roles=["user"])
         assert browser.get("/hub/admin").status_code == 403
 
         change(admin, "PUT", "/projects/default%2Fmoon/members/ada")
-        known(groups=["d-default", "p-default-moon"])
+        wait_for_user_model(groups=["d-default", "p-default-moon"])
         change(admin, "DELETE", "/projects/default%2Fmoon/members/ada")
-        known(groups=["d-default"])
+        wait_for_user_model(groups=["d-default"])
 
         change(admin, "PATCH", "/users/ada", role="admin")
-        known(admin=False, roles=["bai-domain-admin-default", "user"])
+        wait_for_user_model(admin=False, roles=["bai-domain-admin-default", "user"])
         assert browser.get("/hub/admin").status_code == 200
 
         change(admin, "PATCH", "/users/ada", role="superadmin")
-        known(admin=False, roles=["bai-superadmin", "user"])
+        wait_for_user_model(admin=False, roles=["bai-superadmin", "user"])
 
         change(admin, "PATCH", "/users/ada", role="user")
-        known(admin=False, groups=["d-default"], roles=["user"])
+        wait_for_user_model(admin=False, groups=["d-default"], roles=["user"])
         assert browser.get("/hub/admin").status_code == 403
         assert browser.get("/hub/home").status_code == 200

@@ -1,4 +1,4 @@
-"""Shared apps of a session, by name and by port: access of the owner, of visitors and of others."""
+"""Shared apps of a session, by name and by port: access of owner, visitors and other users."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def open_websocket(
     try:
         yield connection
     finally:
-        # `None` is delivered once: if it was read already, another read would wait forever.
+        # The end of the connection (`None`) is delivered only once: a second read never returns.
         is_over = connection.close_code is not None
         connection.close()
         while not is_over and await connection.read_message() is not None:
@@ -133,12 +133,12 @@ async def is_denied(hub: RunningHub, path: str, headers: dict[str, str]) -> bool
         return error.code in (302, 403)
 
 
-def page(client: httpx.Client, path: str, headers: dict[str, str]) -> httpx.Response:
+def final_response(client: httpx.Client, path: str, headers: dict[str, str]) -> httpx.Response:
     """Return the final response after redirects."""
     return client.get(path, headers=headers, follow_redirects=True)
 
 
-def visitor(client: httpx.Client) -> dict[str, str]:
+def visitor_cookie(client: httpx.Client) -> dict[str, str]:
     """Return the Cookie header with the visitor's token."""
     found = [c.value for c in client.cookies.jar if c.name == "bai-visit"]
     return {"Cookie": f"bai-visit={found[0]}"} if found else {}
@@ -156,21 +156,21 @@ async def test_the_link_of_a_share_opens_only_that_app(shared_port: SharedPort) 
         # Neither the visitor's token nor the visitor's sign-in reaches the owner's program.
         assert "bai-visit" not in str(seen) and "Authorization" not in seen
         assert seen["X-Forwarded-Prefix"] == shared.rstrip("/")
-        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(guest)) as echo:
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
         # All other paths of the session are denied.
         for path in shared_port.routes(shared_port.app)[:-1]:
             assert guest.get(path, follow_redirects=True).status_code == 403, path
-            assert await is_denied(shared_port.hub, f"{path}ws", visitor(guest)), path
+            assert await is_denied(shared_port.hub, f"{path}ws", visitor_cookie(guest)), path
         for path in ("lab", "bai/api/apps", "api/contents", "terminals/websocket/1"):
             inside = f"{shared_port.session['url']}{path}"
             assert guest.get(inside, follow_redirects=True).status_code == 403, path
         elsewhere = f"{shared_port.session['url']}shared/tensorboard/"
-        assert guest.get(elsewhere, headers=visitor(guest)).status_code == 403
+        assert guest.get(elsewhere, headers=visitor_cookie(guest)).status_code == 403
         shared_port.rest.delete(f"/sessions/{shared_port.session['id']}/app-shares/{share['id']}")
         wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to end")
-        assert await is_denied(shared_port.hub, f"{shared}ws", visitor(guest))
+        assert await is_denied(shared_port.hub, f"{shared}ws", visitor_cookie(guest))
 
 
 def test_a_visit_ends_when_the_visitor_signs_out(shared_port: SharedPort) -> None:
@@ -178,7 +178,7 @@ def test_a_visit_ends_when_the_visitor_signs_out(shared_port: SharedPort) -> Non
     url = f"{shared_port.hub.url}{shared_port.session['url']}shared/{shared_port.app}/"
     with shared_port.hub.sign_in("user2") as guest:
         assert guest.get(share["url"], follow_redirects=True).status_code == 200
-        visit = visitor(guest)
+        visit = visitor_cookie(guest)
         assert httpx.get(url, headers=visit).status_code == 200
         guest.get("/hub/logout", follow_redirects=True)
     wait_until(lambda: httpx.get(url, headers=visit).status_code == 403, 20, "the visit to end")
@@ -189,7 +189,7 @@ async def test_revoking_a_share_closes_its_websockets(shared_port: SharedPort) -
     shared = f"{shared_port.session['url']}shared/{shared_port.app}/"
     with shared_port.hub.sign_in("user2") as guest:
         assert guest.get(share["url"], follow_redirects=True).status_code == 200
-        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(guest)) as echo:
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:
             shared_port.rest.delete(
                 f"/sessions/{shared_port.session['id']}/app-shares/{share['id']}"
             )
@@ -203,19 +203,19 @@ async def test_users_without_a_valid_share_are_denied_everywhere(
     shared_port: SharedPort, app: str, who: str
 ) -> None:
     name = shared_port.app if app == "port" else app
-    person = {"other": "acme-user", "same project": "user2", "expired": "user2"}.get(who)
+    username = {"other": "acme-user", "same project": "user2", "expired": "user2"}.get(who)
     # A share for another user exists, but it gives no access.
     shared_port.share(name, user="domain-admin")
-    if person is None:
+    if username is None:
         with shared_port.hub.client() as nobody:
             await assert_denied_everywhere(shared_port, name, nobody, {})
         return
-    with shared_port.hub.sign_in(person) as guest:
+    with shared_port.hub.sign_in(username) as guest:
         headers: dict[str, str] = {}
         if who == "expired":
-            short = shared_port.share(name, user=person, expires_in=15)
+            short = shared_port.share(name, user=username, expires_in=15)
             assert guest.get(short["url"], follow_redirects=True).status_code == 200
-            headers = visitor(guest)
+            headers = visitor_cookie(guest)
             assert headers
             shared = f"{shared_port.session['url']}shared/{name}/"
             wait_until(lambda: guest.get(shared).status_code == 403, 60, "the share to expire")
@@ -232,12 +232,12 @@ async def assert_denied_everywhere(
     shared_port: SharedPort, app: str, client: httpx.Client, headers: dict[str, str]
 ) -> None:
     for path in shared_port.routes(app):
-        answer = page(client, path, headers)
+        answer = final_response(client, path, headers)
         is_login = answer.url.path == "/hub/login"
         assert answer.status_code == 403 or is_login, (path, answer.status_code, answer.url)
         assert await is_denied(shared_port.hub, f"{path}ws", headers), path
     other = shared_port.share(app, user="domain-admin")
-    link = page(client, other["url"], headers)
+    link = final_response(client, other["url"], headers)
     assert link.status_code == 404 or link.url.path == "/hub/login", link.url
 
 
@@ -249,7 +249,7 @@ async def test_a_public_share_is_accessible_only_from_the_allowed_addresses(
     with shared_port.hub.client() as nobody:
         answer = nobody.get(open_to["url"], follow_redirects=True)
         assert (answer.status_code, answer.url.path) == (200, shared)
-        async with open_websocket(shared_port.hub, f"{shared}ws", visitor(nobody)) as echo:
+        async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(nobody)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
         for path in shared_port.routes(shared_port.app)[:-1]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 BATCH = {"type": "batch", "project": "default", "resources": {"cpu": "1", "mem": "512m"}}
 
 
-def ended(rest: httpx.Client, session: JSON, status: str = "TERMINATED") -> JSON:
+def wait_for_end(rest: httpx.Client, session: JSON, status: str = "TERMINATED") -> JSON:
     return wait_for(rest, session["id"], status)
 
 
@@ -41,7 +41,7 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
         body = {"sessions": [{**BATCH, **job} for job in jobs]}
         load, train, test, long = checked(rest.post("/bulk-sessions", json=body), 201)["items"]
 
-        done = ended(rest, load)
+        done = wait_for_end(rest, load)
         assert (done["result"], done["exit_code"]) == ("success", 0)
         assert done["status_info"] == "the command exited with code 0"
         # stdout and stderr are separate pipes, so their lines may be logged in another order.
@@ -52,14 +52,14 @@ def test_batch_sessions_report_result_exit_code_and_log(any_hub: RunningHub) -> 
         if any_hub.engine == "docker":
             assert home == "/home/work"
 
-        done = ended(rest, train)
+        done = wait_for_end(rest, train)
         assert (done["result"], done["exit_code"]) == ("failure", 3)
-        done = ended(rest, test, "CANCELLED")
+        done = wait_for_end(rest, test, "CANCELLED")
         assert done["status_info"].startswith(
             "DEPENDENCY_FAILED: its dependency, session e2e-train"
         )
 
-        done = ended(rest, long)
+        done = wait_for_end(rest, long)
         assert done["result"] == "failure"
         assert done["status_info"].startswith("BATCH_TIMEOUT_EXCEEDED")
         assert log_of(rest, long) == "on\n"
@@ -75,6 +75,6 @@ def test_the_url_of_a_batch_session_exposes_nothing(any_hub: RunningHub) -> None
         assert answer.headers["Location"] == "/hub/home"
         assert log_of(rest, session) == "secret\n"
         checked(rest.delete(f"/sessions/{session['id']}"), 202)
-        done = ended(rest, session)
+        done = wait_for_end(rest, session)
         assert (done["result"], done["status_info"]) == ("undefined", "stopped by user")
         assert log_of(rest, session) == "secret\n"

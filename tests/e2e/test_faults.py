@@ -66,7 +66,7 @@ class RetryingClient:
         self.is_aborted = threading.Event()
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
-        def answer() -> httpx.Response | None:
+        def response_or_none() -> httpx.Response | None:
             if self.is_aborted.is_set():
                 raise RuntimeError("another client failed")
             try:
@@ -82,7 +82,7 @@ class RetryingClient:
                 wait_until(self._hub.is_up, TIMEOUT_SECONDS, "the demo to be up again")
             return None
 
-        found = wait_until(answer, TIMEOUT_SECONDS, f"a response to {method} {path}")
+        found = wait_until(response_or_none, TIMEOUT_SECONDS, f"a response to {method} {path}")
         assert found is not None
         return found
 
@@ -104,7 +104,7 @@ class RetryingClient:
 
 
 class Steps:
-    """Counts the steps of the workers and tells the killer thread when to kill."""
+    """Counts the steps of the workers, so that the killer thread can wait for a given step."""
 
     def __init__(self, points: list[int]) -> None:
         self._points = sorted(points)
@@ -200,7 +200,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     chance = random.Random(SEED)
     steady = running_session(hub, "domain-admin")
     pids = session_processes(hub)[steady["id"]]
-    ends = await asyncio.to_thread(churn, hub, chance)
+    ends = await asyncio.to_thread(run_cycles_with_kills, hub, chance)
     assert sum(ends.values()) == CYCLES
     print(f"ended as {dict(ends)}")
 
@@ -248,7 +248,7 @@ async def over_allocations(database: Database) -> list[str]:
     return found
 
 
-def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
+def run_cycles_with_kills(hub: RunningHub, chance: random.Random) -> Counter[str]:
     """Run all cycles while components are killed; return the number of sessions per status."""
     kills = max(len(COMPONENTS), CYCLES // CYCLES_PER_KILL)
     steps = Steps([chance.randrange(4 * CYCLES * 9 // 10) for _ in range(kills)])
@@ -267,7 +267,7 @@ def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
                 each.is_aborted.set()
             raise
 
-    def attack() -> None:
+    def kill_components() -> None:
         for point, component in zip(steps.kill_points(), victims, strict=True):
             if clients[0].is_aborted.is_set():
                 return
@@ -279,7 +279,7 @@ def churn(hub: RunningHub, chance: random.Random) -> Counter[str]:
             assert not duplicates
 
     with ThreadPoolExecutor(WORKERS + 1) as pool:
-        attacker = pool.submit(attack)
+        attacker = pool.submit(kill_components)
         try:
             ends = Counter(pool.map(work, range(CYCLES)))
         finally:

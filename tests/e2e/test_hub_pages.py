@@ -1,4 +1,4 @@
-"""The Hub's own pages and REST API for servers whose sessions are pending, start, fail and end."""
+"""The Hub's pages and REST API for servers with pending, starting, failed and ended sessions."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
     await page.select_option("#bai-preset", value="")
     await page.fill('input[name="resource:cuda.shares"]', "1")
     await page.click('.bai-start button[type="submit"]')
-    await page.wait_for_url(f"{hub.url}/hub/spawn-pending/**", timeout=lab.PATIENCE_MS)
+    await page.wait_for_url(f"{hub.url}/hub/spawn-pending/**", timeout=lab.TIMEOUT_MS)
     session = wait_until(lambda: latest_session(rest, "waits"), 20, "the session")
     await page.get_by_role("button", name=re.compile("^Stop")).click()
 
     wait_for(rest, session["id"], "CANCELLED")
-    await page.wait_for_url(f"{hub.url}/hub/home", timeout=lab.PATIENCE_MS)
+    await page.wait_for_url(f"{hub.url}/hub/home", timeout=lab.TIMEOUT_MS)
     assert rest.get(f"/sessions/{default['id']}").json()["status"] == "RUNNING"
     checked(rest.delete(f"/sessions/{default['id']}"), 202)
     wait_for(rest, default["id"], "TERMINATED")

@@ -43,8 +43,8 @@ REFUSED = {
     HTTPStatus.NOT_FOUND,
 }
 
-# Allowed callers of a route: only the target user; no user; users who may read the target;
-# superadmins; admins. "open" routes have no target: they concern the caller, or no user.
+# The callers to which a route is open: only the target user; no user; users who may read the
+# target; superadmins; admins. An OPEN route has no target: it concerns the caller or no user.
 OWN, NOBODY, READ, SUPERADMIN, ADMIN, OPEN = "own", "nobody", "read", "superadmin", "admin", "open"
 READ_GROUP, REPORT = "read group", "own, or the session's token"
 # Removed from JupyterHub, so the response is an error.
@@ -197,7 +197,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     return "/" + "/".join(parts) + end
 
 
-def may(caller: str, rule: str, target: str) -> bool:
+def may_call(caller: str, rule: str, target: str) -> bool:
     if rule == OPEN:
         return True
     if caller == SESSION:
@@ -218,7 +218,7 @@ def may(caller: str, rule: str, target: str) -> bool:
     }[rule]
 
 
-def bearer(token: str) -> dict[str, str]:
+def bearer_header(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -237,7 +237,7 @@ class World:
             self.browsers[name].get("/hub/home")
         self.api = hub.client()
         for name in TARGETS:
-            own = bearer(self.tokens[name])
+            own = bearer_header(self.tokens[name])
             answer = self.api.put(f"/hub/api/users/{name}/servers/{SERVER}", headers=own)
             assert answer.status_code in (201, 409), answer.text
             me = self.api.get("/hub/api/user", headers=own).json()
@@ -245,7 +245,7 @@ class World:
 
     def call(self, caller: str, route: Route, path: str) -> httpx.Response:
         if "/api/" in route.pattern:
-            headers = bearer(self.tokens[caller]) if caller in self.tokens else {}
+            headers = bearer_header(self.tokens[caller]) if caller in self.tokens else {}
             return self.api.request(route.method, path, headers=headers, json={})
         browser = self.browsers[caller]
         xsrf = browser.cookies.get("_xsrf", path="/hub/") or ""
@@ -256,7 +256,7 @@ class World:
         """Return the state of all targets that a caller could have changed."""
         found: dict[str, Any] = {}
         for name in TARGETS:
-            own = bearer(self.tokens[name])
+            own = bearer_header(self.tokens[name])
             answer = self.api.get(f"/hub/api/users/{name}?include_stopped_servers=1", headers=own)
             model: JSON = checked(answer, 200)
             servers = {
@@ -297,7 +297,7 @@ def test_no_caller_exceeds_the_permissions_of_its_role(world: World, tmp_path: P
         for method in RULES[name]:
             route = Route(pattern, name, method)
             if name not in NOT_CALLED:
-                wrong += check(world, route)
+                wrong += violations_of(world, route)
     assert not wrong, "\n".join(wrong)
     assert world.state() == before
     with hub.rest("admin") as rest:
@@ -306,11 +306,11 @@ def test_no_caller_exceeds_the_permissions_of_its_role(world: World, tmp_path: P
         wait_for(rest, session["id"], "TERMINATED")
 
 
-def check(world: World, route: Route) -> Iterator[str]:
+def violations_of(world: World, route: Route) -> Iterator[str]:
     """Call a route as each caller for each target; yield the violations."""
     targets = TARGETS if route.has_target else ("user2",)
     for caller, target in product(CALLERS, targets):
-        is_allowed = may(caller, route.rule, target)
+        is_allowed = may_call(caller, route.rule, target)
         if is_allowed and route.method != "get":
             continue  # The call would change the state for the calls after it.
         domain = "acme" if target == "acme-user" else "default"

@@ -15,13 +15,15 @@ from tornado.websocket import websocket_connect
 from bai_labext.apps.catalogue import CATALOGUE
 from tests.e2e.engines import checked, start, stop
 from tests.hub import RunningHub
-from tests.testbed.websocket import websocket
+from tests.testbed.websocket import open_websocket
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def pair(any_hub: RunningHub) -> Iterator[tuple[RunningHub, dict[str, Any], dict[str, Any]]]:
+def two_sessions(
+    any_hub: RunningHub,
+) -> Iterator[tuple[RunningHub, dict[str, Any], dict[str, Any]]]:
     mine, theirs = any_hub.rest("user"), any_hub.rest("user2")
     first, second = start(mine, "isolated-a"), start(theirs, "isolated-b")
     yield any_hub, first, second
@@ -30,9 +32,9 @@ def pair(any_hub: RunningHub) -> Iterator[tuple[RunningHub, dict[str, Any], dict
 
 
 async def test_apps_are_closed_to_others(
-    pair: tuple[RunningHub, dict[str, Any], dict[str, Any]],
+    two_sessions: tuple[RunningHub, dict[str, Any], dict[str, Any]],
 ) -> None:
-    hub, session, _ = pair
+    hub, session, _ = two_sessions
     url = hub.url + session["url"]
     owner = hub.rest("user").headers["Authorization"]
     other = hub.rest("user2").headers["Authorization"]
@@ -60,13 +62,13 @@ async def test_apps_are_closed_to_others(
             with pytest.raises(HTTPClientError) as refused:
                 await websocket_connect(HTTPRequest(address, headers=headers))
             assert refused.value.code in (302, 401, 403), address
-    async with websocket(url + "api/events/subscribe", owner):
+    async with open_websocket(url + "api/events/subscribe", owner):
         pass
 
 
-async def run_inside(hub: RunningHub, person: str, session: dict[str, Any], code: str) -> str:
+async def run_inside(hub: RunningHub, username: str, session: dict[str, Any], code: str) -> str:
     """Run Python in a kernel of the session and return its output."""
-    headers = {"Authorization": hub.rest(person).headers["Authorization"]}
+    headers = {"Authorization": hub.rest(username).headers["Authorization"]}
     url = hub.url + session["url"]
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
         kernel = checked(await http.post("api/kernels", json={"name": "python3"}), 201)["id"]
@@ -77,7 +79,7 @@ async def run_inside(hub: RunningHub, person: str, session: dict[str, Any], code
             "content": {"code": code, "silent": False},
             "channel": "shell",
         }
-        async with websocket(
+        async with open_websocket(
             f"{url}api/kernels/{kernel}/channels", headers["Authorization"]
         ) as socket:
             await socket.write_message(json.dumps(message))
@@ -98,9 +100,9 @@ async def run_inside(hub: RunningHub, person: str, session: dict[str, Any], code
 
 
 async def test_files_and_processes_are_closed_to_others(
-    pair: tuple[RunningHub, dict[str, Any], dict[str, Any]],
+    two_sessions: tuple[RunningHub, dict[str, Any], dict[str, Any]],
 ) -> None:
-    hub, first, second = pair
+    hub, first, second = two_sessions
     secret = base64.b32encode(first["id"].encode()).decode()
     await run_inside(
         hub, "user", first, f"open('/home/work/mine.txt', 'w').write({secret!r}); print('ok')"

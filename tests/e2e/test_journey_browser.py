@@ -21,12 +21,12 @@ async def open_form(page: Page, hub: RunningHub) -> None:
     """Open the start form without the values of an earlier start."""
 
     async def has_form() -> bool:
-        # There is no form while the Hub still stops the previous default server, which may
-        # take longer than its session: the Hub then shows another page.
+        # While the Hub stops the previous default server, it shows another page instead of the
+        # form. The stop of the server may take longer than the end of its session.
         await page.goto(f"{hub.url}/hub/spawn")
         return await page.locator("#bai-preset").count() == 1
 
-    await wait_until_async(has_form, lab.PATIENCE_MS / 1000, "the start form")
+    await wait_until_async(has_form, lab.TIMEOUT_MS / 1000, "the start form")
     reset = page.locator("#bai-reset")
     if await reset.is_visible():
         await reset.click()
@@ -47,10 +47,10 @@ async def start_with_folder(page: Page, hub: RunningHub, folder: str) -> None:
 async def submit_form(page: Page, hub: RunningHub) -> None:
     """Submit the start form and wait until JupyterLab is loaded."""
     await page.click('.bai-start button[type="submit"]')
-    await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.PATIENCE_MS)
+    await page.wait_for_url(f"{hub.url}/user/**/lab**", timeout=lab.TIMEOUT_MS)
     # Leaving the page while JupyterLab loads its theme opens a dialog that covers the page.
     await page.locator("body[data-jp-theme-name]").wait_for(
-        state="attached", timeout=lab.PATIENCE_MS
+        state="attached", timeout=lab.TIMEOUT_MS
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.engines import checked, start, stop
 from tests.hub import RunningHub
 from tests.testbed.wait import wait_until
-from tests.testbed.websocket import websocket
+from tests.testbed.websocket import open_websocket
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +79,7 @@ async def test_vs_code_and_tensorboard_respond_through_the_hub(docker_hub: Runni
     assert "tensorboard" in jupyter.get("tensorboard/").text.lower()
     terminal = checked(jupyter.post("api/terminals"), 200, 201)["name"]
     address = f"{docker_hub.url}{session['url']}terminals/websocket/{terminal}"
-    async with websocket(address, rest.headers["Authorization"]) as socket:
+    async with open_websocket(address, rest.headers["Authorization"]) as socket:
         await socket.write_message(json.dumps(["stdin", "echo $((6*7))-typed\r"]))
         screen = ""
         while "42-typed" not in screen:

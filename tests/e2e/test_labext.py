@@ -44,10 +44,10 @@ OVERFLOWING_ELEMENTS = """
 """
 
 
-def nearly_full() -> Callable[[Route], Awaitable[None]]:
+def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
     """Return a route handler that changes responses: memory and devices are nearly full."""
 
-    async def answer_so(route: Route) -> None:
+    async def change_response(route: Route) -> None:
         answer = await route.fetch()
         found = await answer.json()
         for kernel in found.get("usage", {}).get("kernels", []):
@@ -58,7 +58,7 @@ def nearly_full() -> Callable[[Route], Awaitable[None]]:
             ]
         await route.fulfill(response=answer, json=found)
 
-    return answer_so
+    return change_response
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -89,16 +89,16 @@ async def test_the_panel_shows_the_session(
         for text in ("default (default)", session["image"], session["agent"], "/home/work/data"):
             await panel.get_by_text(text).first.wait_for()
         await panel.get_by_text("Share 0.25").wait_for()
-        # The first sample arrives with the agent's next heartbeat.
-        await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.PATIENCE_MS)
+        # The panel shows the usage after the agent's next heartbeat.
+        await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.TIMEOUT_MS)
         await panel.get_by_text(f"panel-{theme}").nth(1).wait_for()
         await panel.get_by_text(f"later-{theme}").wait_for()
         status = page.locator(".bai-Status")
         await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
         await take_screenshot(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
-        await page.route("**/bai/api/look?**", nearly_full())
-        await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.PATIENCE_MS)
-        await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.PATIENCE_MS)
+        await page.route("**/bai/api/look?**", with_nearly_full_usage())
+        await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
+        await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
         shown = page.locator("#bai-session-panel, .bai-Status")
         await assert_contrast(shown, f"panel-{theme}-{any_hub.engine}", tmp_path)
         if theme == "dark":
@@ -127,7 +127,7 @@ async def test_the_panel_starts_opens_and_stops_apps(
         await dialog.get_by_role("alert").wait_for()
         await dialog.get_by_label("Log folder").fill("runs")
         await dialog.get_by_role("button", name="Start").click()
-        await row.get_by_text("running").wait_for(timeout=lab.PATIENCE_MS)
+        await row.get_by_text("running").wait_for(timeout=lab.TIMEOUT_MS)
         notice = page.locator(".Toastify__toast", has_text="TensorBoard: running")
         async with page.context.expect_page() as opened:
             await notice.get_by_role("button", name="Open").click()
@@ -143,7 +143,7 @@ async def test_the_panel_starts_opens_and_stops_apps(
         await page.locator(".bai-LogView .bai-Log").wait_for()
         await take_screenshot(page, f"app-log-{any_hub.engine}", tmp_path)
         await row.get_by_role("button", name="Stop: TensorBoard").click()
-        await row.get_by_text("not started").wait_for(timeout=lab.PATIENCE_MS)
+        await row.get_by_text("not started").wait_for(timeout=lab.TIMEOUT_MS)
 
 
 async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
@@ -157,11 +157,11 @@ async def test_the_panel_opens_at_the_first_visit_and_stays_closed_afterwards(
         panel = page.locator("#bai-session-panel")
         tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
         await load(page, hub, session)
-        await panel.wait_for(timeout=lab.PATIENCE_MS)
+        await panel.wait_for(timeout=lab.TIMEOUT_MS)
         await tab.click()
         await panel.wait_for(state="hidden")
         await load(page, hub, session)
-        await page.locator(".bai-Status").wait_for(timeout=lab.PATIENCE_MS)
+        await page.locator(".bai-Status").wait_for(timeout=lab.TIMEOUT_MS)
         assert not await panel.is_visible()
     finally:
         await page.close()
@@ -223,7 +223,8 @@ async def test_a_hidden_page_sends_no_requests_and_responses_contain_no_token(
                 document.dispatchEvent(new Event('visibilitychange'));
             }"""
         )
-        # A poll in progress ends within 5 s; in the following 12 s there would be two more.
+        # A poll that is in progress ends within 5 s. If the hidden page still polled, two more
+        # polls would follow in the next 12 s.
         pause = "ms => new Promise(done => setTimeout(done, ms))"
         await page.evaluate(pause, 5000)
         asked.clear()
@@ -244,7 +245,7 @@ async def test_no_element_overflows_the_panel(
     ) as (page, _session):
         panel = page.locator("#bai-session-panel")
         # The longest values are the read and write rates.
-        await panel.locator(".bai-Chart").last.wait_for(timeout=lab.PATIENCE_MS)
+        await panel.locator(".bai-Chart").last.wait_for(timeout=lab.TIMEOUT_MS)
         await panel.locator(".bai-Chart-value").last.evaluate(
             "node => { node.textContent += ' 1023 KiB/s · 1023 KiB/s'; }"
         )
@@ -263,7 +264,7 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         view = page.locator(".bai-LogView")
         log = view.locator(".bai-Log")
         await view.get_by_label("Server log").check()
-        await log.get_by_text("ServerApp]").first.wait_for(timeout=lab.PATIENCE_MS)
+        await log.get_by_text("ServerApp]").first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_label("Server log").uncheck()
         await log.get_by_text("ServerApp]").first.wait_for(state="detached")
         # The request of a missing page is logged; the view shows it without a reload.
@@ -272,9 +273,9 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         await view.get_by_text("no-such-page").wait_for(state="detached")
         await view.get_by_label("Server log").check()
         stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
-        await view.locator(".bai-Log").get_by_text(stamp).first.wait_for(timeout=lab.PATIENCE_MS)
+        await view.locator(".bai-Log").get_by_text(stamp).first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_placeholder("Search").fill("no-such-page")
-        await view.locator("mark").first.wait_for(timeout=lab.PATIENCE_MS)
+        await view.locator("mark").first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_text("Lines: ").wait_for()
         await assert_contrast(view, f"log-{any_hub.engine}", tmp_path)
         async with page.expect_download() as begun:
@@ -290,14 +291,14 @@ async def test_the_panel_recovers_after_an_outage_of_the_manager(
         panel = page.locator("#bai-session-panel")
         with hub.suspended("manager"):
             await panel.get_by_text("The resource manager cannot be reached now").wait_for(
-                timeout=lab.PATIENCE_MS
+                timeout=lab.TIMEOUT_MS
             )
             # Apps do not depend on the manager.
             await app_row(page, "TensorBoard").get_by_role("button", name="Start").wait_for()
             await take_screenshot(page, "away", tmp_path)
         await panel.get_by_role("button", name="Try now").click()
         await panel.get_by_text("The resource manager cannot be reached now").wait_for(
-            state="hidden", timeout=lab.PATIENCE_MS
+            state="hidden", timeout=lab.TIMEOUT_MS
         )
 
 
@@ -326,7 +327,7 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
         tile = page.locator(
             '.jp-LauncherCard[data-category="Apps of the session"]', has_text="TensorBoard"
         )
-        await tile.locator("svg").wait_for(timeout=lab.PATIENCE_MS)
+        await tile.locator("svg").wait_for(timeout=lab.TIMEOUT_MS)
         # One tile per app, in one section with its own icon.
         assert await page.locator(".jp-LauncherCard", has_text="TensorBoard").count() == 1
         await page.locator(".jp-Launcher-sectionHeader svg").last.wait_for()

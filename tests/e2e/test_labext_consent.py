@@ -68,7 +68,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await page.get_by_role("button", name="Share: to-share").click()
         await allow(page, any_hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_label("User name or e-mail").fill("user2")
         await dialog.get_by_label("Permission", exact=True).select_option("rw")
         # Enter submits the form, not the dialog.
@@ -93,7 +93,7 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await dialog.get_by_role("button", name="Accept: lent").click()
         await dialog.get_by_text("No folders are offered to you.").wait_for()
         await dialog.get_by_role("button", name="Close", exact=True).click()
-        await row_of(page, "lent").wait_for(timeout=lab.PATIENCE_MS)
+        await row_of(page, "lent").wait_for(timeout=lab.TIMEOUT_MS)
     assert checked(rest.get(f"/vfolders/{lent['id']}"), 200)["permission"] == "ro"
     checked(other.delete(f"/vfolders/{lent['id']}"), 204)
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
@@ -106,7 +106,7 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
     folder = checked(rest.post("/vfolders", json={"name": "dropped"}), 201)
     broken: list[str] = []
 
-    async def break_once(route: Route) -> None:
+    async def abort_one_chunk(route: Route) -> None:
         offset = route.request.headers.get("upload-offset", "0")
         if route.request.method == "PATCH" and offset != "0" and not broken:
             broken.append(offset)
@@ -115,11 +115,11 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
             await route.continue_()
 
     async with panel_of_new_session(browser, any_hub, "panel-upload") as (page, session):
-        await page.route("**/uploads/*", break_once)
+        await page.route("**/uploads/*", abort_one_chunk)
         row = row_of(page, "dropped")
         await row.evaluate(DROP, ["big.bin", SIZE])
         await allow(page, any_hub)
-        await row.get_by_text("1 of 1 files uploaded").wait_for(timeout=lab.PATIENCE_MS)
+        await row.get_by_text("1 of 1 files uploaded").wait_for(timeout=lab.TIMEOUT_MS)
         assert broken
         kept = rest.get(f"/vfolders/{folder['id']}/content", params={"path": "big.bin"})
         assert hashlib.sha256(kept.content).digest() == hashlib.sha256(content(SIZE)).digest()
@@ -130,10 +130,10 @@ async def test_dropped_files_are_uploaded_and_interrupted_uploads_resume(
         await take_screenshot(page, f"upload-exists-{any_hub.engine}", tmp_path)
         assert size_of(rest, folder, "big.bin") == SIZE
         await row.get_by_role("button", name="Replace: big.bin").click()
-        await row.get_by_text("2 of 2 files uploaded").wait_for(timeout=lab.PATIENCE_MS)
+        await row.get_by_text("2 of 2 files uploaded").wait_for(timeout=lab.TIMEOUT_MS)
         assert size_of(rest, folder, "big.bin") == 12
         await row.evaluate(DROP, ["empty", 0])
-        await row.get_by_text("3 of 3 files uploaded").wait_for(timeout=lab.PATIENCE_MS)
+        await row.get_by_text("3 of 3 files uploaded").wait_for(timeout=lab.TIMEOUT_MS)
         assert size_of(rest, folder, "empty") == 0
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
@@ -155,7 +155,7 @@ async def tab_into_form(page: Page, dialog: Locator) -> None:
         await dialog.get_by_role("button", name="Start").press("Tab")
         return await first.count() == 1
 
-    await wait_until_async(has_focus, lab.PATIENCE_MS / 1000, "the focus on the first field")
+    await wait_until_async(has_focus, lab.TIMEOUT_MS / 1000, "the focus on the first field")
 
 
 async def test_the_panel_creates_a_session(
@@ -167,7 +167,7 @@ async def test_the_panel_creates_a_session(
         await page.get_by_role("button", name="New session").click()
         await allow(page, hub)
         dialog = page.get_by_role("dialog", name="New session")
-        await dialog.get_by_label("Name").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_label("Name").wait_for(timeout=lab.TIMEOUT_MS)
         await page.evaluate(WAIT_FOR_IDLE)
         await tab_into_form(page, dialog)
         await page.keyboard.type("x")
@@ -191,7 +191,7 @@ async def test_the_panel_creates_a_session(
         assert await dialog.get_by_label("Name").get_attribute("aria-invalid") is None
         await dialog.get_by_label("Your own ports").fill("8501, 9000")
         await dialog.get_by_role("button", name="Start").click()
-        await row_of(page, "from-the-panel").wait_for(timeout=lab.PATIENCE_MS)
+        await row_of(page, "from-the-panel").wait_for(timeout=lab.TIMEOUT_MS)
     made = checked(rest.get("/sessions/from-the-panel"), 200)
     assert (made["image"], made["preopen_ports"]) == (session["image"], [8501, 9000])
     stop(rest, made["id"])
@@ -215,7 +215,7 @@ async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").wait_for()
         await allow(page, hub)
         dialog = page.locator(".jp-Dialog")
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
         await dialog.get_by_role("button", name="Close", exact=True).click()
         # The manager rejects the expired token: the user is asked for consent again.
         await page.route("**/grants?*", lambda route: route.fulfill(status=401, body="{}"))
@@ -225,5 +225,5 @@ async def test_the_panel_asks_for_consent_again_after_denial_and_expiry(
         await page.unroute("**/grants?*")
         await share.click()
         await allow(page, hub)
-        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.PATIENCE_MS)
+        await dialog.get_by_text("It is not shared.").wait_for(timeout=lab.TIMEOUT_MS)
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)

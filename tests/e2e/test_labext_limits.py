@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
-def nearly_over() -> Callable[[Route], Awaitable[None]]:
+def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
     """Return a route handler that changes responses: idle for 50 min, stopped in 10 min.
 
     The end is constant, because the panel shows a new warning if it changes.
@@ -34,14 +34,14 @@ def nearly_over() -> Callable[[Route], Awaitable[None]]:
         "idle_ends_at": (now + timedelta(minutes=10)).isoformat(),
     }
 
-    async def answer_so(route: Route) -> None:
+    async def change_response(route: Route) -> None:
         answer = await route.fetch()
         found = await answer.json()
         if "session" in found:
             found["session"] |= times
         await route.fulfill(response=answer, json=found)
 
-    return answer_so
+    return change_response
 
 
 async def keep_alive_on_the_session_page(
@@ -54,7 +54,7 @@ async def keep_alive_on_the_session_page(
     try:
         await sign_in(page, hub, "user")
         await page.goto(hub.url + session["page"])
-        await page.get_by_text("unless it is used").wait_for(timeout=lab.PATIENCE_MS)
+        await page.get_by_text("unless it is used").wait_for(timeout=lab.TIMEOUT_MS)
         path = f"/sessions/{session['id']}/activity"
         async with page.expect_response(lambda answer: answer.url.endswith(path)) as answered:
             await page.get_by_role("button", name="Keep it alive").click()
@@ -112,10 +112,10 @@ async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end
             await panel.get_by_text("Ends in", exact=True).wait_for()
             await panel.get_by_text("If unused, ends in").wait_for()
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": False}), 200)
-            await page.route("**/bai/api/look?**", nearly_over())
+            await page.route("**/bai/api/look?**", with_imminent_idle_timeout())
             await load(page, hub, session)
             await open_panel(page)
-            await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.PATIENCE_MS)
+            await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.TIMEOUT_MS)
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": True}), 200)
             unused = "This session is idle"
             await panel.get_by_text(unused).wait_for()
@@ -127,8 +127,8 @@ async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end
             await page.locator(".Toastify").get_by_text(unused).wait_for(state="hidden")
             await keep_alive_on_the_session_page(browser, hub, session)
             wait_for_idle_timeout(hub, session)
-            # The panel must show that further actions have no effect.
-            await panel.get_by_text("This session has ended:").wait_for(timeout=lab.PATIENCE_MS)
+            # The panel shows that the session has ended and that actions have no effect any more.
+            await panel.get_by_text("This session has ended:").wait_for(timeout=lab.TIMEOUT_MS)
             # Apps of the ended session are not offered any more.
             await app_row(page, "TensorBoard").wait_for(state="hidden")
             await take_screenshot(page, "ended", tmp_path)

@@ -60,7 +60,7 @@ def jobs() -> list[JSON]:
     return found
 
 
-def every(rest: httpx.Client, **query: Any) -> list[JSON]:
+def all_sessions(rest: httpx.Client, **query: Any) -> list[JSON]:
     found: list[JSON] = []
     while True:
         page = checked(
@@ -71,7 +71,7 @@ def every(rest: httpx.Client, **query: Any) -> list[JSON]:
             return found
 
 
-def at(session: JSON, name: str) -> datetime:
+def time_of(session: JSON, name: str) -> datetime:
     assert session[name], session
     return datetime.fromisoformat(session[name])
 
@@ -81,11 +81,13 @@ def check_order(sessions: list[JSON]) -> None:
     for session in sessions:
         for awaited in session["dependencies"]:
             before = by_id[awaited["id"]]
-            assert at(before, "terminated_at") <= at(session, "scheduled_at"), session["name"]
+            assert time_of(before, "terminated_at") <= time_of(session, "scheduled_at"), session[
+                "name"
+            ]
     # The first sessions of all chains have no dependencies: only the priority decides.
     first = sorted(
         (session for session in sessions if not session["dependencies"]),
-        key=lambda session: (at(session, "scheduled_at"), -session["priority"]),
+        key=lambda session: (time_of(session, "scheduled_at"), -session["priority"]),
     )
     priorities = [session["priority"] for session in first]
     assert priorities == sorted(priorities, reverse=True)
@@ -120,7 +122,7 @@ def test_dependencies_and_priorities_decide_the_order(
                 return bool(page["total"] == SESSIONS)
 
             wait_until(are_ended, TIMEOUT_SECONDS, f"the end of {SESSIONS} sessions")
-            sessions = every(rest)
+            sessions = all_sessions(rest)
             assert {(s["status"], s["result"]) for s in sessions} == {("TERMINATED", "success")}
             check_order(sessions)
             # All allocations are released.

@@ -33,22 +33,22 @@ TIMEOUT_SECONDS = 200
 
 
 @pytest.fixture(scope="module")
-def person(hub: RunningHub) -> httpx.Client:
+def rest(hub: RunningHub) -> httpx.Client:
     return hub.rest("user")
 
 
 @pytest.fixture(scope="module")
-def session(hub: RunningHub, person: httpx.Client) -> Iterator[str]:
-    row = start(person, f"cli-{secrets.token_hex(3)}")
+def session(hub: RunningHub, rest: httpx.Client) -> Iterator[str]:
+    row = start(rest, f"cli-{secrets.token_hex(3)}")
     yield row["name"]
-    stop(person, row["id"])
+    stop(rest, row["id"])
 
 
 @pytest.fixture
-def bai(hub: RunningHub, person: httpx.Client) -> Any:
+def bai(hub: RunningHub, rest: httpx.Client) -> Any:
     def run(*words: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            **command(hub, person, *words),
+            **command(hub, rest, *words),
             input=content,
             capture_output=True,
             timeout=TIMEOUT_SECONDS,
@@ -77,9 +77,9 @@ def keypair_of(rest: httpx.Client) -> Keypair:
 
 
 def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
-    hub: RunningHub, person: httpx.Client, session: str
+    hub: RunningHub, rest: httpx.Client, session: str
 ) -> None:
-    def go_in(rest: httpx.Client, keypair: Keypair) -> subprocess.CompletedProcess[str]:
+    def run_exec(rest: httpx.Client, keypair: Keypair) -> subprocess.CompletedProcess[str]:
         environ = {
             "BAI_TOKEN": "",
             "BAI_ACCESS_KEY": keypair.access_key,
@@ -88,11 +88,11 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
         words = command(hub, rest, "session", "exec", found["id"], "echo", "in", environ=environ)
         return subprocess.run(**words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
 
-    found = person.get(f"/sessions/{session}").json()
-    mine, admin = keypair_of(person), hub.rest("admin")
-    done = go_in(person, mine)
+    found = rest.get(f"/sessions/{session}").json()
+    mine, admin = keypair_of(rest), hub.rest("admin")
+    done = run_exec(rest, mine)
     assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
-    refused = go_in(admin, keypair_of(admin))
+    refused = run_exec(admin, keypair_of(admin))
     assert refused.returncode == 5, refused.stderr
 
     async def token() -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
     # A caller with a token gets no second one, which could outlive the first.
-    assert person.post(f"/sessions/{found['id']}/token").status_code == 403
+    assert rest.post(f"/sessions/{found['id']}/token").status_code == 403
 
 
 def test_cp_copies_files_and_folders_in_both_directions(
@@ -125,14 +125,14 @@ def test_cp_copies_files_and_folders_in_both_directions(
     (folder / "run.sh").write_text("#!/bin/sh\n")
     (folder / "run.sh").chmod(0o755)
 
-    def copied(source: str, target: str) -> None:
+    def copy(source: str, target: str) -> None:
         done = bai("session", "cp", source, target)
         assert done.returncode == 0, done.stderr
 
-    copied(str(folder), f"{session}:there")
-    copied(f"{session}:there", str(tmp_path / "back"))
-    copied(f"{session}:there/deep/a b.bin", str(tmp_path / "one.bin"))
-    copied(str(folder / "run.sh"), f"{session}:there/deep/")
+    copy(str(folder), f"{session}:there")
+    copy(f"{session}:there", str(tmp_path / "back"))
+    copy(f"{session}:there/deep/a b.bin", str(tmp_path / "one.bin"))
+    copy(str(folder / "run.sh"), f"{session}:there/deep/")
     expected = (folder / "deep" / "a b.bin").read_bytes()
     assert (tmp_path / "back" / "deep" / "a b.bin").read_bytes() == expected
     assert (tmp_path / "one.bin").read_bytes() == expected
@@ -152,7 +152,7 @@ def test_top_and_logs_show_usage_and_log(bai: Any, session: str) -> None:
 
 
 def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
-    hub: RunningHub, person: httpx.Client, bai: Any
+    hub: RunningHub, rest: httpx.Client, bai: Any
 ) -> None:
     name = f"batch-{secrets.token_hex(3)}"
     body = {
@@ -160,9 +160,9 @@ def test_logs_and_events_of_a_batch_session_are_followed_to_the_end(
         "resources": {"cpu": "1", "mem": "256m"},
         "startup_command": "for n in 1 2 3; do echo line $n; sleep 1; done",
     }  # fmt: skip
-    assert person.post("/sessions", json=body).status_code == 201
+    assert rest.post("/sessions", json=body).status_code == 201
     events = subprocess.Popen(
-        **command(hub, person, "session", "events", name, "--until-end", "--json"),
+        **command(hub, rest, "session", "events", name, "--until-end", "--json"),
         stdout=subprocess.PIPE,
     )
     followed = bai("session", "logs", "--follow", name)
@@ -184,22 +184,22 @@ SHELLS = {
 
 
 def in_shell(
-    hub: RunningHub, person: httpx.Client, home: Path, shell: str, *words: str
+    hub: RunningHub, rest: httpx.Client, home: Path, shell: str, *words: str
 ) -> dict[str, Any]:
     """Return `subprocess` arguments that run a shell with ``bai`` on its PATH."""
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell} here")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environ = {"PATH": path, "HOME": str(home), "PS1": "go> ", "TERM": "xterm"}
-    return {**command(hub, person, environ=environ), "args": [shell, *words]}
+    return {**command(hub, rest, environ=environ), "args": [shell, *words]}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_bash_and_zsh_complete_commands(
-    hub: RunningHub, person: httpx.Client, tmp_path: Path, shell: str
+    hub: RunningHub, rest: httpx.Client, tmp_path: Path, shell: str
 ) -> None:
     options, prepare = SHELLS[shell]
-    terminal = Terminal(in_shell(hub, person, tmp_path, shell, *options.split()))
+    terminal = Terminal(in_shell(hub, rest, tmp_path, shell, *options.split()))
     terminal.until("go> ")
     terminal.type(f"{prepare}; echo pre''pared\r")
     terminal.until("prepared")
@@ -211,9 +211,9 @@ def test_bash_and_zsh_complete_commands(
     assert terminal.end() == 0
 
 
-def test_fish_completes_commands(hub: RunningHub, person: httpx.Client, tmp_path: Path) -> None:
+def test_fish_completes_commands(hub: RunningHub, rest: httpx.Client, tmp_path: Path) -> None:
     asked = "bai completion fish | source; complete -C 'bai session atta'"
-    words = in_shell(hub, person, tmp_path, "fish", "--no-config", "-c", asked)
+    words = in_shell(hub, rest, tmp_path, "fish", "--no-config", "-c", asked)
     done = subprocess.run(**words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.stdout.split()[:1] == ["attach"], done
 
@@ -224,7 +224,7 @@ class Terminal:
     def __init__(self, options: dict[str, Any]) -> None:
         self._number, there = pty.openpty()
         self.resize(40, 100)
-        # Wrong on purpose: the size of the terminal must take precedence over the environment.
+        # A wrong size in the environment: the size of the terminal must take precedence.
         options["env"] |= {"COLUMNS": "80", "LINES": "24"}
         # Make it the controlling terminal, so that the process gets SIGWINCH.
         self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))
@@ -257,9 +257,9 @@ class Terminal:
 
 
 def test_a_terminal_is_attached_resized_detached_and_reattached(
-    hub: RunningHub, person: httpx.Client, session: str
+    hub: RunningHub, rest: httpx.Client, session: str
 ) -> None:
-    first = Terminal(command(hub, person, "session", "attach", session))
+    first = Terminal(command(hub, rest, "session", "attach", session))
     # The shell may drop input before its first prompt.
     first.until("$ ")
     # The input is echoed, so the expected text is split: only the shell joins the two halves.
@@ -269,7 +269,7 @@ def test_a_terminal_is_attached_resized_detached_and_reattached(
     first.type("while [ \"$(stty size)\" != '30 90' ]; do sleep 0.1; done; echo re''sized\r")
     first.until("resized")
     first.until("$ ")
-    # One program prints and sleeps: input between two commands could get lost.
+    # One program prints and sleeps, because input between two commands could be lost.
     first.type("sh -c \"echo slee''ping; exec sleep 1000\"\r")
     first.until("sleeping")
     first.type("\x03")
@@ -282,7 +282,7 @@ def test_a_terminal_is_attached_resized_detached_and_reattached(
     words = first.until("\r\n").split()
     assert first.end() == 0
 
-    second = Terminal(command(hub, person, *words))
+    second = Terminal(command(hub, rest, *words))
     second.until("$ ")
     second.type("echo kept $keep''.\r")
     second.until("kept this.")

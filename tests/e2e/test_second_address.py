@@ -49,7 +49,7 @@ with httpx.Client(base_url=url) as client:
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[SecondMachine]:
+def second_host() -> Iterator[SecondMachine]:
     try:
         with second_machine.running() as made:
             yield made
@@ -66,12 +66,12 @@ class Account:
 
 
 @pytest.fixture
-def account(docker_hub: RunningHub, machine: SecondMachine) -> Account:
+def account(docker_hub: RunningHub, second_host: SecondMachine) -> Account:
     name = f"p-{uuid.uuid4().hex[:10]}"
     fields = {"username": name, "email": f"{name}@example.org", "domain": "default"}
     fields |= {"password": PASSWORD}
     with docker_hub.rest("admin") as admin:
-        allowed = [f"{machine.address}/32"]
+        allowed = [f"{second_host.address}/32"]
         checked(admin.post("/users", json={**fields, "allowed_client_ip": allowed}), 201)
     return Account(name, {"name": name, "password": PASSWORD})
 
@@ -81,23 +81,23 @@ def request_arguments(url: str, body: Any, **headers: str) -> str:
 
 
 def test_with_docker_the_manager_sees_the_address_of_the_client(
-    docker_hub: RunningHub, machine: SecondMachine, account: Account
+    docker_hub: RunningHub, second_host: SecondMachine, account: Account
 ) -> None:
-    outside = f"http://{machine.peer_address}:{docker_hub.port}"
+    outside = f"http://{second_host.peer_address}:{docker_hub.port}"
     tokens = "/services/bai/api/v1/auth/token"
-    assert machine.python(REQUEST, request_arguments(outside + tokens, account.body)) in (
+    assert second_host.python(REQUEST, request_arguments(outside + tokens, account.body)) in (
         "200",
         "201",
     )
-    assert machine.python(SIGN_IN, json.dumps([outside, account.name, PASSWORD])) == "302"
+    assert second_host.python(SIGN_IN, json.dumps([outside, account.name, PASSWORD])) == "302"
     with docker_hub.rest("admin") as admin:
         query = {"actor": account.name, "sort": "-id"}
         entries = checked(admin.get("/audit-log", params=query), 200)["items"]
         addresses = {e["client_ip"] for e in entries if e["action"].startswith("sign-in.")}
-        assert addresses == {machine.address}
+        assert addresses == {second_host.address}
     # From this machine the sign-in is rejected, even with forged headers.
     for header in ("X-Forwarded-For", "X-Real-Ip"):
-        forged = {header: machine.address}
+        forged = {header: second_host.address}
         answer = httpx.post(docker_hub.url + tokens, json=account.body, headers=forged)
         assert answer.status_code in (401, 403), (header, answer.text)
         with docker_hub.client() as client:
@@ -108,7 +108,10 @@ def test_with_docker_the_manager_sees_the_address_of_the_client(
 
 
 def test_sessions_cannot_forge_addresses_and_public_shares_use_the_real_one(
-    docker_hub: RunningHub, docker_engine: DockerEngine, machine: SecondMachine, account: Account
+    docker_hub: RunningHub,
+    docker_engine: DockerEngine,
+    second_host: SecondMachine,
+    account: Account,
 ) -> None:
     with docker_hub.rest("admin") as admin:
         policy = admin.get("/users/user").json()["resource_policy"]
@@ -118,15 +121,15 @@ def test_sessions_cannot_forge_addresses_and_public_shares_use_the_real_one(
     try:
         container = f"bai-{session['id']}-main1"
         manager = "$BAI_MANAGER_URL/api/v1/auth/token"
-        ask = request_arguments("MANAGER", account.body, **{"X-Forwarded-For": machine.address})
+        ask = request_arguments("MANAGER", account.body, **{"X-Forwarded-For": second_host.address})
         script = f'exec python -c "$0" "$(echo "$1" | sed "s|MANAGER|{manager}|")"'
         status = docker_engine.run("exec", container, "sh", "-c", script, REQUEST, ask)
         assert status in ("401", "403")
-        share = {"app": "tensorboard", "public": True, "allowed_addresses": [machine.address]}
+        share = {"app": "tensorboard", "public": True, "allowed_addresses": [second_host.address]}
         made = checked(rest.post(f"/sessions/{session['id']}/app-shares", json=share), 201)
         path = httpx.URL(made["url"]).raw_path.decode()
-        outside = f"http://{machine.peer_address}:{docker_hub.port}{path}"
-        assert machine.python(REQUEST, request_arguments(outside, None)) in ("302", "303")
+        outside = f"http://{second_host.peer_address}:{docker_hub.port}{path}"
+        assert second_host.python(REQUEST, request_arguments(outside, None)) in ("302", "303")
         assert httpx.get(docker_hub.url + path).status_code == 404
     finally:
         stop(rest, session["id"])

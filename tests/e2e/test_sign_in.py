@@ -27,7 +27,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
-def person(admin: httpx.Client) -> Callable[..., str]:
+def create_account(admin: httpx.Client) -> Callable[..., str]:
     """Create an account with ``PASSWORD`` in the domain ``default``; return its user name."""
 
     def make(**fields: Any) -> str:
@@ -73,9 +73,9 @@ def is_signed_in(client: httpx.Client) -> bool:
     ],
 )
 def test_sign_in_accepts_name_and_e_mail(
-    hub: RunningHub, person: Callable[..., str], typed: str
+    hub: RunningHub, create_account: Callable[..., str], typed: str
 ) -> None:
-    name = person()
+    name = create_account()
     with hub.sign_in(typed.format(name=name), PASSWORD) as browser:
         assert f">{name}<" in browser.get("/hub/home").text
 
@@ -87,10 +87,10 @@ def test_every_demo_account_signs_in(hub: RunningHub) -> None:
 
 
 def test_a_wrong_password_and_an_unknown_name_get_the_same_response(
-    hub: RunningHub, person: Callable[..., str]
+    hub: RunningHub, create_account: Callable[..., str]
 ) -> None:
     pages = []
-    for name in (person(), "p-nobody-ever", "a name/with odd\\ \x01characters"):
+    for name in (create_account(), "p-nobody-ever", "a name/with odd\\ \x01characters"):
         answer, is_in = sign_in(hub, name, "not the password")
         assert (answer.status_code, is_in) == (403, False)
         assert ENGLISH("sign_in.refused") in text_of(answer)
@@ -109,9 +109,9 @@ def test_the_typed_name_is_escaped_in_the_response(hub: RunningHub) -> None:
     [("inactive", "sign_in.inactive"), ("before-verification", "sign_in.before_verification")],
 )
 def test_an_account_that_may_not_sign_in_gets_the_reason(
-    hub: RunningHub, person: Callable[..., str], status: str, key: str
+    hub: RunningHub, create_account: Callable[..., str], status: str, key: str
 ) -> None:
-    name = person(status=status)
+    name = create_account(status=status)
     answer, _ = sign_in(hub, name, PASSWORD)
     assert (answer.status_code, ENGLISH(key) in text_of(answer)) == (403, True)
     answer, _ = sign_in(hub, name, "not the password")
@@ -120,9 +120,9 @@ def test_an_account_that_may_not_sign_in_gets_the_reason(
 
 
 def test_a_client_address_that_is_not_allowed_is_rejected(
-    hub: RunningHub, person: Callable[..., str]
+    hub: RunningHub, create_account: Callable[..., str]
 ) -> None:
-    name = person(allowed_client_ip=["10.20.30.0/24"])
+    name = create_account(allowed_client_ip=["10.20.30.0/24"])
     answer, _ = sign_in(hub, name, PASSWORD, **{"X-Forwarded-For": "10.20.30.40"})
     assert answer.status_code == 403
     assert ENGLISH("sign_in.address") in text_of(answer)
@@ -130,9 +130,9 @@ def test_a_client_address_that_is_not_allowed_is_rejected(
 
 @pytest.mark.parametrize("exists", [True, False], ids=["existing account", "unknown name"])
 def test_repeated_failures_block_sign_in_and_show_the_waiting_time(
-    hub: RunningHub, person: Callable[..., str], exists: bool
+    hub: RunningHub, create_account: Callable[..., str], exists: bool
 ) -> None:
-    name = person() if exists else f"p-{uuid.uuid4().hex[:10]}"
+    name = create_account() if exists else f"p-{uuid.uuid4().hex[:10]}"
     with hub.client() as client:
         for _ in range(20):
             answer = hub.post_form(client, "/hub/login", username=name, password="wrong")
@@ -148,9 +148,9 @@ def test_repeated_failures_block_sign_in_and_show_the_waiting_time(
 
 
 def test_a_forced_password_change_is_required_before_sign_in(
-    hub: RunningHub, person: Callable[..., str]
+    hub: RunningHub, create_account: Callable[..., str]
 ) -> None:
-    name = person(need_password_change=True)
+    name = create_account(need_password_change=True)
     new = "Another-horse-8"
     with hub.client() as client:
         answer = hub.post_form(client, "/hub/login", username=name, password=PASSWORD)
@@ -167,8 +167,10 @@ def test_a_forced_password_change_is_required_before_sign_in(
     assert sign_in(hub, name, new)[1] is True
 
 
-def test_a_user_changes_their_own_password(hub: RunningHub, person: Callable[..., str]) -> None:
-    name, other = person(), person()
+def test_a_user_changes_their_own_password(
+    hub: RunningHub, create_account: Callable[..., str]
+) -> None:
+    name, other = create_account(), create_account()
     with hub.sign_in(name, PASSWORD) as client:
         assert f'value="{name}"' in client.get("/hub/change-password").text
 
@@ -288,9 +290,9 @@ def test_a_user_cannot_see_other_users(hub: RunningHub) -> None:
 
 
 def test_deactivation_ends_tokens_and_sign_ins(
-    hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
+    hub: RunningHub, admin: httpx.Client, create_account: Callable[..., str]
 ) -> None:
-    name = person()
+    name = create_account()
     answer = httpx.post(f"{hub.api}/auth/token", json={"name": name, "password": PASSWORD})
     headers = {"Authorization": f"Bearer {answer.json()['token']}"}
     with hub.sign_in(name, PASSWORD) as browser:
@@ -304,9 +306,9 @@ def test_deactivation_ends_tokens_and_sign_ins(
 
 
 def test_a_new_role_takes_effect_in_the_hub_at_the_next_start(
-    hub: RunningHub, admin: httpx.Client, person: Callable[..., str]
+    hub: RunningHub, admin: httpx.Client, create_account: Callable[..., str]
 ) -> None:
-    name = person()
+    name = create_account()
     with hub.sign_in(name, PASSWORD) as browser:
         assert browser.get("/hub/admin").status_code == 403
         answer = admin.patch(f"/users/{name}", json={"role": "admin"})

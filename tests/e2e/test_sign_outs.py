@@ -52,7 +52,7 @@ class Account:
             page = client.get(f"/services/bai/sessions/{self.session['id']}")
             assert page.status_code == 200, page.text
             client.follow_redirects = False
-            assert accepted(self, client) == {"hub", "manager", "session"}
+            assert accepting_components(self, client) == {"hub", "manager", "session"}
             yield client
 
     def token(self, password: str = PASSWORD) -> str:
@@ -93,7 +93,7 @@ def account(hub: RunningHub, admin: httpx.Client) -> Iterator[Account]:
     session_in(hub, "admin", key, "TERMINATED")
 
 
-def accepted(account: Account, client: httpx.Client) -> set[str]:
+def accepting_components(account: Account, client: httpx.Client) -> set[str]:
     """Return the components that accept these cookies."""
     answers = {
         "hub": client.get("/hub/home"),
@@ -103,8 +103,8 @@ def accepted(account: Account, client: httpx.Client) -> set[str]:
     return {part for part, answer in answers.items() if answer.status_code == 200}
 
 
-def replayed(account: Account, client: httpx.Client) -> httpx.Client:
-    """Return a client with a copy of the cookies, out of reach of any Set-Cookie header."""
+def client_with_copied_cookies(account: Account, client: httpx.Client) -> httpx.Client:
+    """Return a client with a copy of the cookies; a sign-out of ``client`` does not delete them."""
     cookies = [(c.name, c.value or "", c.path) for c in client.cookies.jar]
     copy = httpx.Client(base_url=account.hub.url, timeout=30)
     for name, value, path in cookies:
@@ -163,19 +163,19 @@ def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[],
 def assert_access_ends(account: Account, client: httpx.Client) -> Iterator[None]:
     """Assert that ``client``'s cookies and their connections are invalid 5 s after the block."""
     with ExitStack() as stack:
-        copy = stack.enter_context(replayed(account, client))
+        copy = stack.enter_context(client_with_copied_cookies(account, client))
         # A separate client, because the stream occupies its connection.
-        streaming = stack.enter_context(replayed(account, client))
+        streaming = stack.enter_context(client_with_copied_cookies(account, client))
         is_open = [
             stack.enter_context(open_websocket(account, copy)),
             stack.enter_context(open_stream(account, streaming)),
         ]
         # Warm the authorization caches: a stale entry must not outlive the limit.
-        assert accepted(account, copy) == {"hub", "manager", "session"}
+        assert accepting_components(account, copy) == {"hub", "manager", "session"}
         yield
         deadline = time.monotonic() + LIMIT_SECONDS
         wait_until(
-            lambda: not accepted(account, copy),
+            lambda: not accepting_components(account, copy),
             LIMIT_SECONDS,
             "all components to reject the cookies",
         )
@@ -197,7 +197,7 @@ def test_a_logout_ends_only_the_cookies_of_that_browser(account: Account) -> Non
     with account.browser() as leaving, account.browser() as staying:
         with assert_access_ends(account, leaving):
             leaving.get("/hub/logout")
-        assert accepted(account, staying) == {"hub", "manager", "session"}
+        assert accepting_components(account, staying) == {"hub", "manager", "session"}
         assert is_accepted(account, token)
 
 
@@ -211,33 +211,35 @@ def test_logout_invalidates_a_pending_oauth_code(account: Account, is_logged_out
         answer = client.get(answer.headers["Location"])
         callback = answer.headers["Location"]
         assert "code=" in callback
-        with replayed(account, client) as thief:
+        with client_with_copied_cookies(account, client) as attacker:
             if is_logged_out:
                 client.get("/hub/logout")
-            thief.get(callback)
-            # Without the logout, the code is valid: the callback is a real one.
-            assert ("manager" in accepted(account, thief)) is not is_logged_out
+            attacker.get(callback)
+            # Positive control: without the logout, the same callback is accepted.
+            assert ("manager" in accepting_components(account, attacker)) is not is_logged_out
             if is_logged_out:
                 wait_until(
-                    lambda: not accepted(account, thief),
+                    lambda: not accepting_components(account, attacker),
                     LIMIT_SECONDS,
                     "the copied cookies to be rejected",
                 )
 
 
 def test_a_forged_session_id_ends_with_the_logout(account: Account) -> None:
-    with account.browser() as client, replayed(account, client) as thief:
-        for cookie in list(thief.cookies.jar):
+    with account.browser() as client, client_with_copied_cookies(account, client) as attacker:
+        for cookie in list(attacker.cookies.jar):
             if cookie.name == "jupyterhub-session-id" or not cookie.path.startswith("/hub"):
-                thief.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
-        thief.cookies.set("jupyterhub-session-id", "chosen", domain="127.0.0.1", path="/")
-        thief.follow_redirects = True
-        thief.get(f"/services/bai/sessions/{account.session['id']}")
-        assert "manager" in accepted(account, thief)
+                attacker.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
+        attacker.cookies.set("jupyterhub-session-id", "chosen", domain="127.0.0.1", path="/")
+        attacker.follow_redirects = True
+        attacker.get(f"/services/bai/sessions/{account.session['id']}")
+        assert "manager" in accepting_components(account, attacker)
         client.get("/hub/logout")
-        thief.follow_redirects = False
+        attacker.follow_redirects = False
         wait_until(
-            lambda: not accepted(account, thief), LIMIT_SECONDS, "the copied cookies to be rejected"
+            lambda: not accepting_components(account, attacker),
+            LIMIT_SECONDS,
+            "the copied cookies to be rejected",
         )
 
 
@@ -253,7 +255,7 @@ def test_a_password_change_ends_all_other_sign_ins(account: Account) -> None:
                 repeat_password=NEW_PASSWORD,
             )
             assert answer.status_code == 200, answer.text
-        assert accepted(account, own) == {"hub", "manager", "session"}
+        assert accepting_components(account, own) == {"hub", "manager", "session"}
         # API tokens remain valid unless their revocation is requested.
         assert is_accepted(account, token)
         body = {"name": account.name, "old_password": NEW_PASSWORD, "new_password": PASSWORD}
@@ -264,7 +266,9 @@ def test_a_password_change_ends_all_other_sign_ins(account: Account) -> None:
         deadline = time.monotonic() + LIMIT_SECONDS
         wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token's rejection")
         remaining = deadline - time.monotonic()
-        wait_until(lambda: not accepted(account, own), remaining, "the cookies' rejection")
+        wait_until(
+            lambda: not accepting_components(account, own), remaining, "the cookies' rejection"
+        )
     session_in(account.hub, "admin", account.session["id"], "RUNNING")
 
 
@@ -307,7 +311,7 @@ def test_a_sign_in_above_the_limit_of_the_policy_ends_the_oldest(
     assert admin.patch(f"/users/{account.name}", json={"resource_policy": policy}).is_success
     with account.browser() as first, account.browser() as second:
         with assert_access_ends(account, first), account.browser() as third:
-            assert accepted(account, second) == accepted(account, third)
-        assert accepted(account, second) == {"hub", "manager", "session"}
+            assert accepting_components(account, second) == accepting_components(account, third)
+        assert accepting_components(account, second) == {"hub", "manager", "session"}
     assert admin.patch(f"/users/{account.name}", json={"resource_policy": "default"}).is_success
     assert admin.delete(f"/user-policies/{policy}").status_code == 204

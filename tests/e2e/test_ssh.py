@@ -81,7 +81,7 @@ class Session:
             timeout=TIMEOUT_SECONDS,
         )
 
-    def done(self, *words: str, **options: Any) -> str:
+    def run_bai(self, *words: str, **options: Any) -> str:
         """Run ``bai``, assert that it succeeds, and return its standard output."""
         run = self.bai(*words, **options)
         assert run.returncode == 0, (words, run.stdout, run.stderr)
@@ -93,7 +93,7 @@ class Session:
             **self._options(words), capture_output=True, text=True, timeout=TIMEOUT_SECONDS
         )
 
-    def started(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+    def start_program(self, *words: str, **options: Any) -> subprocess.Popen[str]:
         """Start another program with the same environment."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
@@ -105,7 +105,7 @@ class Session:
 
     def digest(self, name: str) -> str:
         """Return the checksum of a file in the session's home, computed in the session."""
-        return self.done("ssh", self.name, "sha256sum", name).split()[0]
+        return self.run_bai("ssh", self.name, "sha256sum", name).split()[0]
 
     def size(self, name: str) -> int:
         """Return the size of a file in the session's home; 0 if it does not exist."""
@@ -139,7 +139,7 @@ class Gate:
     def pass_when_the_proxy_is_killed(
         self, hub: RunningHub, copying: subprocess.Popen[str]
     ) -> None:
-        """Kill the Hub's proxy in the middle of the transfer, while the rest passes."""
+        """Let the second half of the file pass, and kill the Hub's proxy at the same time."""
         self.wait(copying)
         proxy = hub.process_of("proxy")
         self._go.touch()
@@ -177,16 +177,16 @@ def digest(path: Path) -> str:
 def test_command_has_the_environment_of_the_session_and_returns_its_exit_code(
     session: Session,
 ) -> None:
-    text = session.done("ssh", session.name, "id -un; echo $BAI_SESSION_ID; command -v python")
+    text = session.run_bai("ssh", session.name, "id -un; echo $BAI_SESSION_ID; command -v python")
     user, session_id, python = text.split()
     assert (user, session_id) == ("work", session.row["id"])
     assert python == "/opt/bai/bin/python"
     assert session.bai("ssh", session.name, "exit 42").returncode == 42
-    assert session.done("ssh", session.name, "cat", input="typed here") == "typed here"
+    assert session.run_bai("ssh", session.name, "cat", input="typed here") == "typed here"
 
 
 def test_ssh_server_listens_on_no_port_and_has_no_capabilities(session: Session) -> None:
-    text = session.done(
+    text = session.run_bai(
         "ssh", session.name, "grep CapEff /proc/self/status; cat /proc/net/tcp /proc/net/tcp6"
     )
     capabilities, *rest = text.splitlines()
@@ -201,7 +201,7 @@ def test_scp_survives_a_killed_proxy_in_both_directions(
     remote, back = f"{session.name}:copy.bin", tmp_path / "back.bin"
     for number, (source, target) in enumerate(((str(big), remote), (remote, str(back)))):
         gate = Gate(tmp_path / f"gate-{number}", ["ssh"])
-        copying = session.started("bai", "scp", "-S", str(gate.program), source, target)
+        copying = session.start_program("bai", "scp", "-S", str(gate.program), source, target)
         gate.pass_when_the_proxy_is_killed(session.hub, copying)
         finish(copying)
     assert session.digest("copy.bin") == digest(big)
@@ -214,14 +214,14 @@ def test_rsync_survives_a_killed_proxy_and_resumes_an_interrupted_transfer(
 ) -> None:
     gate = Gate(tmp_path / "gate", ["bai", "ssh"])
     words = ["rsync", "--whole-file", "-e", str(gate.program), str(big)]
-    copying = session.started(*words, f"{session.name}:synced.bin")
+    copying = session.start_program(*words, f"{session.name}:synced.bin")
     gate.pass_when_the_proxy_is_killed(session.hub, copying)
     finish(copying)
     assert session.digest("synced.bin") == digest(big)
 
     gate = Gate(tmp_path / "gate-of-the-interruption", ["bai", "ssh"])
     words = ["rsync", "--partial", "-e", str(gate.program), str(big), f"{session.name}:cut.bin"]
-    copying = session.started(*words, start_new_session=True)
+    copying = session.start_program(*words, start_new_session=True)
     gate.wait(copying)
     os.killpg(copying.pid, signal.SIGINT)
     copying.communicate(timeout=TIMEOUT_SECONDS)
@@ -236,7 +236,7 @@ def test_rsync_survives_a_killed_proxy_and_resumes_an_interrupted_transfer(
 
 def test_ssh_and_sftp_work_with_the_output_of_ssh_config(session: Session, tmp_path: Path) -> None:
     config = tmp_path / "config"
-    config.write_text(session.done("ssh-config"))
+    config.write_text(session.run_bai("ssh-config"))
     host = f"{session.name}.bai"
     done = session.program("ssh", "-F", str(config), host, "echo", "hello")
     assert done.stdout == "hello\n", done.stderr
@@ -245,13 +245,13 @@ def test_ssh_and_sftp_work_with_the_output_of_ssh_config(session: Session, tmp_p
     done = session.program("sftp", "-F", str(config), "-b", str(batch), host)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "back.txt").read_text() == config.read_text()
-    items = json.loads(session.done("ssh-config", session.name, "--json"))["items"]
+    items = json.loads(session.run_bai("ssh-config", session.name, "--json"))["items"]
     assert items[0]["Host"] == host and items[0]["User"] == "work"
 
 
 def test_proxy_command_exits_on_sighup_and_ends_its_ssh_server(session: Session) -> None:
     def servers() -> int:
-        text = session.done("ssh", session.name, "cat /proc/[0-9]*/comm")
+        text = session.run_bai("ssh", session.name, "cat /proc/[0-9]*/comm")
         return text.split().count("sshd")
 
     before = servers()
@@ -271,7 +271,7 @@ def test_proxy_command_exits_on_sighup_and_ends_its_ssh_server(session: Session)
 
 
 def test_the_pinned_host_key_cannot_be_overridden(session: Session) -> None:
-    session.done("ssh", session.name, "true")
+    session.run_bai("ssh", session.name, "true")
     known = Path(session.environ["BAI_CONFIG_DIR"]) / "ssh" / "known_hosts"
     (line,) = known.read_text().splitlines()
     assert line.startswith(f"{session.name.lower()}.bai ssh-ed25519 ")
@@ -285,7 +285,7 @@ def test_the_pinned_host_key_cannot_be_overridden(session: Session) -> None:
 
 
 def test_a_removed_key_is_rejected_immediately(session: Session, tmp_path: Path) -> None:
-    session.done("ssh-key", "generate", "laptop", str(tmp_path / "laptop"))
+    session.run_bai("ssh-key", "generate", "laptop", str(tmp_path / "laptop"))
     words = [
         "ssh",
         "-i",
@@ -295,17 +295,17 @@ def test_a_removed_key_is_rejected_immediately(session: Session, tmp_path: Path)
         session.name,
         "true",
     ]
-    session.done(*words)
-    names = [k["name"] for k in json.loads(session.done("ssh-key", "ls", "--json"))["items"]]
+    session.run_bai(*words)
+    names = [k["name"] for k in json.loads(session.run_bai("ssh-key", "ls", "--json"))["items"]]
     assert "laptop" in names
     config = tmp_path / "config"
-    text = session.done("ssh-config", session.name)
+    text = session.run_bai("ssh-config", session.name)
     ours = next(line for line in text.splitlines() if "IdentityFile" in line)
     config.write_text(text.replace(ours, f"    IdentityFile {tmp_path / 'laptop'}\n"
                                          "    IdentitiesOnly yes"))  # fmt: skip
     plain = ["ssh", "-F", str(config), "-o", "BatchMode=yes", f"{session.name}.bai", "true"]
     assert session.program(*plain).returncode == 0
-    session.done("ssh-key", "rm", "laptop")
+    session.run_bai("ssh-key", "rm", "laptop")
     refused = session.program(*plain)
     assert refused.returncode == 255 and "Permission denied" in refused.stderr
 
@@ -327,11 +327,11 @@ def test_other_users_cannot_reach_the_ssh_server(session: Session) -> None:
 def test_ssh_works_with_the_process_engine(hub: RunningHub, tmp_path: Path) -> None:
     """The server is the machine's OpenSSH, running with the user's uid."""
     session = Session(hub, tmp_path)
-    assert session.done("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
+    assert session.run_bai("ssh", session.name, "echo $BAI_SESSION_ID").strip() == session.row["id"]
     source = tmp_path / "some.bin"
     source.write_bytes(os.urandom(2**20))
-    session.done("scp", str(source), f"{session.name}:copy.bin")
+    session.run_bai("scp", str(source), f"{session.name}:copy.bin")
     assert session.digest("copy.bin") == digest(source)
-    done = session.done("ssh", "-tt", session.name, "tty")
+    done = session.run_bai("ssh", "-tt", session.name, "tty")
     assert done.startswith("/dev/pts/")
     stop(session.rest, session.row["id"])

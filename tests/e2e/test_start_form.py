@@ -30,14 +30,16 @@ pytestmark = pytest.mark.e2e
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
     """The REST API as ``user``, who has no live session before or after the test."""
     with hub.rest("user") as client:
-        wait_until(lambda: has_room(client), 60, "the agent to have free cores")
+        wait_until(lambda: has_free_cores(client), 60, "the agent to have free cores")
         yield client
         live = [s for s in client.get("/sessions").json()["items"] if not is_ended(s)]
         for session in live:
             client.delete(f"/sessions/{session['id']}", params={"force": "true"})
         for session in live:
             wait_until(
-                lambda s=session: is_ended(read(client, s["id"])), 60, "the end of the session"
+                lambda s=session: is_ended(read_session(client, s["id"])),
+                60,
+                "the end of the session",
             )
 
 
@@ -55,7 +57,7 @@ def other(hub: RunningHub) -> Iterator[httpx.Client]:
         yield signed_in
 
 
-def has_room(client: httpx.Client) -> bool:
+def has_free_cores(client: httpx.Client) -> bool:
     return client.get("/sessions/options").json()["limits"].get("cpu", {}).get("now", "0") != "0"
 
 
@@ -63,7 +65,7 @@ def is_ended(session: dict[str, Any]) -> bool:
     return session["status"] in ("TERMINATED", "CANCELLED", "ERROR")
 
 
-def read(client: httpx.Client, key: str) -> dict[str, Any]:
+def read_session(client: httpx.Client, key: str) -> dict[str, Any]:
     found: dict[str, Any] = checked(client.get(f"/sessions/{key}"), 200)
     return found
 
@@ -76,7 +78,7 @@ def send_form(hub: RunningHub, client: httpx.Client, path: str, **fields: str) -
     return client.post(path, params={"_xsrf": xsrf}, files=files)
 
 
-def embedded(page: str, element: str) -> Any:
+def script_json(page: str, element: str) -> Any:
     """Return the JSON of a script element of a page."""
     found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', page, re.S)
     assert found is not None, page[-3000:]
@@ -96,7 +98,7 @@ def test_the_form_offers_the_start_options_of_the_manager(
 ) -> None:
     page = client.get("/hub/spawn", headers={"Accept-Language": "ja"}).text
 
-    offered = embedded(page, "bai-offers")
+    offered = script_json(page, "bai-offers")
     options = rest.get("/sessions/options").json()
     assert [p["name"] for p in offered["projects"]] == [p["name"] for p in options["projects"]]
     shown = offered["by_choice"][f"{offered['project']}/"]
@@ -167,7 +169,7 @@ def test_a_rejected_form_shows_the_error_and_the_submitted_values(
     assert "spawn-error-msg" in answer.text
     assert "<b>nowhere</b>" not in answer.text
     assert "you are not in a project '<b>nowhere</b>'" in html.unescape(answer.text)
-    values = embedded(answer.text, "bai-values")
+    values = script_json(answer.text, "bai-values")
     assert values["environ"] == {"COLOUR": "blue & green"}
     assert "세션 시작" in answer.text
     assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
@@ -189,7 +191,7 @@ def test_invalid_ports_are_rejected_and_shown_again(
         assert re.search(r'id="bai-ports"[^>]*aria-invalid="true" autofocus', answer.text)
         assert 'id="bai-ports-refused"' in answer.text and 'href="#bai-ports"' in answer.text
         assert answer.text.count("spawn-error-msg") == 1
-        kept = embedded(answer.text, "bai-values")["preopen_ports"]
+        kept = script_json(answer.text, "bai-values")["preopen_ports"]
         assert kept.replace(",", "").split() == sent.replace(",", " ").split()
     assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
 
@@ -241,19 +243,19 @@ def test_the_form_starts_a_server_whose_page_stops_it(
     answer = send_form(hub, client, "/hub/spawn/user/formed", **fields)
 
     assert answer.status_code == HTTPStatus.FOUND, answer.text
-    session = wait_until(lambda: of_server(rest, "formed"), 30, "the session")
+    session = wait_until(lambda: live_session_of(rest, "formed"), 30, "the session")
     session = wait_for(rest, session["id"], "RUNNING")
     assert session["requested"] == {"cpu": "1", "mem": "512m"}
     assert (session["name"], session["preopen_ports"]) == ("formed", [8501, 9000])
     assert client.get(f"{session['url']}api").status_code == HTTPStatus.OK
 
-    # Without its token, the panel of the session would stop working.
+    # The panel of the session needs its token, so the page offers no button to revoke the token.
     tokens = client.get("/hub/token").text
     row = tokens[tokens.index("Server at /user/user/formed") :].partition("</tr>")[0]
     assert "Used by this session itself" in row and "revoke" not in row
 
     page = client.get(session["page"], follow_redirects=True)
-    assert embedded(page.text, "bai-session-data")["id"] == session["id"]
+    assert script_json(page.text, "bai-session-data")["id"] == session["id"]
     xsrf = re.search(r'xsrf_token: "([^"]+)"', page.text)
     assert xsrf is not None
     path = f"{hub.api}/sessions/{session['id']}"
@@ -268,7 +270,7 @@ def test_the_form_starts_a_server_whose_page_stops_it(
     assert timed["has_times"] and timed["matches"][0]["text"].startswith(ended["started_at"][:4])
 
 
-def of_server(rest: httpx.Client, server: str) -> dict[str, Any] | None:
+def live_session_of(rest: httpx.Client, server: str) -> dict[str, Any] | None:
     live = [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
     return next((s for s in live if s["hub_server"] == server), None)
 
@@ -293,9 +295,9 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     answer = send_form(hub, client, "/hub/spawn/user/queued", **{"resource:cuda.shares": "1"})
 
     assert answer.status_code == HTTPStatus.FOUND
-    session = wait_until(lambda: of_server(rest, "queued"), 30, "the session")
+    session = wait_until(lambda: live_session_of(rest, "queued"), 30, "the session")
     wait_until(
-        lambda: read(rest, session["id"])["started_by"] == "manager",
+        lambda: read_session(rest, session["id"])["started_by"] == "manager",
         60,
         "the end of the grace period",
     )
@@ -308,7 +310,7 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
     page = client.get("/hub/spawn-pending/user/queued")
     assert session["page"] in page.text
     assert "Spawn failed" not in page.text
-    waiting = read(rest, session["id"])
+    waiting = read_session(rest, session["id"])
     assert waiting["status"] == "PENDING"
     assert any(not reason["passed"] for reason in waiting["reasons"])
 

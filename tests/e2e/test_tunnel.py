@@ -23,7 +23,7 @@ from tornado.websocket import websocket_connect
 from tests.e2e.engines import start, stop
 from tests.e2e.test_app_shares import SERVER, app_of
 from tests.hub import ROOT, RunningHub
-from tests.labext.test_tunnel import PAYLOAD, through
+from tests.labext.test_tunnel import PAYLOAD, echo_through
 from tests.testbed.jupyter import JupyterServer
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
@@ -58,7 +58,7 @@ def command(hub: RunningHub, rest: httpx.Client, *words: str, **options: Any) ->
     }
 
 
-def printed(output: IO[str]) -> dict[str, Any]:
+def read_printed_json(output: IO[str]) -> dict[str, Any]:
     """Return the JSON document that ``bai app`` prints once it listens."""
     text = ""
     while line := output.readline():
@@ -70,14 +70,14 @@ def printed(output: IO[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def opened(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[str, Any]]:
+def running_app(hub: RunningHub, rest: httpx.Client, *words: str) -> Iterator[dict[str, Any]]:
     """Run ``bai app …`` for the block; yield its JSON output."""
     process = subprocess.Popen(
         **command(hub, rest, "app", *words, "--json"), stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     try:
-        yield printed(process.stdout)
+        yield read_printed_json(process.stdout)
     finally:
         process.terminate()
         process.wait(30)
@@ -95,7 +95,7 @@ def serve_in(session: JupyterServer, port: int, raw_port: int) -> None:
     wait_until(lambda: app_of(session, f"port-{port}")["state"] == "running", 60, "the page's port")
 
 
-async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]:
+async def echoed_messages(address: str, origin: str, *messages: str) -> list[str | bytes]:
     """Return the websocket responses of an app to messages of a page with this origin."""
     url = f"{address.replace('http', 'ws', 1)}ws"
     connection = await websocket_connect(
@@ -105,7 +105,7 @@ async def echoed(address: str, origin: str, *messages: str) -> list[str | bytes]
     for message in messages:
         await connection.write_message(message)
         answer = await connection.read_message()
-        # `None` is delivered once: another read would wait forever.
+        # The end of the connection (`None`) is delivered only once: a second read never returns.
         assert answer is not None, "the websocket was closed"
         answers.append(answer)
     connection.close()
@@ -118,7 +118,7 @@ def test_a_forwarded_app_survives_a_killed_proxy(any_hub: RunningHub) -> None:
     rest = any_hub.rest("user")
     port, raw_port = free_port(), free_port()
     session = start(rest, f"app-{secrets.token_hex(3)}", preopen_ports=[port])
-    with opened(any_hub, rest, session["name"], "jupyterlab") as shown:
+    with running_app(any_hub, rest, session["name"], "jupyterlab") as shown:
         assert shown["host"] == "127.0.0.1"
         with httpx.Client(base_url=shown["address"], timeout=90) as browser:
             assert browser.get("/api/status").status_code == 200
@@ -130,14 +130,14 @@ def test_a_forwarded_app_survives_a_killed_proxy(any_hub: RunningHub) -> None:
             # Requests to the local port need no token.
             address = shown["address"].rstrip("/") + session["url"]
             serve_in(JupyterServer(address, "none"), port, raw_port)
-            with opened(any_hub, rest, session["name"], f"port-{port}") as there:
+            with running_app(any_hub, rest, session["name"], f"port-{port}") as there:
                 own, messages = there["address"].rstrip("/"), ["hello", "x" * 100_000]
-                assert asyncio.run(echoed(there["address"], own, *messages)) == messages
+                assert asyncio.run(echoed_messages(there["address"], own, *messages)) == messages
                 with pytest.raises(HTTPClientError) as refused:
-                    asyncio.run(echoed(there["address"], "http://evil.example"))
+                    asyncio.run(echoed_messages(there["address"], "http://evil.example"))
                 assert refused.value.code == 403
-            with opened(any_hub, rest, session["name"], "--tcp", str(raw_port)) as there:
-                got = asyncio.run(through(there["port"], PAYLOAD))
+            with running_app(any_hub, rest, session["name"], "--tcp", str(raw_port)) as there:
+                got = asyncio.run(echo_through(there["port"], PAYLOAD))
                 assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
             any_hub.kill("proxy")
             assert browser.get("/api/status").status_code == 200
@@ -187,11 +187,11 @@ def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -
     rest = hub.rest("user")
     session = start(rest, f"end-{secrets.token_hex(3)}")
 
-    def withdraw(token: str) -> None:
+    def revoke(token: str) -> None:
         bearer = {"Authorization": f"Bearer {token}"}
         assert httpx.delete(f"{hub.api}/auth/token", headers=bearer, timeout=60).status_code == 204
 
-    for end in (lambda token: expire(hub, token), withdraw):
+    for end in (lambda token: expire(hub, token), revoke):
         leaving = hub.rest("user")
         leaving.headers["Authorization"] = f"Bearer {hub.create_token('user')}"
         with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -199,7 +199,7 @@ def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             with subprocess.Popen(**command(hub, leaving, *words), text=True, **pipes) as process:
                 assert process.stdout is not None
-                shown = printed(process.stdout)
+                shown = read_printed_json(process.stdout)
                 with socket.create_connection(("127.0.0.1", shown["port"]), timeout=120) as here:
                     here.sendall(b"hello")
                     there, _ = listening.accept()
@@ -207,17 +207,17 @@ def test_streams_close_when_their_token_expires_or_is_revoked(hub: RunningHub) -
                         assert there.recv(100) == b"hello"
                         end(leaving.headers["Authorization"].removeprefix("Bearer "))
                         # Both ends of the stream are closed.
-                        assert received(here) == received(there) == b""
+                        assert receive(here) == receive(there) == b""
                 _, errors = process.communicate(timeout=120)
         assert process.returncode != 0
         assert "the token is no longer valid; sign in again" in errors
     # Other connections and the session continue.
-    with opened(hub, rest, session["name"], "jupyterlab") as shown:
+    with running_app(hub, rest, session["name"], "jupyterlab") as shown:
         assert httpx.get(shown["address"] + "api/status", timeout=60).status_code == 200
     stop(rest, session["id"])
 
 
-def received(connection: socket.socket) -> bytes:
+def receive(connection: socket.socket) -> bytes:
     """Return the next bytes; empty at the end of the stream or after a reset."""
     connection.settimeout(120)
     try:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tests.testbed.chromium import SharedBrowser
 
-# Without animations nothing is seen halfway through one.
+# Animations are off, so that a test never sees an intermediate state.
 DEFAULTS: dict[str, Any] = {"locale": "en-US", "reduced_motion": "reduce"}
 
 ShellT = TypeVar("ShellT", bound=Shell)

@@ -52,7 +52,7 @@ def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 
 def errors(states: dict[str, str], tests: dict[str, list[str]]) -> list[str]:
-    """Return the errors: untested built items, tested items that are not built, unknown states."""
+    """Return the errors: built items without a test, tested items not built, unknown states."""
     found = [
         f"{item} has the state {state!r}; use built, missing, or later: reason"
         for item, state in states.items()

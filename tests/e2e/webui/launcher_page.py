@@ -22,7 +22,7 @@ class Launcher(Shell):
         return self.page.locator(f"[id='launch-{name}']")
 
     def item(self, name: str) -> Locator:
-        """Return a field with its label, help and problem."""
+        """Return a field with its label, help text and error message."""
         return self.page.locator(".ant-form-item", has=self.field(name))
 
     async def fill(self, **values: str) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """Several users at once, and the keypairs of all users."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ async def test_users_in_a_series_are_changed_together(
         await ui.row(names[0]).wait_for(state="detached")
         status = {name: checked(admin.get(f"/users/{name}"), 200)["status"] for name in names}
         assert list(status.values()) == ["active", "inactive", "active"]
-        # Deactivating a user does not touch the keypairs.
+        # The deactivation of a user does not change the keypairs.
         (keypair,) = checked(admin.get("/keypairs", params={"user": names[1]}), 200)["items"]
         assert keypair["is_active"] is True
     finally:

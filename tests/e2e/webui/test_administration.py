@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """Administrators' pages: the objects that each role can see, create and change."""
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ async def test_pages_and_buttons_depend_on_the_role(
         await ui.open(forbidden)
         await ui.page.get_by_text("You may not open this page").wait_for()
         return
-    # The first page may hold only users of other tests.
+    # The first page of the list may contain only users of other tests.
     await ui.open("/users?search=user2")
     await ui.row("user2").wait_for()
     assert await ui.page.get_by_role("button", name="New user").count() == 0

@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """Images, resource groups, storage hosts and agents, as administrators see them."""
 
 from __future__ import annotations

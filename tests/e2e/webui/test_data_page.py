@@ -256,7 +256,7 @@ async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client)
     await ui.show("notes.md")
     await ui.dialog.get_by_role("heading", name="Read me").wait_for()
     assert await ui.dialog.locator("script, img, a[href^=javascript]").count() == 0
-    # The preview shows what is edited.
+    # The preview shows the edited text before it is saved.
     await ui.dialog.get_by_text("Text", exact=True).click()
     await ui.type_at_the_start("# Draft")
     await ui.dialog.get_by_text("Preview", exact=True).click()

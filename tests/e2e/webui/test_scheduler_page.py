@@ -1,4 +1,4 @@
-"""The scheduler page: who runs where, who waits, and for whom capacity is reserved."""
+"""The scheduler page: running sessions on their agents, the queue, and the reservation."""
 
 from __future__ import annotations
 

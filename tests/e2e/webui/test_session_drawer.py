@@ -80,7 +80,7 @@ async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx
     await cpu.get_by_role("img", name="CPU: mean").locator("svg").wait_for()
     assert "of 1 core" in await cpu.inner_text()
     await ui.drawer.get_by_text("24 hours").click()
-    # The mean over five minutes exists only when they have passed.
+    # The first mean over five minutes exists only after five minutes.
     await ui.drawer.get_by_text("Nothing was measured").wait_for()
     await ui.page.goto(ui.page.url.partition("?")[0])
     row = ui.page.get_by_role("row", name="drawer-log")

@@ -77,7 +77,7 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
 
     await ui.show("webui-live")
     assert ui.page.url.endswith(f"?session={session_id}")
-    # Every check of the scheduler, passed or not.
+    # The drawer lists every check of the scheduler, whether it passed or failed.
     await ui.drawer.get_by_text("All checks").click()
     await ui.drawer.get_by_label("not passed").first.wait_for()
     assert await ui.drawer.get_by_label("passed", exact=True).count() > 2

@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares; nothing runs beside it.
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """Web UI: notifications, project, account menu and settings."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def test_invitation_appears_as_an_unread_notice(
     await bell.wait_for()
     body = {"user": "user2", "permission": "ro"}
     checked(inviter.post(f"/vfolders/{FOLDER}/invitations", json=body), 201)
-    # The event stream leads to the notice and to the invitation on this page.
+    # The page receives the notice and the invitation through the event stream.
     await ui.page.get_by_role("button", name="Notifications, 1 unread").wait_for()
     await ui.page.get_by_role("button", name="Accept").wait_for()
 
@@ -118,7 +118,7 @@ async def test_keys_are_managed_in_settings(opened: Opener[Shell], hub: RunningH
         await page.get_by_label("Name of the key").fill("webui-key")
         await page.get_by_label("Public key").fill("ssh-rsa wrong")
         await page.get_by_role("button", name="Add SSH key").click()
-        # The server's message appears in the form, which keeps what was typed.
+        # The form shows the server's message and keeps the typed values.
         await page.locator("form .ant-alert-error").wait_for()
         await page.get_by_label("Public key").fill("")
         await page.get_by_role("button", name="Add SSH key").click()
