@@ -29,7 +29,7 @@ from bai_labext.fast_path import ENABLED_VARIABLE
 from benchmarks.bare_hub import proxy_command
 from benchmarks.proxy_load import bytes_per_second, latencies, requests_per_second, websocket_times
 from tests.e2e.engines import start, stop
-from tests.e2e.test_tunnel import opened
+from tests.e2e.test_tunnel import running_app
 from tests.hub import RunningHub
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
@@ -146,7 +146,7 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
             figures = _compared(
                 found, asyncio.run(asyncio.wait_for(pairs, MEASUREMENT_TIMEOUT_SECONDS))
             )
-        with opened(hub, rest, session["name"], "--tcp", str(ports["tcp"])) as local:
+        with running_app(hub, rest, session["name"], "--tcp", str(ports["tcp"])) as local:
             figures |= _tcp(hub, local["port"], spec)
     stop(rest, session["id"])
     return figures

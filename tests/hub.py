@@ -37,7 +37,7 @@ WORDS: Mapping[Component, str] = {
 class RunningHub:
     """A demo with its own folder and free ports.
 
-    ``password`` is that of every demo account. `start` after a `kill` continues
+    All demo accounts have the password ``password``. `start` after a `kill` continues
     with the same folder, as `make run` does.
     """
 

@@ -254,7 +254,7 @@ LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
 def test_every_link_has_a_target() -> None:
-    """The site build checks only links inside the site; this includes pages outside of it."""
+    """The site build checks only links inside the site; this test also checks other links."""
     broken = []
     for page in PAGES:
         for target in LINK.findall(page.read_text(encoding="utf-8")):

@@ -20,7 +20,7 @@ from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
 
-def mode(path: Path) -> int:
+def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
@@ -31,8 +31,8 @@ def test_folder_and_secrets_are_readable_by_the_owner_only(tmp_path: Path) -> No
         files = [home.secret("hub-token"), home.database("jupyterhub.sqlite")]
     finally:
         os.umask(old)
-    assert [mode(file) for file in files] == [0o600, 0o600]
-    assert mode(home.path) == mode(files[0].parent) == 0o700
+    assert [mode_of(file) for file in files] == [0o600, 0o600]
+    assert mode_of(home.path) == mode_of(files[0].parent) == 0o700
 
 
 def test_secret_is_stable_and_a_fernet_key(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_concurrent_calls_return_the_same_secret(tmp_path: Path) -> None:
 
 
 def test_concurrent_installations_share_no_port(tmp_path: Path) -> None:
-    # Public ports so close together that both prefer some of the same ports.
+    # The public ports are so close together that both installations prefer some of the same ports.
     public = free_port()
     homes = [(Home(tmp_path / "a"), public), (Home(tmp_path / "b"), public + 10)]
     preferred = [public + offset for offset in PORT_OFFSETS.values()]

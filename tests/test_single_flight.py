@@ -1,4 +1,4 @@
-"""Single-flight calls: which callers share a call, and independence of keys and errors."""
+"""Single-flight calls: callers that share a call, and independence of keys and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bai_services.supervisor` restarts a killed module and ends together with its parent."""
+"""`bai_services.supervisor` restarts a killed module and exits when its parent exits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARENT = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 
 
 @contextmanager
-def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             yield process
@@ -49,7 +49,7 @@ def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
 
 
 def test_killed_module_is_restarted() -> None:
-    with started([*SUPERVISOR, *SERVER]) as supervisor:
+    with running([*SUPERVISOR, *SERVER]) as supervisor:
         first = server_under(supervisor.pid)
         first.kill()
         second = server_under(supervisor.pid, other_than=first.pid)
@@ -61,7 +61,7 @@ def test_killed_module_is_restarted() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_supervisor_and_module(number: signal.Signals) -> None:
-    with started([*SUPERVISOR, *SERVER]) as supervisor:
+    with running([*SUPERVISOR, *SERVER]) as supervisor:
         server = server_under(supervisor.pid)
         supervisor.send_signal(number)
         assert supervisor.wait(30) == 0
@@ -69,14 +69,14 @@ def test_signal_stops_supervisor_and_module(number: signal.Signals) -> None:
 
 
 def test_module_ends_if_the_supervisor_is_killed() -> None:
-    with started([*SUPERVISOR, *SERVER]) as supervisor:
+    with running([*SUPERVISOR, *SERVER]) as supervisor:
         server = server_under(supervisor.pid)
         supervisor.kill()
         wait_until(lambda: is_gone(server), 30, "the end of the server")
 
 
 def test_supervisor_and_module_end_if_the_parent_is_killed() -> None:
-    with started([sys.executable, "-c", PARENT, *SUPERVISOR, *SERVER]) as parent:
+    with running([sys.executable, "-c", PARENT, *SUPERVISOR, *SERVER]) as parent:
         server = server_under(parent.pid)
         supervisor = server.parent()
         assert supervisor is not None
@@ -102,7 +102,7 @@ def test_supervisor_gives_up_on_a_module_that_fails_to_start(
     source = f"import os, sys; print('started', flush=True); {text}"
     (tmp_path / "package" / "module.py").write_text(source)
     command = [*SUPERVISOR, "package:module"]
-    done = subprocess.run(command, env=_with(tmp_path), capture_output=True, text=True)
+    done = subprocess.run(command, env=_environ_with(tmp_path), capture_output=True, text=True)
     assert (done.returncode, done.stdout.split()) == (code, ["started"] * starts)
     assert done.stderr.count("restarting it") == starts - 1
 
@@ -113,5 +113,5 @@ def test_usage_without_a_module() -> None:
     assert "PACKAGE:MODULE" in done.stderr
 
 
-def _with(path: Path) -> Mapping[str, str]:
+def _environ_with(path: Path) -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": str(path)}

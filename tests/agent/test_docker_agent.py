@@ -30,7 +30,7 @@ from bai_services.core.scheduling.placement import warm_up
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 from tests.testbed.manager import Api
-from tests.testbed.registry import Registry, serve
+from tests.testbed.registry import Registry, serve_registry
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Agents, RunningAgent, wait_for_session
@@ -191,7 +191,7 @@ async def test_missing_image_fails_without_blocking_other_users(
 
 @pytest.fixture
 async def registry(engine: DockerEngine) -> AsyncIterator[Registry]:
-    server, served = await serve()
+    server, served = await serve_registry()
     yield served
     server.stop()
     await server.close_all_connections()

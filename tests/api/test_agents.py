@@ -34,8 +34,8 @@ async def create_placed_session(api: Api, **resources: str) -> dict[str, Any]:
 @pytest.mark.checklist("RG-03")
 async def test_a_heartbeat_registers_an_agent(api: Api) -> None:
     admin = await api.client("admin")
-    voice = FakeAgent(api.agent, facts={"hostname": "node1"}, images=["py:1"])
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent, facts={"hostname": "node1"}, images=["py:1"])
+    await fake_agent.beat()
     agent = await admin.get("/agents/a1")
     assert (agent["status"], agent["schedulable"], agent["kernels"]) == ("ALIVE", True, 0)
     assert agent["resource_group"] == "default"
@@ -89,8 +89,8 @@ async def test_invalid_agent_id_is_rejected(api: Api) -> None:
 
 async def test_only_agents_may_call_the_agent_routes(api: Api) -> None:
     for client in (await api.client("admin"), api.hub):
-        voice = FakeAgent(client)
-        for call in (voice.beat(), voice.work()):
+        fake_agent = FakeAgent(client)
+        for call in (fake_agent.beat(), fake_agent.work()):
             with pytest.raises(errors.Forbidden):
                 await call
     with pytest.raises(errors.NotSignedIn):
@@ -105,12 +105,12 @@ async def test_only_agents_may_call_the_agent_routes(api: Api) -> None:
 
 async def test_used_device_is_kept_when_the_agent_reports_fewer(api: Api) -> None:
     admin = await api.client("admin")
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     session = await create_placed_session(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
     assert session["status"] == "SCHEDULED"
     taken = next(a["device"] for a in session["allocations"] if a["device"])
-    await voice.beat(slots={"cpu": "2", "mem": "16g"}, devices=[])
+    await fake_agent.beat(slots={"cpu": "2", "mem": "16g"}, devices=[])
     agent = await admin.get("/agents/a1")
     assert agent["slots"] == {"cpu": "2", "mem": "16g"}
     assert agent["used"] == {"cpu": "4", "cuda.shares": "0.5", "mem": "8g"}
@@ -143,8 +143,8 @@ async def test_agent_is_lost_after_the_deadline_and_recovers(api: Api) -> None:
         api.world.clock,
         api.world.manager.cluster.agents,
     )
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     clock.advance(seconds=40)
     await agents.check_deadlines()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
@@ -153,10 +153,10 @@ async def test_agent_is_lost_after_the_deadline_and_recovers(api: Api) -> None:
     lost = await admin.get("/agents/a1")
     assert (lost["status"], lost["status_changed_at"]) == ("LOST", clock().isoformat())
     assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
-    await voice.beat()
+    await fake_agent.beat()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
     await api.world.manager.scheduling.scheduler.run_pass()
-    assert len(await voice.work()) == 1
+    assert len(await fake_agent.work()) == 1
 
 
 async def test_missed_heartbeats_before_the_managers_start_are_ignored(api: Api) -> None:
@@ -173,17 +173,17 @@ async def test_missed_heartbeats_before_the_managers_start_are_ignored(api: Api)
 
 async def test_leaving_agent_gets_no_new_sessions(api: Api) -> None:
     admin = await api.client("admin")
-    voice = FakeAgent(api.agent)
-    await voice.beat()
-    await voice.beat(is_leaving=True)
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
+    await fake_agent.beat(is_leaving=True)
     assert (await admin.get("/agents/a1"))["status"] == "TERMINATED"
     assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
 
 
 async def test_change_and_delete_agent(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     await admin.patch("/agents/a1", {"schedulable": False})
     session = await create_placed_session(api, cpu="1")
     assert session["status"] == "PENDING"
@@ -193,7 +193,7 @@ async def test_change_and_delete_agent(api: Api) -> None:
     await admin.post("/resource-groups", {"name": "other"})
     await admin.patch("/agents/a1", {"resource_group": "other"})
     # The administrator's choice takes precedence over the group in the agent's heartbeat.
-    await voice.beat()
+    await fake_agent.beat()
     assert (await admin.get("/agents/a1"))["resource_group"] == "other"
     with pytest.raises(errors.NotFound):
         await admin.patch("/agents/a1", {"resource_group": "none"})
@@ -216,13 +216,13 @@ async def test_change_and_delete_agent(api: Api) -> None:
 
 
 async def test_work_is_delivered_immediately(api: Api) -> None:
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     await api.world.manager.start()
     user = await api.client("user")
     # The first session only fills the caches; the second one is measured.
     for name in ("warm", "real"):
-        waiting = asyncio.create_task(voice.work(20))
+        waiting = asyncio.create_task(fake_agent.work(20))
         began = time.perf_counter()
         await user.post("/sessions", {"name": name, "resources": {"cpu": "1"}})
         (item,) = await waiting
@@ -233,9 +233,9 @@ async def test_work_is_delivered_immediately(api: Api) -> None:
 
 
 async def test_abandoned_poll_receives_no_work(api: Api) -> None:
-    voice = FakeAgent(api.agent)
-    await voice.beat()
-    dead = asyncio.create_task(voice.work(20))
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
+    dead = asyncio.create_task(fake_agent.work(20))
 
     async def is_waiting() -> bool:
         return any("Agents.work" in repr(task) for task in asyncio.all_tasks())
@@ -249,7 +249,7 @@ async def test_abandoned_poll_receives_no_work(api: Api) -> None:
 
     await wait_until_async(is_gone, 5, "the poll to end")
     await create_placed_session(api, cpu="1")
-    assert [item["kind"] for item in await voice.work()] == ["prepare"]
+    assert [item["kind"] for item in await fake_agent.work()] == ["prepare"]
 
 
 @pytest.mark.parametrize("wait", ["-1", "26", "x", "nan"])

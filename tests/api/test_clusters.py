@@ -259,8 +259,8 @@ async def test_kernels_are_placed_on_several_agents(
     await user.post("/sessions", {**body, "cluster_mode": "multi-node"})
     session = await wait_for_status(user, "wide", "SCHEDULED")
     assert {k["agent"] for k in session["kernels"]} == {"a1", "a2"}
-    for voice in (agent, other):
-        item = await voice.prepare()
+    for fake_agent in (agent, other):
+        item = await fake_agent.prepare()
         assert item["cluster"]["is_spread"]
     await wait_for_status(user, "wide", "PREPARED")
 

@@ -267,7 +267,7 @@ async def test_invalid_path_is_rejected(
 async def test_permissions_for_reading_and_writing(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
-    await api.lend("user", "data", "user2")
+    await api.share_folder("user", "data", "user2")
     assert (await get(guest, "f")).content == b"mine"
     with pytest.raises(Forbidden, match="read-only"):
         await put(guest, "f", b"x" * MIB)
@@ -287,7 +287,7 @@ async def test_permissions_for_reading_and_writing(api: Api, user: Client) -> No
 
 async def test_permission_revoked_during_an_upload_denies_it(api: Api, user: Client) -> None:
     guest = await api.client("user2")
-    await api.lend("user", "data", "user2", "rw")
+    await api.share_folder("user", "data", "user2", "rw")
 
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x" * MIB

@@ -46,14 +46,14 @@ async def test_changed_option_triggers_a_scheduling_pass(
 
 async def test_weights_accept_names_of_users_and_projects(api: Api) -> None:
     admin = await api.client("admin")
-    project, person = await api.world.project_id(), await api.world.user_id("user")
+    project, user_id = await api.world.project_id(), await api.world.user_id("user")
     named = {"domain": {"default": 2}, "project": {"default/default": 3}, "user": {"user": 4}}
     changed = await admin.patch(GROUP, options(named))
-    by_id = {"domain": {"default": 2}, "project": {project: 3}, "user": {person: 4}}
+    by_id = {"domain": {"default": 2}, "project": {project: 3}, "user": {user_id: 4}}
     assert changed["scheduler_opts"] == options(by_id)["scheduler_opts"]
     assert (await admin.patch(GROUP, options(by_id)))["scheduler_opts"] == changed["scheduler_opts"]
     made = await admin.post("/resource-groups", {"name": "gpu", **options({"user": {"user": 5}})})
-    assert made["scheduler_opts"]["fair_share"]["weights"] == {"user": {person: 5}}
+    assert made["scheduler_opts"]["fair_share"]["weights"] == {"user": {user_id: 5}}
 
 
 @pytest.mark.parametrize(

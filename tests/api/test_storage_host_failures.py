@@ -81,10 +81,10 @@ async def api(tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
 @pytest.fixture
 async def agent(api: Api) -> FakeAgent:
-    voice = FakeAgent(api.agent)
-    await voice.beat()
+    fake_agent = FakeAgent(api.agent)
+    await fake_agent.beat()
     api.world.manager.start_session_loops()
-    return voice
+    return fake_agent
 
 
 async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str) -> dict[str, Any]:

@@ -133,7 +133,7 @@ async def test_invalid_upload_request_is_rejected(api: Api, user: Client) -> Non
     outside = {"Upload-Length": "1", "Upload-Metadata": metadata(path="../x")}
     assert (await user.http.post(UPLOADS, headers=outside)).status_code == 400
     # Other users do not see the upload, even with write permission on the folder.
-    await api.lend("user", "data", "user2", "rw")
+    await api.share_folder("user", "data", "user2", "rw")
     guest = await api.client("user2")
     folder = (await user.get("/vfolders/data"))["id"]
     theirs = upload.replace(upload.split("/")[2], folder)
@@ -296,7 +296,7 @@ async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client
 
 
 async def test_write_permission_is_checked_again_at_completion(api: Api, user: Client) -> None:
-    await api.lend("user", "data", "user2", "rw")
+    await api.share_folder("user", "data", "user2", "rw")
     folder = (await user.get("/vfolders/data"))["id"]
     guest = await api.client("user2")
     answer = await guest.http.post(

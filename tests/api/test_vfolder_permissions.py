@@ -86,7 +86,7 @@ async def folder_for(api: Api, relation: str) -> tuple[Client, str]:
         query = {"path": name}
         await owner.call("PUT", f"/vfolders/{key}/content", query=query, content=b"x")
     if relation in ("ro", "rw", "wd"):
-        await api.lend("user", key, "user2", relation)
+        await api.share_folder("user", key, "user2", relation)
     elif relation == "member-less":
         await owner.put(f"/vfolders/{key}/grants/user2", {"permission": "ro"})
     if relation == "owner":

@@ -163,7 +163,7 @@ async def test_grantee_sees_only_their_own_grant_and_may_delete_it(api: Api) -> 
     user, guest = await api.client("user"), await api.client("user2")
     folder = await create_folder(user)
     for name in ("user2", "monitor"):
-        await api.lend("user", "data", name)
+        await api.share_folder("user", "data", name)
     path = f"/vfolders/{folder['id']}/grants"
     assert [g["user"] for g in (await guest.get(path))["items"]] == ["user2"]
     assert (await guest.get(f"{path}/user2"))["permission"] == "ro"
@@ -196,10 +196,10 @@ async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) 
     user, user2 = await api.client("user"), await api.client("user2")
     admin = await api.client("domain-admin")
     theirs = await create_folder(user2)
-    await api.lend("user2", "data", "user")
+    await api.share_folder("user2", "data", "user")
     assert (await user.get("/vfolders/data"))["id"] == theirs["id"]
     third = await create_folder(admin)
-    await api.lend("domain-admin", third["id"], "user")
+    await api.share_folder("domain-admin", third["id"], "user")
     with pytest.raises(Conflict, match="use the id") as refused:
         await user.get("/vfolders/data")
     assert {c["id"] for c in refused.value.details["candidates"]} == {theirs["id"], third["id"]}
@@ -213,7 +213,7 @@ async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) 
 async def test_trash_and_restore(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     folder = await create_folder(user)
-    await api.lend("user", "data", "user2", "rw")
+    await api.share_folder("user", "data", "user2", "rw")
     await user.delete("/vfolders/data")
     assert await names(user, status="ready") == []
     assert await names(user, status="delete-pending") == ["data"]
@@ -331,7 +331,7 @@ async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
     own = await create_folder(user)
     lent = await create_folder(await api.client("user2"), "lent")
-    await api.lend("user2", "lent", "user")
+    await api.share_folder("user2", "lent", "user")
     team = await create_folder(admin, "team", project="default")
     rows = await resolve_mounts(
         api,
@@ -391,7 +391,7 @@ async def test_invalid_mount_is_rejected(api: Api) -> None:
     await create_folder(user, "other")
     foreign = await create_folder(await api.client("user2"), "foreign")
     lent = await create_folder(await api.client("user2"), "lent")
-    await api.lend("user2", "lent", "user")
+    await api.share_folder("user2", "lent", "user")
     await api.world.manager.folders.vfolders.create(
         SUPERADMIN, {"name": "research-only", "project": "default/research"}
     )

@@ -120,7 +120,7 @@ async def test_clone_is_created_in_the_background(api: Api, user: Client) -> Non
         await user.post("/vfolders/data/clone", {"name": "copy"})
     assert (await user.patch("/vfolders/data", {"cloneable": True}))["cloneable"]
     guest = await api.client("user2")
-    await api.lend("user", "data", "user2")
+    await api.share_folder("user", "data", "user2")
     made = await guest.post("/vfolders/data/clone", {"name": "copy"})
     assert made["status"] in ("cloning", "ready") and made["owner"] == "user2"
     await api.world.manager.folders.vfolders.wait_for_tasks()
@@ -342,7 +342,7 @@ async def test_dot_folders_of_the_owner_are_mounted_into_every_session(
     owner, project = await api.world.user_id("user"), await api.world.project_id()
     mounts = api.world.manager.folders.mounts
     await user.post("/vfolders", {"name": ".local"})
-    await api.lend("user", ".local", "user2", "rw")
+    await api.share_folder("user", ".local", "user2", "rw")
     found = await mounts.resolve_mounts(SUPERADMIN, owner, project, [MountRequest("data")])
     assert [(m.path, m.is_auto) for m in found] == [
         ("/home/work/data", False), ("/home/work/.local", True),
