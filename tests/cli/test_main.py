@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from bai_services.cli import failures
 from bai_services.cli.command import parse_pairs, segment
 from bai_services.cli.main import COMMANDS, main
-from bai_services.cli.sessions.sessions import parse_mount
+from bai_services.cli.sessions.spec_options import parse_mount
 from bai_services.cli.text import printable
 from bai_services.core import errors
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from bai_services.core.resources import Caps, ResourceSlots
 from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.placement import Mode
 from bai_services.core.scheduling.queue import Queue
 from bai_services.core.scheduling.queue.why import Explainer
 from bai_services.core.sessions.lifecycle import SessionType
@@ -156,6 +157,11 @@ class World:
             "hub_user": f"user{number}",
             "hub_server": name,
             "started_by": "manager",
+            "startup_command": None,
+            "starts_at": None,
+            "batch_timeout_seconds": None,
+            "callback_url": None,
+            "cluster_mode": Mode.SINGLE_NODE,
         }
         return NewSession(**{**values, **facts})
 

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import webbrowser
 from typing import Any
 
 import click
 
-from bai_services.core.cluster.image_labels import HIGHEST_PORT, LOWEST_PORT
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound
-from bai_services.core.resources import parse_amount
-from bai_services.core.scheduling.placement import Designation, Mode
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.lifecycle import ENDED, SessionType, Status
 
 from .. import output, units
 from ..apps.shares import share, shares, unshare
 from ..command import (
-    Choice,
     Connection,
     connected,
     example,
     json_option,
     page_options,
     page_query,
-    parse_pairs,
     segment,
 )
 from .control import (
@@ -45,80 +39,15 @@ from .devices import devices
 from .exec import cp, exec_
 from .info import info
 from .preview import print_preview
+from .spec_options import request_fields, spec_options
 from .terminal import attach
 from .usage import usage
 from .waiting import print_created, print_result, wait_for_status
 from .watch import events, follow_log, top
 from .why import why
 
-MOUNT_FORM = "FOLDER[/DIRECTORY][:PATH[:ro|rw]]"
 COLUMNS = ("name", "status", "created_at", "resources", "image", "project", "owner", "status_info")
-TYPES = (SessionType.INTERACTIVE.value, SessionType.BATCH.value)
 LIVE_FILTER = ",".join(sorted(set(Status) - ENDED))
-
-
-def parse_amounts(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str]:
-    """Parse and validate ``-r`` locally, before any request to the manager."""
-    amounts = parse_pairs(texts, "-r", "-r cpu=1")
-    for slot, text in amounts.items():
-        parse_amount(slot, text)
-    return amounts
-
-
-def parse_memory(
-    context: click.Context, parameter: click.Parameter, text: str | None
-) -> str | None:
-    if text is not None:
-        parse_amount("mem", text)
-    return text
-
-
-def parse_environ(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, str]:
-    return parse_pairs(texts, "-e", "-e SEED=1")
-
-
-def secrets_from_environ(
-    context: click.Context, parameter: click.Parameter, names: tuple[str, ...]
-) -> dict[str, str]:
-    """Return the variables named by ``--secret-env`` with their values from the environment."""
-    if missing := [name for name in names if name not in os.environ]:
-        raise click.UsageError(
-            f"--secret-env {missing[0]}: environment variable {missing[0]} is not set; "
-            "--secret-env reads the value from the environment"
-        )
-    return {name: os.environ[name] for name in names}
-
-
-def parse_mounts(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> list[dict[str, str]]:
-    return [parse_mount(text) for text in texts]
-
-
-def parse_mount(text: str) -> dict[str, str]:
-    """Parse a ``--mount`` value, ``FOLDER[/DIRECTORY][:PATH[:ro|rw]]``.
-
-    Examples: for ``data`` and ``data::ro`` the manager chooses the path; ``data/raw/2024``
-    is the directory ``raw/2024`` of the folder ``data``.
-
-    Raises
-    ------
-    InvalidRequest
-        If ``text`` has another form.
-    """
-    source, *rest = text.split(":")
-    folder, _, subpath = source.partition("/")
-    path, permission = (*rest, "", "")[:2]
-    if not folder or len(rest) > 2 or permission not in ("", "ro", "rw"):
-        raise InvalidRequest(
-            f"--mount {text!r} is not {MOUNT_FORM}; for example data:/home/work/data:ro"
-        )
-    mount = {"vfolder": folder, "path": path, "permission": permission, "subpath": subpath}
-    return {key: value for key, value in mount.items() if value}
 
 
 @click.group()
@@ -157,102 +86,13 @@ for _command in (
     )
 )
 @click.argument("name")
-@click.option(
-    "--project", metavar="NAME",
-    help="Project of the session. Default: your only project, else the one named 'default'.",
-)  # fmt: skip
-@click.option(
-    "--image", metavar="NAME",
-    help="Name or alias of the image. Default: the default image of the project.",
-)  # fmt: skip
-@click.option(
-    "-r", "--resource", "resources", metavar="SLOT=AMOUNT", multiple=True,
-    callback=parse_amounts,
-    help="Amount of a resource per kernel, for example cpu=1, mem=1g or cuda.shares=0.25. "
-    "May be repeated.",
-)  # fmt: skip
-@click.option("--preset", metavar="NAME", help="Use the resources of a preset.")
-@click.option(
-    "--resource-group", metavar="NAME",
-    help="Resource group to run in. Default: any that you may use.",
-)  # fmt: skip
-@click.option(
-    "--mount", "mounts", metavar=MOUNT_FORM, multiple=True, callback=parse_mounts,
-    help="Mount a folder, for example data:/home/work/data:ro; data/raw mounts only that "
-    "directory. Default path: /home/work/FOLDER. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "-e", "--env", "environ", metavar="KEY=VALUE", multiple=True,
-    callback=parse_environ, help="Set an environment variable. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--secret-env", "secrets", metavar="KEY", multiple=True, callback=secrets_from_environ,
-    help="Set a secret environment variable: its value is read from the environment of bai and "
-    "never shown again. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--shared-memory", metavar="AMOUNT", callback=parse_memory,
-    help="Size of /dev/shm, for example 256m. Default: the size in the preset, else 64m.",
-)  # fmt: skip
-@click.option("--type", type=Choice(TYPES), help="Type of the session. Default: interactive.")
-@click.option(
-    "--command", "startup_command", metavar="TEXT",
-    help="Command of a batch session, for example 'python train.py'. Implies --type batch.",
-)  # fmt: skip
-@click.option(
-    "--starts-at", metavar="TIME",
-    help="Earliest start of a batch session: a time (2030-01-31T09:00+09:00) or a delay (10min).",
-)  # fmt: skip
-@click.option(
-    "--batch-timeout", metavar="SPAN",
-    help="Maximum run time of a batch session: seconds (90) or a duration (2h, 1h30m).",
-)  # fmt: skip
-@click.option(
-    "--depends-on", "dependencies", metavar="NAME", multiple=True,
-    help="Start only after this session of yours has succeeded. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--cluster-size", type=click.IntRange(min=1), metavar="N",
-    help="Number of kernels (main1, sub1 …), each with the requested resources; they start "
-    "together or not at all. Default: 1.",
-)  # fmt: skip
-@click.option(
-    "--cluster-mode", type=Choice([mode.value for mode in Mode]),
-    help="Place all kernels on one agent (single-node, the default) or allow several agents "
-    "(multi-node).",
-)  # fmt: skip
-@click.option(
-    "--agent", "agent_list", metavar="AGENT", multiple=True,
-    help="Run on this agent (administrators only). May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--agent-selection", type=Choice([one.value for one in Designation]),
-    help="With --agent: use no other agent (strict, the default) or try these first (preferred).",
-)  # fmt: skip
-@click.option(
-    "--preopen", "preopen_ports", metavar="PORT", type=click.IntRange(LOWEST_PORT, HIGHEST_PORT),
-    multiple=True,
-    help="Port on which your own program will listen; shown as an app. May be repeated.",
-)  # fmt: skip
-@click.option(
-    "--callback-url", metavar="URL",
-    help="URL that receives a POST request for each change of the session's status.",
-)  # fmt: skip
+@spec_options
 @click.option(
     "--template", metavar="NAME", help="Start from a template; other options override its fields."
 )
 @click.option(
-    "--reuse",
-    is_flag=True,
-    help="Return an existing live session of this name, even if its spec differs.",
-)
-@click.option(
     "--enqueue-only", is_flag=True,
     help="Return as soon as the session is queued (the default). Cannot be combined with --wait.",
-)  # fmt: skip
-@click.option(
-    "--priority", type=int,
-    help="Priority, 0 to 100; higher starts first. The keypair policy limits it. Default: 10.",
 )  # fmt: skip
 @click.option(
     "--preview", is_flag=True,
@@ -272,13 +112,13 @@ async def create(
     connection: Connection,
     name: str,
     *,
-    project: str | None,
-    secrets: dict[str, str],
+    template: str | None,
+    enqueue_only: bool,
     preview: bool,
     wait: bool,
     timeout_seconds: float | None,
     as_json: bool,
-    **options: Any,
+    **spec: Any,
 ) -> None:
     """Create a session; it is queued until the cluster has capacity for it.
 
@@ -287,22 +127,17 @@ async def create(
     """
     if timeout_seconds is not None and not wait:
         raise click.UsageError("--timeout needs --wait")
-    if wait and options["enqueue_only"]:
+    if wait and enqueue_only:
         raise click.UsageError("--wait and --enqueue-only are mutually exclusive")
-    if preview and (wait or options["enqueue_only"]):
+    if preview and (wait or enqueue_only):
         raise click.UsageError("--preview creates no session: omit --wait and --enqueue-only")
-    if duplicates := sorted(secrets.keys() & options["environ"].keys()):
-        raise click.UsageError(
-            f"{duplicates[0]} is given with both --env and --secret-env; use only one"
-        )
-    options["environ"] = {**options["environ"], **secrets}
-    options["secret_environ"] = sorted(secrets)
-    body = {key: value for key, value in options.items() if value not in (None, False, {}, [], ())}
-    if "startup_command" in body:
-        body.setdefault("type", SessionType.BATCH)
-    body["name"] = name
-    if project or "template" not in body:
-        body["project"] = project or await _default_project(connection)
+    body = {"name": name, **request_fields(spec)}
+    if template is not None:
+        body["template"] = template
+    elif not body.get("project"):
+        body["project"] = await _default_project(connection)
+    if enqueue_only:
+        body["enqueue_only"] = True
     if preview:
         print_preview(await connection.client.post("/sessions/preview", body), as_json=as_json)
         return

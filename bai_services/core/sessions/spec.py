@@ -24,6 +24,8 @@ _TRAITS = "traits"
 class Traits:
     """How the layers treat a field; the defaults fit most new fields."""
 
+    # Help text of the option of ``bai session create``. Empty: the command has no such option.
+    help: str
     # Part of the request's identity: a second request with the same session name but a different
     # value is a conflict.
     is_identity: bool = True
@@ -35,13 +37,16 @@ class Traits:
     is_merged: bool = False
     # Allowed in the user options of a spawn through the Hub.
     is_hub_option: bool = True
-    # Stored in separate database columns; other fields are stored in the column ``options``.
-    has_columns: bool = False
+    # Columns of the session's row that depend on the field. None: the field is stored unchanged in
+    # the column ``options``. (): the row does not contain it.
+    columns: Sequence[str] | None = None
+    # Environment variable of the session that contains the value, a text or a number.
+    variable: str = ""
 
 
-def _field(default: Any, **traits: bool) -> Any:
+def _field(default: Any, *, help: str, **traits: Any) -> Any:
     """Return a dataclass field with these traits; the default ``{}`` is a new dict per instance."""
-    metadata = {_TRAITS: Traits(**traits)}
+    metadata = {_TRAITS: Traits(help, **traits)}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -51,48 +56,179 @@ def _field(default: Any, **traits: bool) -> Any:
 class SessionSpec:
     """A session request as received from a user; the values are not validated."""
 
-    name: str | None = _field(None, is_identity=False, has_columns=True)
-    project: str | None = _field(None, has_columns=True)
-    image: str | None = _field(None, has_columns=True)
-    type: str = _field(SessionType.INTERACTIVE, is_hub_option=False, has_columns=True)
-    resource_group: str | None = _field(None, has_columns=True)
-    preset: str | None = _field(None, has_columns=True)
-    resources: Mapping[str, str] = _field({}, is_merged=True, has_columns=True)
-    shared_memory: str | None = _field(None, has_columns=True)
-    mounts: Sequence[MountRequest] = _field((), has_columns=True)
-    environ: Mapping[str, str] = _field({}, is_private=True, is_merged=True, has_columns=True)
-    secret_environ: Sequence[str] = _field((), is_set=True, has_columns=True)
-    priority: int | None = _field(None, has_columns=True)
-    # User name of the owner, and name of the Hub server: only the Hub may set them.
-    owner: str | None = _field(None, is_identity=False, is_hub_option=False, has_columns=True)
-    hub_server: str | None = _field(None, is_identity=False, is_hub_option=False, has_columns=True)
-    # Only for batch sessions.
-    startup_command: str | None = _field(
-        None, is_private=True, is_hub_option=False, has_columns=True
+    name: str | None = _field(
+        None,
+        # An argument of the command.
+        help="",
+        is_identity=False,
+        columns=("name",),
+        variable="BAI_SESSION_NAME",
     )
-    starts_at: str | None = _field(None, is_hub_option=False, has_columns=True)
-    batch_timeout: str | int | None = _field(None, is_hub_option=False, has_columns=True)
-    callback_url: str | None = _field(None, is_private=True, has_columns=True)
-    # Ids or names of the owner's sessions that must end successfully before this one starts.
-    dependencies: Sequence[str] = _field((), is_set=True, is_hub_option=False, has_columns=True)
+    project: str | None = _field(
+        None,
+        help="Project of the session. Default: your only project, else the one named 'default'.",
+        columns=("project_id", "domain"),
+        variable="BAI_PROJECT",
+    )
+    image: str | None = _field(
+        None,
+        help="Name or alias of the image. Default: the default image of the project.",
+        columns=("image", "architecture"),
+    )
+    resources: Mapping[str, str] = _field(
+        {},
+        help="Amount of a resource per kernel, for example cpu=1, mem=1g or cuda.shares=0.25.",
+        is_merged=True,
+        columns=("requested_slots",),
+    )
+    preset: str | None = _field(
+        None,
+        help="Use the resources of a preset.",
+        columns=("requested_slots", "shared_memory_bytes"),
+    )
+    resource_group: str | None = _field(
+        None,
+        help="Resource group to run in. Default: any that you may use.",
+        columns=("resource_group",),
+        variable="BAI_RESOURCE_GROUP",
+    )
+    mounts: Sequence[MountRequest] = _field(
+        (),
+        help="Mount a folder, for example data:/home/work/data:ro; data/raw mounts only that "
+        "directory. Default path: /home/work/FOLDER.",
+        columns=("mounts",),
+    )
+    environ: Mapping[str, str] = _field(
+        {},
+        help="Set an environment variable.",
+        is_private=True,
+        is_merged=True,
+        columns=("environ",),
+    )
+    secret_environ: Sequence[str] = _field(
+        (),
+        help="Set a secret environment variable: its value is read from the environment of bai and "
+        "never shown again.",
+        is_set=True,
+        columns=("environ",),
+    )
+    shared_memory: str | None = _field(
+        None,
+        help="Size of /dev/shm, for example 256m. Default: the size in the preset, else 64m.",
+        columns=("shared_memory_bytes",),
+    )
+    type: str = _field(
+        SessionType.INTERACTIVE,
+        help="Type of the session. Default: interactive.",
+        is_hub_option=False,
+        columns=("type",),
+    )
+    # The fields startup_command, starts_at and batch_timeout are only for batch sessions.
+    startup_command: str | None = _field(
+        None,
+        help="Command of a batch session, for example 'python train.py'. Implies --type batch.",
+        is_private=True,
+        is_hub_option=False,
+        columns=("startup_command",),
+        variable="BAI_STARTUP_COMMAND",
+    )
+    starts_at: str | None = _field(
+        None,
+        help="Earliest start of a batch session: a time (2030-01-31T09:00+09:00) or a delay "
+        "(10min).",
+        is_hub_option=False,
+        columns=("starts_at",),
+    )
+    batch_timeout: str | int | None = _field(
+        None,
+        help="Maximum run time of a batch session: seconds (90) or a duration (2h, 1h30m).",
+        is_hub_option=False,
+        columns=("batch_timeout_seconds",),
+    )
+    # Ids or names; stored in the table ``session_dependencies``.
+    dependencies: Sequence[str] = _field(
+        (),
+        help="Start only after this session of yours has succeeded.",
+        is_set=True,
+        is_hub_option=False,
+        columns=(),
+    )
+    cluster_size: int = _field(
+        1,
+        help="Number of kernels (main1, sub1 …), each with the requested resources; they start "
+        "together or not at all. Default: 1.",
+        columns=("cluster_size",),
+    )
+    cluster_mode: str = _field(
+        Mode.SINGLE_NODE,
+        help="Place all kernels on one agent (single-node, the default) or allow several agents "
+        "(multi-node).",
+        columns=("cluster_mode",),
+    )
+    agent_list: Sequence[str] = _field(
+        (),
+        help="Run on this agent (administrators only).",
+        is_set=True,
+        is_hub_option=False,
+    )
+    agent_selection: str = _field(
+        Designation.STRICT,
+        help="With --agent: use no other agent (strict, the default) or try these first "
+        "(preferred).",
+        is_hub_option=False,
+    )
+    allow_fractional_resource_fragmentation: bool | None = _field(
+        None,
+        # The resource group sets it; requests of the REST API may override it.
+        help="",
+        is_hub_option=False,
+    )
     # Ports on which the owner's programs listen.
-    preopen_ports: Sequence[int] = _field((), has_columns=True)
-    # Return the live session of the same name, even if the request differs.
-    reuse: bool = _field(False, is_identity=False, is_hub_option=False, has_columns=True)
-    cluster_size: int = _field(1, has_columns=True)
-    cluster_mode: str = _field(Mode.SINGLE_NODE, has_columns=True)
-    # Agents designated by an administrator. ``agent_selection``: ``strict`` allows only these,
-    # ``preferred`` tries these first.
-    agent_list: Sequence[str] = _field((), is_set=True, is_hub_option=False)
-    agent_selection: str = _field(Designation.STRICT, is_hub_option=False)
-    allow_fractional_resource_fragmentation: bool | None = _field(None, is_hub_option=False)
+    preopen_ports: Sequence[int] = _field(
+        (),
+        help="Port on which your own program will listen; shown as an app.",
+        columns=("environ",),
+    )
+    callback_url: str | None = _field(
+        None,
+        help="URL that receives a POST request for each change of the session's status.",
+        is_private=True,
+        columns=("callback_url",),
+    )
+    priority: int | None = _field(
+        None,
+        help="Priority, 0 to 100; higher starts first. The keypair policy limits it. Default: 10.",
+        columns=("priority",),
+    )
+    reuse: bool = _field(
+        False,
+        help="Return an existing live session of this name, even if its spec differs.",
+        is_identity=False,
+        is_hub_option=False,
+        columns=(),
+    )
+    # User name of the owner, and name of the Hub server: only the Hub may set them.
+    owner: str | None = _field(
+        None,
+        help="",
+        is_identity=False,
+        is_hub_option=False,
+        columns=("owner_id", "hub_user", "access_key"),
+    )
+    hub_server: str | None = _field(
+        None,
+        help="",
+        is_identity=False,
+        is_hub_option=False,
+        columns=("hub_server", "started_by"),
+    )
 
     def options(self) -> dict[str, Any]:
         """Return the value of the column ``options``: set fields without separate columns."""
         return {
             f.name: _plain(getattr(self, f.name))
             for f in fields(self)
-            if not traits_of(f).has_columns and self.is_given(f)
+            if traits_of(f).columns is None and self.is_given(f)
         }
 
     def is_given(self, spec_field: Field[Any]) -> bool:
@@ -155,7 +291,7 @@ _DIGESTED_UNDER_OTHER_KEYS = frozenset(
 
 def traits_of(spec_field: Field[Any]) -> Traits:
     """Return the traits of a field of ``SessionSpec`` or of a subclass."""
-    traits: Traits = spec_field.metadata.get(_TRAITS, Traits())
+    traits: Traits = spec_field.metadata.get(_TRAITS, Traits(help=""))
     return traits
 
 
@@ -184,7 +320,13 @@ def _fields_with(trait: str) -> frozenset[str]:
 
 
 FIELDS = frozenset(f.name for f in fields(SessionSpec))
+# Fields that are stored in the column ``options``.
+STORED_OPTIONS = frozenset(f.name for f in fields(SessionSpec) if traits_of(f).columns is None)
 PRIVATE_FIELDS = _fields_with("is_private")
 MERGED_FIELDS = _fields_with("is_merged")
 HUB_OPTIONS = _fields_with("is_hub_option")
 DEFAULTS: Mapping[str, Any] = {f.name: default_of(f) for f in fields(SessionSpec)}
+# Names of the environment variables of a session that contain a field, with the field's name.
+VARIABLES: Mapping[str, str] = {
+    traits_of(f).variable: f.name for f in fields(SessionSpec) if traits_of(f).variable
+}

@@ -13,9 +13,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.errors import NotFound
-from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.dependencies import Dependency
 from bai_services.core.sessions.lifecycle import ENDED, OCCUPYING, Status
+from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..listing import Listing, Named
 from ..tables.accounts import projects, users
@@ -30,55 +30,29 @@ LOG_LIMIT = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRow:
-    """A session with the names of its owner and project."""
+class SessionRow(ResolvedSpec):
+    """A session: its request, its state, and the names of its owner and project."""
 
-    id: str
     sequence: int
-    name: str
-    type: str
     owner: str
-    owner_id: str
     # The owner's current role.
     owner_role: Role
-    access_key: str
-    domain: str
     project: str
-    project_id: str
-    resource_group: str
-    image: str
-    architecture: str
-    priority: int
-    requested_slots: ResourceSlots
-    shared_memory_bytes: int
-    mounts: list[dict[str, Any]]
-    environ: dict[str, str]
-    options: dict[str, Any]
-    request_hash: str
+    cluster_size: int
     status: Status
     status_info: str
     reasons: list[dict[str, Any]]
     position: int | None
     estimate: dict[str, Any] | None
-    notices: list[str]
     result: str
     exit_code: int | None
-    startup_command: str | None
-    starts_at: datetime | None
-    batch_timeout_seconds: int | None
-    cluster_size: int
-    cluster_mode: str
-    hub_user: str
-    hub_server: str
-    started_by: str
     created_at: datetime
     status_changed_at: datetime
     scheduled_at: datetime | None
     started_at: datetime | None
     terminated_at: datetime | None
-    callback_url: str | None = None
-    used_at: datetime | None = None
-    use_heard_at: datetime | None = None
+    used_at: datetime | None
+    use_heard_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -17,9 +16,9 @@ from bai_services.core.folders.vfolders import VfolderStatus
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling import caps as policy
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeKind
-from bai_services.core.scheduling.placement import Mode
 from bai_services.core.sessions.kernel_group import kernel_names, total_slots
 from bai_services.core.sessions.lifecycle import Result, Status
+from bai_services.core.sessions.resolved_spec import ResolvedSpec
 
 from ..scheduling import ledger
 from ..scheduling.caps import CHUNK, read_caps
@@ -28,41 +27,14 @@ from ..tables.folders import vfolder_mounts, vfolders
 from ..tables.sessions import counters, kernels, sessions
 from .rows import SELECT, KernelRow, SessionRow, SessionView, read_rows, row_of
 
-# Values of a new session that are not columns of its row.
-_NOT_COLUMNS = frozenset({"kernel_id", "sub_kernel_ids", "dependencies", "reuse"})
+_SPEC_COLUMNS = [f.name for f in fields(ResolvedSpec)]
 
 
 @dataclass(frozen=True, slots=True)
-class NewSession:
+class NewSession(ResolvedSpec):
     """A session to create; the caller generates the ids."""
 
-    id: str
     kernel_id: str
-    name: str
-    type: str
-    owner_id: str
-    access_key: str
-    domain: str
-    project_id: str
-    resource_group: str
-    image: str
-    architecture: str
-    priority: int
-    requested_slots: ResourceSlots
-    shared_memory_bytes: int
-    mounts: list[dict[str, Any]]
-    environ: dict[str, str]
-    options: dict[str, Any]
-    request_hash: str
-    notices: list[str]
-    hub_user: str
-    hub_server: str
-    started_by: str
-    startup_command: str | None = None
-    starts_at: datetime | None = None
-    batch_timeout_seconds: int | None = None
-    callback_url: str | None = None
-    cluster_mode: str = Mode.SINGLE_NODE
     # Ids of the kernels sub1, sub2 … of a cluster session.
     sub_kernel_ids: tuple[str, ...] = ()
     # Ids of the owner's sessions on which this one depends; they may be created in the same call.
@@ -230,12 +202,11 @@ async def insert(
     tx: AsyncConnection, new_sessions: Sequence[NewSession], sequences: range, at: datetime
 ) -> None:
     """Insert the rows of sessions and of their kernels."""
-    names = [f.name for f in fields(NewSession) if f.name not in _NOT_COLUMNS]
     await tx.execute(
         sa.insert(sessions),
         [
             {
-                **{name: getattr(new, name) for name in names},
+                **{name: getattr(new, name) for name in _SPEC_COLUMNS},
                 "cluster_size": new.cluster_size,
                 "sequence": sequence,
                 "live_name": new.name,

@@ -22,13 +22,6 @@ def command_of(row: SessionRow) -> list[str] | None:
     return list(RUNNER) if row.type == SessionType.BATCH else None
 
 
-def batch_environ(row: SessionRow) -> dict[str, str]:
-    """Return the variables that the runner of a batch session reads; empty for other sessions."""
-    if row.startup_command is None:
-        return {}
-    return {"BAI_STARTUP_COMMAND": row.startup_command}
-
-
 def check_first_launch(view: SessionKernels) -> None:
     """Raise if this would run the command of a batch session a second time.
 

@@ -24,13 +24,14 @@ from bai_services.core.sessions.lifecycle import (
     command_end,
     result_of,
 )
+from bai_services.core.sessions.spec import STORED_OPTIONS, VARIABLES
 from bai_services.db.sessions.kernels import KernelStore, LaunchFacts
 from bai_services.db.sessions.rows import SessionKernels, SessionRow
 from bai_services.db.sessions.store import SessionStore
 
 from ..accounts import authorizer
 from ..clock import Clock
-from .batch import batch_environ, check_first_launch, command_of
+from .batch import check_first_launch, command_of
 from .kernel_group import environ_of, new_cluster_key, sub_plans
 from .lifecycle import Lifecycle
 from .requests.requests import Folders
@@ -123,7 +124,6 @@ class LaunchPlans:
                 **_environ(row, facts),
                 **self._secret_environ.decrypt(row.environ),
                 **_session_environ(row, kernel.id, facts),
-                **batch_environ(row),
                 **environ_of(view, kernel),
             },
             injection=Injection.from_json(kernel.injection or {}),
@@ -301,16 +301,23 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
     return found
 
 
+def _spec_environ(row: SessionRow) -> dict[str, str]:
+    """Return the variables that contain fields of the session's spec (``Traits.variable``)."""
+    values = {
+        variable: row.options.get(name) if name in STORED_OPTIONS else getattr(row, name)
+        for variable, name in VARIABLES.items()
+    }
+    return {variable: str(value) for variable, value in values.items() if value is not None}
+
+
 def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dict[str, str]:
     return {
+        **_spec_environ(row),
         "BAI_SESSION_ID": row.id,
-        "BAI_SESSION_NAME": row.name,
         "BAI_KERNEL_ID": kernel_id,
         "BAI_AGENT_ID": facts.agent_id,
         "BAI_OWNER": row.owner,
-        "BAI_PROJECT": row.project,
         "BAI_DOMAIN": row.domain,
-        "BAI_RESOURCE_GROUP": row.resource_group,
         # Writable folders: apps store persistent data there by default. Mount paths contain no
         # colon.
         "BAI_FOLDERS": ":".join(

@@ -1,0 +1,45 @@
+"""A session request in the form in which it is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ..resources import ResourceSlots
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSpec:
+    """A ``SessionSpec`` with resolved names, parsed values and defaults.
+
+    Each field is a column of the session's row. The traits of the spec's fields name the columns
+    that depend on them. ``options`` contains the fields of the spec that have no columns.
+    """
+
+    id: str
+    name: str
+    type: str
+    owner_id: str
+    access_key: str
+    domain: str
+    project_id: str
+    resource_group: str
+    image: str
+    architecture: str
+    priority: int
+    requested_slots: ResourceSlots
+    shared_memory_bytes: int
+    mounts: list[dict[str, Any]]
+    environ: dict[str, str]
+    options: dict[str, Any]
+    request_hash: str
+    notices: list[str]
+    cluster_mode: str
+    hub_user: str
+    hub_server: str
+    started_by: str
+    startup_command: str | None
+    starts_at: datetime | None
+    batch_timeout_seconds: int | None
+    callback_url: str | None
