@@ -10,6 +10,8 @@ from ..queue import DailyUsage
 from .workload import Job
 
 DAY = 86400
+# The day of ``EPOCH`` in days since 1970-01-01.
+FIRST_DAY = 10957
 # Interval, in seconds of the replay, at which the queue receives the usage.
 _INTERVAL_SECONDS = 3600
 
@@ -17,13 +19,22 @@ _INTERVAL_SECONDS = 3600
 class Ledger:
     """Daily usage of ended jobs by scope, for one resource group."""
 
-    def __init__(self, group: str, first_day: int = 10957) -> None:
-        """Create an empty ledger; ``first_day`` is the day of second 0, in days since
-        1970-01-01.
+    def __init__(
+        self,
+        group: str,
+        first_day: int = FIRST_DAY,
+        earlier: Mapping[Scope, Sequence[DailyUsage]] | None = None,
+    ) -> None:
+        """Create a ledger with the usage before the replay.
+
+        ``first_day`` is the day of second 0, in days since 1970-01-01.
         """
         self._group = group
         self._first_day = first_day
-        self._used: dict[Scope, dict[int, dict[str, int]]] = {}
+        self._used: dict[Scope, dict[int, dict[str, int]]] = {
+            scope: {day: defaultdict(int, slots) for day, slots in days}
+            for scope, days in (earlier or {}).items()
+        }
         self._due = 0
 
     def add(self, job: Job, started: int) -> None:

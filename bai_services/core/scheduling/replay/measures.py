@@ -40,8 +40,8 @@ def report(replayed: Replay) -> dict[str, Any]:
         ],
         "passes": replayed.passes,
         "makespan_seconds": last - first,
-        "wait_seconds": _spread(waits),
-        "bounded_slowdown": _spread(np.array([slowdown(o) for o in started], np.float64)),
+        "wait_seconds": spread(waits),
+        "bounded_slowdown": spread(np.array([slowdown(o) for o in started], np.float64)),
         "utilisation_percent": _utilisation(replayed.agents, started, last - first),
         "fragmentation_percent": _fragmentation(replayed),
         "fairness": _fairness(started),
@@ -59,7 +59,8 @@ def _end(outcome: Outcome) -> int:
     return (outcome.started or 0) + outcome.job.seconds
 
 
-def _spread(values: Floats) -> dict[str, float]:
+def spread(values: Floats) -> dict[str, float]:
+    """Return mean, median, 95th percentile and maximum of values."""
     if not values.size:
         return {"mean": 0.0, "median": 0.0, "p95": 0.0, "max": 0.0}
     return {
@@ -107,14 +108,20 @@ def _fragmentation(replayed: Replay) -> dict[str, float]:
     """Return the mean and maximum percentage of device capacity that is free but unusable for a
     typical request.
     """
+    highest = max((100 * sample.fragmentation for sample in replayed.samples), default=0.0)
+    return {"mean": mean_fragmentation(replayed), "max": round(highest, 2)}
+
+
+def mean_fragmentation(replayed: Replay) -> float:
+    """Return the mean percentage over time; see ``_fragmentation``."""
     samples = replayed.samples
     if not samples:
-        return {"mean": 0.0, "max": 0.0}
+        return 0.0
     values = [100 * sample.fragmentation for sample in samples]
     spans = [after.seconds - before.seconds for before, after in pairwise(samples)]
     total = sum(spans)
     mean = sum(v * s for v, s in zip(values, spans, strict=False)) / total if total else values[0]
-    return {"mean": round(mean, 2), "max": round(max(values), 2)}
+    return round(mean, 2)
 
 
 def _fairness(started: Iterable[Outcome]) -> dict[str, float]:

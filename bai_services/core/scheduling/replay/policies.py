@@ -11,7 +11,7 @@ from ...errors import InvalidRequest
 from ...user_input import shown
 from ..placement import AgentState
 from ..queue import Order
-from .simulate import Replay, replay
+from .simulate import Conditions, OnProgress, Replay, ignore_progress, replay
 from .workload import GROUP, Job
 
 # The fields of a resource group that a replay uses.
@@ -57,12 +57,22 @@ class ReplayPolicy:
             raise InvalidRequest(f"policy {name}: {OPTIONS} must be a map", field=OPTIONS)
         return cls(name, Order(order), GroupOptions.of(options))
 
-    def replay(self, jobs: Sequence[Job], agents: Sequence[AgentState]) -> Replay:
-        """Replay a workload under this policy."""
+    def replay(
+        self,
+        jobs: Sequence[Job],
+        agents: Sequence[AgentState],
+        *,
+        group: str = GROUP,
+        conditions: Conditions | None = None,
+        on_progress: OnProgress = ignore_progress,
+    ) -> Replay:
+        """Replay a workload of ``group`` under this policy."""
         return replay(
             jobs,
             agents,
-            self.options.state(GROUP, self.order, True),
+            self.options.state(group, self.order, True),
             strategy=self.options.strategy,
             allow_fragmentation=self.options.allow_fractional_resource_fragmentation,
+            conditions=conditions,
+            on_progress=on_progress,
         )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from enum import IntEnum
 from heapq import heappop, heappush
+from typing import NamedTuple
 
-from ..caps import Scope, ScopeKind
+from ...resources import ResourceSlots
+from ..caps import Scope, ScopeCaps, ScopeKind
 from ..placement import AgentState, Mode, Placement, Request, Strategy, build_tables
 from ..queue import (
     Changes,
+    DailyUsage,
     Decision,
     GroupState,
     Order,
@@ -18,6 +22,7 @@ from ..queue import (
     Queue,
     Reason,
     Reservation,
+    RunningSession,
     Snapshot,
 )
 from ..queue.durations import Durations
@@ -31,6 +36,34 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _SAMPLES = 1000
 # Number of the latest requests from which a mix is learned, as in the manager.
 _RECENT = 2000
+# Smallest part of a replay after which its progress is reported.
+_PROGRESS_STEP = 0.01
+
+
+class Start(NamedTuple):
+    """Start of a job that the queue does not decide."""
+
+    seconds: int
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """State of the group before the replay, and everything that the policy does not decide.
+
+    Jobs with a start in ``starts`` start then and there. All times before ``begin`` (None: the
+    first submission) are treated as ``begin``. Agents that are missing in ``joined`` and ``left``
+    are available all the time. ``durations`` are run times of sessions that ended before, and
+    ``usage`` is the daily usage before, as in ``Snapshot``.
+    """
+
+    begin: int | None = None
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    joined: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
+    caps: Mapping[Scope, ScopeCaps] = field(default_factory=dict)
+    durations: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    usage: Mapping[Scope, Sequence[DailyUsage]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +76,7 @@ class Outcome:
 
     @property
     def waited(self) -> int | None:
-        return None if self.started is None else self.started - self.job.submitted
+        return None if self.started is None else self.started - self.job.ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +105,25 @@ class Replay:
     passes: int
 
 
+class _Kind(IntEnum):
+    """Kinds of events, in the order in which events of one second are applied."""
+
+    AGENT_LEFT = 0
+    AGENT_JOINED = 1
+    STARTED = 2
+    READY = 3
+    CANCELLED = 4
+
+
+class _Event(NamedTuple):
+    """An event that is known before the replay; ``subject`` is the id of a job or an agent."""
+
+    seconds: int
+    kind: _Kind
+    number: int
+    subject: str
+
+
 @dataclass(slots=True)
 class _World:
     """State of the simulation outside the queue."""
@@ -83,6 +135,14 @@ class _World:
     passes: int = 0
 
 
+# Receives the finished part of a replay, 0.0 to 1.0.
+OnProgress = Callable[[float], None]
+
+
+def ignore_progress(part: float) -> None:
+    """Do nothing: the default for ``OnProgress``."""
+
+
 def replay(
     jobs: Sequence[Job],
     agents: Sequence[AgentState],
@@ -90,15 +150,18 @@ def replay(
     *,
     strategy: Strategy = Strategy.EVENLY,
     allow_fragmentation: bool = False,
+    conditions: Conditions | None = None,
+    on_progress: OnProgress = ignore_progress,
 ) -> Replay:
-    """Replay a workload on empty agents under the options of a resource group; deterministic.
+    """Replay a workload under the options of a resource group; deterministic.
 
     Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
     with an event. Run times and shares are learned during the replay, as in production. Policies
-    that need a mix of requests use the mix of the workload.
+    that need a mix of requests use the mix of the workload. Without ``conditions``, all agents are
+    empty at the start.
     """
-    driver = _Driver(jobs, agents, state, strategy, allow_fragmentation)
-    driver.run()
+    driver = _Driver(jobs, agents, state, strategy, allow_fragmentation, conditions or Conditions())
+    driver.run(on_progress)
     return driver.result()
 
 
@@ -110,31 +173,69 @@ class _Driver:
         state: GroupState,
         strategy: Strategy,
         allow_fragmentation: bool,
+        conditions: Conditions,
     ) -> None:
         self._jobs = {job.id: job for job in jobs}
         self._agents = tuple(replace(agent, resource_group=state.name) for agent in agents)
+        self._agent_of = {agent.id: agent for agent in self._agents}
         self._strategy = strategy
         self._allow_fragmentation = allow_fragmentation
+        self._conditions = conditions
         self._arrivals = sorted(jobs, key=lambda job: job.submitted)
-        self._next = 0
-        self._durations = Durations()
-        self._ledger = Ledger(state.name) if state.order is Order.FAIR_SHARE else None
+        self._numbers = {job.id: number for number, job in enumerate(self._arrivals)}
+        self._durations = Durations(conditions.durations)
+        self._ledger = None
+        if state.order is Order.FAIR_SHARE:
+            self._ledger = Ledger(state.name, earlier=conditions.usage)
         self._requests: dict[Request, Request] = {}
         self._state = state = self._learned(state)
         self._world = _World()
-        first = self._arrivals[0].submitted if jobs else 0
-        span = self._arrivals[-1].submitted - first if jobs else 0
-        self._sample_every = max(1, span // _SAMPLES)
+        first = conditions.begin
+        if first is None:
+            first = self._arrivals[0].submitted if jobs else 0
+        last = max(first, self._arrivals[-1].submitted) if jobs else first
+        self._sample_every = max(1, (last - first) // _SAMPLES)
         self._sample_at = first
+        present = tuple(
+            agent
+            for agent in self._agents
+            if conditions.joined.get(agent.id, first) <= first
+            and conditions.left.get(agent.id, first + 1) > first
+        )
+        self._events = self._events_from(first)
+        self._next = 0
         self._queue = Queue(
             Snapshot(
                 (),
-                self._agents,
+                present,
+                caps=conditions.caps,
                 groups={state.name: state},
                 now=_at(first),
                 durations=self._durations,
             )
         )
+
+    def _events_from(self, first: int) -> list[_Event]:
+        conditions = self._conditions
+        found = [
+            _Event(at, kind, 0, agent)
+            for kind, times in (
+                (_Kind.AGENT_JOINED, conditions.joined),
+                (_Kind.AGENT_LEFT, conditions.left),
+            )
+            for agent, at in times.items()
+            if at > first
+        ]
+        for number, job in enumerate(self._arrivals):
+            start = conditions.starts.get(job.id)
+            if start is not None:
+                found.append(_Event(max(first, start.seconds), _Kind.STARTED, number, job.id))
+                continue
+            found.append(_Event(max(first, job.ready), _Kind.READY, number, job.id))
+            if job.cancelled is not None:
+                at = max(first, job.cancelled)
+                found.append(_Event(at, _Kind.CANCELLED, number, job.id))
+        return sorted(found)
 
     def _learned(self, state: GroupState) -> GroupState:
         """Return the group with tables of its mix. They define fragmentation, which is measured
@@ -147,19 +248,24 @@ class _Driver:
         seconds = [float(job.seconds) for job in jobs]
         return replace(state, tables=build_tables(recent, self._agents, seconds))
 
-    def run(self) -> None:
+    def run(self, on_progress: OnProgress) -> None:
         """Run until no event remains."""
         world = self._world
         wake: int | None = None
+        reported = 0.0
         while True:
             times = [world.ends[0][0]] if world.ends else []
-            if self._next < len(self._arrivals):
-                times.append(self._arrivals[self._next].submitted)
+            if self._next < len(self._events):
+                times.append(self._events[self._next].seconds)
             if wake is not None and times:
                 times.append(wake)
             if not times:
                 return
             wake = self._step(min(times))
+            part = self._next / max(1, len(self._events))
+            if part - reported >= _PROGRESS_STEP:
+                reported = part
+                on_progress(part)
 
     def _step(self, seconds: int) -> int | None:
         """Simulate one second; return when the next pass is due if there is no event before."""
@@ -168,7 +274,7 @@ class _Driver:
         history = None
         if self._ledger is not None and self._ledger.is_due(seconds):
             history = self._ledger.history()
-        queue.apply(Changes(pending=self._arrived(seconds), removed=removed, history=history))
+        queue.apply(replace(self._changes(seconds, removed), history=history))
         result = queue.run(_at(seconds), explains=False)
         world.passes += 1
         for decision in result.decisions:
@@ -186,24 +292,67 @@ class _Driver:
         world, removed = self._world, []
         while world.ends and world.ends[0][0] <= seconds:
             _, session_id = heappop(world.ends)
-            job = self._jobs[session_id]
-            self._durations.add(job.kind, job.seconds)
-            if self._ledger is not None:
-                self._ledger.add(job, world.started[session_id][0])
+            self._count_ended(self._jobs[session_id])
             removed.append(session_id)
         return removed
 
-    def _arrived(self, seconds: int) -> list[PendingSession]:
-        found = []
-        while self._next < len(self._arrivals):
-            job = self._arrivals[self._next]
-            if job.submitted > seconds:
-                break
-            found.append(self._pending(job))
+    def _count_ended(self, job: Job) -> None:
+        self._durations.add(job.kind, job.seconds)
+        if self._ledger is not None:
+            self._ledger.add(job, self._world.started[job.id][0])
+
+    def _changes(self, seconds: int, removed: list[str]) -> Changes:
+        """Return the changes of this second: the sessions in ``removed``, and all due events."""
+        pending: dict[str, PendingSession] = {}
+        running: list[RunningSession] = []
+        joined: list[AgentState] = []
+        left: list[str] = []
+        while self._next < len(self._events) and self._events[self._next].seconds <= seconds:
+            _, kind, _, subject = self._events[self._next]
             self._next += 1
-        return found
+            match kind:
+                case _Kind.AGENT_LEFT:
+                    left.append(subject)
+                case _Kind.AGENT_JOINED:
+                    joined.append(self._agent_of[subject])
+                case _Kind.STARTED:
+                    job, start = self._jobs[subject], self._conditions.starts[subject]
+                    self._world.started[subject] = start
+                    if start.seconds + job.seconds > seconds:
+                        heappush(self._world.ends, (start.seconds + job.seconds, subject))
+                        running.append(self._running(job, start))
+                    else:
+                        # Its end frees resources for the pass of this second.
+                        self._count_ended(job)
+                case _Kind.READY:
+                    pending[subject] = self._pending(self._jobs[subject])
+                case _Kind.CANCELLED:
+                    if pending.pop(subject, None) is None and subject not in self._world.started:
+                        removed.append(subject)
+        return Changes(
+            pending=tuple(pending.values()),
+            running=running,
+            removed=removed,
+            agents=joined,
+            removed_agents=left,
+        )
+
+    def _running(self, job: Job, start: Start) -> RunningSession:
+        began = _at(start.seconds)
+        return RunningSession(
+            job.id,
+            self._state.name,
+            scopes_of(job, self._state.name),
+            start.placements,
+            ResourceSlots({slot: n * job.kernels for slot, n in job.slots.items()}),
+            began,
+            None if job.limit is None else began + timedelta(seconds=job.limit),
+            job.kind,
+        )
 
     def _request(self, job: Job, group: str) -> Request:
+        if job.request is not None:
+            return replace(job.request, resource_group=group)
         return Request(
             job.slots,
             group,
@@ -219,7 +368,7 @@ class _Driver:
         request = self._request(job, self._state.name)
         pending = PendingSession(
             job.id,
-            self._next,
+            self._numbers[job.id],
             self._requests.setdefault(request, request),
             scopes_of(job, self._state.name),
             created_at=_at(job.submitted),
@@ -249,13 +398,18 @@ class _Driver:
     def result(self) -> Replay:
         world = self._world
         explain_group(self._queue.group_queue(self._state.name))
+        remaining = set(self._queue.pending_ids())
         nothing: tuple[None, tuple[Placement, ...]] = (None, ())
         outcomes = [Outcome(job, *world.started.get(job.id, nothing)) for job in self._arrivals]
         return Replay(
             self._agents,
             tuple(outcomes),
             tuple(world.samples),
-            {o.job.id: self._queue.reasons_of(o.job.id) for o in outcomes if o.started is None},
+            {
+                o.job.id: self._queue.reasons_of(o.job.id)
+                for o in outcomes
+                if o.started is None and o.job.id in remaining
+            },
             world.promises,
             world.passes,
         )
@@ -265,6 +419,7 @@ def scopes_of(job: Job, group: str = GROUP) -> tuple[Scope, ...]:
     """Return the scopes to which a recorded session is charged."""
     found = [
         Scope(ScopeKind.DOMAIN, job.domain),
+        Scope(ScopeKind.KEYPAIR, job.keypair),
         Scope(ScopeKind.PROJECT, job.project),
         Scope(ScopeKind.USER, job.user),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots
 from ...user_input import read_whole, shown
-from ..placement import AgentState, Mode
+from ..placement import AgentState, Mode, Request
 
 GROUP = "replay"
 ARCHITECTURE = "x86_64"
@@ -23,7 +23,9 @@ class Job:
     """A recorded session. Times are in seconds from the origin of the record.
 
     ``slots`` are the resources of one kernel. ``seconds`` is the run time, ``limit`` the maximum
-    run time; None: no limit.
+    run time; None: no limit. The job enters the queue at ``not_before``, if that is later than
+    ``submitted``, and leaves it at ``cancelled`` if it has not started until then. ``request`` has
+    all properties that placement considers; None: they follow from the other fields.
     """
 
     id: str
@@ -40,6 +42,15 @@ class Job:
     kind: str = ""
     device_models: tuple[str, ...] = ()
     architecture: str = ARCHITECTURE
+    keypair: str = ""
+    not_before: int | None = None
+    cancelled: int | None = None
+    request: Request | None = None
+
+    @property
+    def ready(self) -> int:
+        """The second from which the job can start."""
+        return self.submitted if self.not_before is None else max(self.submitted, self.not_before)
 
 
 @dataclass(frozen=True, slots=True)
