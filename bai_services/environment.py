@@ -40,6 +40,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     ):
         if text := environ.get(variable):
             optional[name] = _whole_number(variable, text, minimum)
+    if text := environ.get("BAI_SHOW_AGENTS"):
+        optional["shows_agents"] = _is_on("BAI_SHOW_AGENTS", text)
     if storage_hosts := environ.get("BAI_STORAGE_HOSTS"):
         optional["storage_hosts"] = _storage_hosts(storage_hosts)
     optional["brand"] = read_brand(environ)
@@ -68,6 +70,12 @@ def _whole_number(variable: str, text: str, minimum: int) -> int:
     if not text.isdecimal() or int(text) < minimum:
         raise SystemExit(f"{variable} must be a whole number of at least {minimum}, not {text!r}")
     return int(text)
+
+
+def _is_on(variable: str, text: str) -> bool:
+    if text not in ("0", "1"):
+        raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
+    return text == "1"
 
 
 def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:

@@ -21,7 +21,7 @@ from bai_services.core.user_input import shown
 from bai_services.manager.manager import Manager
 
 from .caller_limit import CallerLimit
-from .csv_export import columns_of, write_csv
+from .csv_export import columns_of, content_disposition, write_csv
 
 MAX_BODY_BYTES = 2**20
 # Chunk size with which the HTTP server reads bodies.
@@ -156,14 +156,15 @@ async def _call(
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:
         arguments["body"] = handler.parse_body(declared.body)
-    is_csv = False
+    is_csv, filename = False, None
     if declared.is_list:
         given = handler.query_arguments()
         is_csv = _is_csv(given.pop("format", "json"))
+        filename = given.pop("filename", None)
         arguments["query"] = ListQuery.parse(given)
     try:
         if is_csv:
-            await _call_for_csv(handler, method, declared, arguments)
+            await _call_for_csv(handler, method, declared, arguments, filename)
             return
         result = await _result(handler, method, declared, arguments)
     except errors.Forbidden as error:
@@ -203,10 +204,14 @@ async def _call_for_csv(
     method: Callable[..., Awaitable[Any]],
     declared: Operation,
     arguments: Mapping[str, Any],
+    filename: str | None,
 ) -> None:
     async def page_of(query: ListQuery) -> Any:
         return await _result(handler, method, declared, {**arguments, "query": query})
 
+    name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
+    disposition = content_disposition(f"{name}.csv" if filename is None else filename)
+    handler.set_header("Content-Disposition", disposition)
     columns = columns_of(declared.returns)
     await write_csv(handler, columns, arguments["query"], page_of, to_json)
 

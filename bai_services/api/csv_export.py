@@ -5,19 +5,26 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import BaseModel
 from tornado.web import RequestHandler
 
+from bai_services.core.errors import InvalidRequest
 from bai_services.core.listing import MAX_LIMIT, ListQuery
+from bai_services.core.user_input import shown
 
 # Spreadsheets run cells that begin with these characters as formulas.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 # Without this mark, spreadsheets decode the text in the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
+MAX_FILENAME_LENGTH = 255
+_FILENAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f-\x9f]+")
+_NOT_PLAIN = re.compile(r'[^ -~]|["%]')
 
 
 async def write_csv(
@@ -38,8 +45,6 @@ async def write_csv(
         page = await page_of(query)
         rows = [_fields(item, columns, encode) for item in page.items]
         handler.set_header("Content-Type", "text/csv; charset=utf-8")
-        name = (handler.request.path or "").rstrip("/").rpartition("/")[2]
-        handler.set_header("Content-Disposition", f'attachment; filename="{name}.csv"')
         handler.write(text + _lines(rows))
         # Back-pressure: read the next page only when this one has been written to the socket.
         await handler.flush()
@@ -48,6 +53,26 @@ async def write_csv(
             return
         text = ""
         query = replace(query, offset=query.offset + MAX_LIMIT)
+
+
+def content_disposition(filename: str) -> str:
+    """Return the header with which a browser saves the response under a name.
+
+    Raises
+    ------
+    InvalidRequest
+        If a file cannot have that name.
+    """
+    if not 1 <= len(filename) <= MAX_FILENAME_LENGTH or not _FILENAME.fullmatch(filename):
+        raise InvalidRequest(
+            f"filename={shown(filename)!r} must have 1 to {MAX_FILENAME_LENGTH} characters, "
+            "without slashes, backslashes and control characters",
+            field="filename",
+        )
+    # Names in ASCII for clients that do not know RFC 8187.
+    plain = _NOT_PLAIN.sub("_", filename)
+    encoded = quote(filename, safe="", errors="replace")
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"
 
 
 def columns_of(model: Any) -> list[str]:

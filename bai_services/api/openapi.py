@@ -48,6 +48,12 @@ _LIST_PARAMETERS = [
         "schema": {"type": "string", "enum": ["json", "csv"]},
         "description": "csv: all rows from offset on as a file; limit has no effect",
     },
+    {
+        "name": "filename",
+        "in": "query",
+        "schema": {"type": "string", "maxLength": 255},
+        "description": "name of the file for format=csv; default: the name of the list",
+    },
 ]
 
 

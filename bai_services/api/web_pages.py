@@ -32,6 +32,7 @@ PAGE_NAMES = frozenset(
         "presets",
         "images",
         "agents",
+        "agent-summary",
         "storage",
         "resource-groups",
         "scheduler",
@@ -94,6 +95,7 @@ class WebPageHandler(PageHandler):
             "brand": brand.name,
             "brandColor": brand.color,
             "logo": f"{hub}logo" if brand.logo else "",
+            "showsAgents": settings.shows_agents,
         }
         page = (
             _built(self)

@@ -54,6 +54,9 @@ class Listing:
     # Fields with names in joined tables. A condition on such a field is first resolved to keys,
     # because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
+    # Fields of a table that has several rows for each listed row, such as the agents of a session.
+    # A condition is met if one of these rows meets it; there is no order by such a field.
+    related: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
         self,
@@ -89,6 +92,8 @@ class Listing:
     ) -> sa.ColumnElement[bool]:
         """Replace a condition on names by one on the matching keys, if at most ``_MAX_KEYS``."""
         field_name, _, comparison = name.partition("__")
+        if related := self.related.get(field_name):
+            return related.referring.in_(sa.select(related.key).where(condition))
         named = self.named.get(field_name)
         if named is None or comparison not in _NAMING:
             return condition
@@ -97,7 +102,12 @@ class Listing:
         return named.referring.in_(keys) if len(keys) <= _MAX_KEYS else condition
 
     def _order(self, name: str) -> sa.ColumnElement[Any]:
-        column = self._column(name.removeprefix("-"))
+        field_name = name.removeprefix("-")
+        if field_name in self.related:
+            raise InvalidRequest(
+                f"a list cannot be sorted by {field_name}: a row may have several", field=field_name
+            )
+        column = self._column(field_name)
         return column.desc() if name.startswith("-") else column.asc()
 
     def _condition(self, tx: AsyncConnection, name: str, value: str) -> sa.ColumnElement[bool]:

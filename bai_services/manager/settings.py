@@ -48,6 +48,8 @@ class Settings:
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
     storage_hosts: tuple[StorageHostSettings, ...] = ()
+    # Whether users may list the agents of their resource groups.
+    shows_agents: bool = False
     # Days until a folder in the trash is purged automatically; 0: never.
     trash_days: int = 30
     # An unfinished upload expires this many seconds after its last chunk.

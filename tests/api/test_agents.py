@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from bai_services.client import Client
 from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
+from tests.testbed.manager import Api, MovableClock, make_world, manager_on, serving
 from tests.testbed.wait import wait_until_async
 
 
@@ -257,3 +258,37 @@ async def test_invalid_wait_is_rejected(api: Api, wait: str) -> None:
     await FakeAgent(api.agent).beat()
     with pytest.raises(errors.InvalidRequest, match="seconds"):
         await api.agent.get("/agents/a1/work", wait=wait)
+
+
+async def test_users_see_a_summary_of_their_agents_only_if_the_installation_allows_it(
+    api: Api, tmp_path: Path
+) -> None:
+    with pytest.raises(errors.Forbidden, match="does not show agents"):
+        await (await api.client("user")).get("/agent-summaries")
+
+    home, clock = tmp_path / "showing", MovableClock()
+    home.mkdir()
+    url = f"sqlite+aiosqlite:///{home}/bai.sqlite"
+    async with (
+        manager_on(url, home, clock, shows_agents=True) as manager,
+        serving(await make_world(manager, clock)) as served,
+    ):
+        admin, user = await served.client("admin"), await served.client("user")
+        for name, options in (
+            ("transfer", {"allowed_session_types": ["system"]}),
+            ("closed", {"is_public": False}),
+        ):
+            await admin.post("/resource-groups", {"name": name, **options})
+        for agent_id, group in (("a1", "default"), ("a2", "transfer"), ("a3", "closed")):
+            facts = {"hostname": "secret"}
+            await FakeAgent(served.agent, agent_id, group=group, facts=facts).beat()
+        page = await user.get("/agent-summaries", schedulable="true", sort="-resource_group")
+        assert [agent["id"] for agent in page["items"]] == ["a1"]
+        assert "secret" not in str(page)
+        assert page["items"][0]["slots"]["cpu"] == "8"
+        with pytest.raises(errors.InvalidRequest, match="no field 'endpoint"):
+            await user.get("/agent-summaries", endpoint__contains="10.")
+        with pytest.raises(errors.Forbidden):
+            await user.get("/agent-totals")
+        totals = await admin.get("/agent-totals")
+        assert (totals["agents"], totals["slots"]["cpu"]) == (3, "24")

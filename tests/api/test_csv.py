@@ -71,7 +71,22 @@ async def test_list_as_csv_has_all_rows_of_the_filter_in_order(
     assert {row["full_name"] for row in rows} == {"'=cmd()"}
 
 
-async def test_export_with_an_invalid_format_or_filter_is_rejected(api: Api, user: Client) -> None:
-    for query in ({"format": "xlsx"}, {"format": "csv", "nothing": "1"}):
+async def test_an_export_has_the_requested_file_name(user: Client) -> None:
+    for name, header in (
+        ("june.csv", "attachment; filename=\"june.csv\"; filename*=UTF-8''june.csv"),
+        ('a "b".csv', "attachment; filename=\"a _b_.csv\"; filename*=UTF-8''a%20%22b%22.csv"),
+        ("세션", "attachment; filename=\"__\"; filename*=UTF-8''%EC%84%B8%EC%85%98"),
+        ("x" * 255, f"attachment; filename=\"{'x' * 255}\"; filename*=UTF-8''{'x' * 255}"),
+    ):
+        async with user.stream("/sessions", format="csv", filename=name) as response:
+            assert response.headers["Content-Disposition"] == header
+
+
+async def test_export_with_an_invalid_format_file_name_or_filter_is_rejected(user: Client) -> None:
+    for query in (
+        {"format": "xlsx"},
+        {"format": "csv", "nothing": "1"},
+        *({"format": "csv", "filename": name} for name in ("x" * 256, "a/b", "a\\b", "..", "\x1f")),
+    ):
         with pytest.raises(errors.InvalidRequest):
             await user.get("/sessions", **query)

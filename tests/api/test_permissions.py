@@ -127,6 +127,9 @@ TABLE = [
         "ok 403 403 403 403 403 403 403 403",
     ),
     Row("GET /agents", "ok ok ok 403 403 403 ok 403 403"),
+    # Users may not by default: the setting shows_agents.
+    Row("GET /agent-summaries", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /agent-totals", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /agents/{agent}", "ok ok ok 403 403 403 ok 403 403"),
     Row("PATCH /agents/{agent}", "ok 403 403 403 403 403 403 403 403", {"schedulable": True}),
     Row("DELETE /agents/{agent}", "in-use 403 403 403 403 403 403 403 403"),

@@ -525,6 +525,33 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     resources = {one["slot"]: one for one in quotas["resources"]}
     assert resources["cpu"]["used"] == "1"
     assert resources["cuda.shares"]["used"] == "0.25"
+    # The domain leaves 3 cores, the agent would have 7; the devices have no quota.
+    mine = {one["slot"]: one for one in quotas["mine"]}
+    assert [mine["cpu"][key] for key in ("used", "free", "total", "percent")] == ["1", "3", "4", 25]
+    assert (mine["cuda.shares"]["used"], mine["cuda.shares"]["free"]) == ("0.25", "1.75")
+    # Sessions of other users are not mine.
+    theirs = await (await api.client("user2")).get("/sessions/quotas")
+    assert {one["used"] for one in theirs["mine"]} == {"0"}
+
+
+async def test_sessions_are_filtered_by_agent_and_cluster_mode(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
+    await status_of(user, "lab1", "SCHEDULED")
+    for filters, count in (
+        ({"agent": "a1"}, 1),
+        ({"agent__contains": "A"}, 1),
+        ({"agent__in": "a0,a1"}, 1),
+        ({"agent": "a2"}, 0),
+        ({"cluster_mode": "single-node"}, 1),
+        ({"cluster_mode": "multi-node"}, 0),
+    ):
+        page = await user.get("/sessions", **filters)
+        assert [one["id"] for one in page["items"]] == [session["id"]] * count, filters
+    assert (await (await api.client("user2")).get("/sessions", agent="a1"))["total"] == 0
+    with pytest.raises(errors.InvalidRequest, match="cannot be sorted by agent"):
+        await user.get("/sessions", sort="agent")
 
 
 async def test_options_list_image_features_that_a_group_lacks(

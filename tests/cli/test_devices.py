@@ -72,6 +72,17 @@ async def test_agent_devices_lists_accelerators_and_discovery(bai: Bai, agent: F
     assert [d["memory_bytes"] for d in document["devices"]] == [141 * GIB, None]
 
 
+async def test_agent_list_shows_a_summary_and_is_denied_to_users(
+    bai: Bai, agent: FakeAgent
+) -> None:
+    assert "cpu=8" in (await bai("agent", "list")).stdout
+    document = (await bai("agent", "list", "--json")).document
+    assert [sorted(one) for one in document["items"]] == [
+        ["architecture", "id", "resource_group", "schedulable", "slots", "status", "used"]
+    ]
+    assert (await bai("agent", "list", by="user")).code == 5
+
+
 async def test_agent_devices_is_denied_to_users(bai: Bai, agent: FakeAgent) -> None:
     assert (await bai("agent", "devices", by="user")).code == 5
     assert (await bai("agent", "devices", "nowhere")).code == 4

@@ -51,6 +51,27 @@ class Agent(ResponseModel):
     kernels: int
 
 
+class AgentSummary(ResponseModel):
+    """What users may know about an agent."""
+
+    id: str
+    status: str
+    architecture: str
+    resource_group: str
+    schedulable: bool
+    slots: SlotsOutput
+    used: SlotsOutput
+
+
+class AgentTotals(ResponseModel):
+    """Amounts of all agents that are alive, and how many of them accept new sessions."""
+
+    agents: int
+    schedulable_agents: int
+    slots: SlotsOutput
+    used: SlotsOutput
+
+
 class _AgentBody(Body):
     """A body sent by agents. Unknown fields are ignored, because newer agents may send more."""
 
@@ -174,6 +195,28 @@ class AgentHandler(APIHandler):
         await self.manager.cluster.agents.delete(self.caller, key)
 
 
+class SummariesHandler(APIHandler):
+    @operation(
+        "List the agents of your resource groups, if the installation shows them to users",
+        tag=_TAG,
+        returns=AgentSummary,
+        is_list=True,
+    )
+    async def get(self, query: ListQuery) -> Page[records.AgentSummary]:
+        return await self.manager.cluster.agents.summaries(self.caller, query)
+
+
+class TotalsHandler(APIHandler):
+    @operation(
+        "Read total and used resources of all agents",
+        tag=_TAG,
+        returns=AgentTotals,
+        is_expensive=True,
+    )
+    async def get(self) -> records.AgentTotals:
+        return await self.manager.cluster.agents.totals(self.caller)
+
+
 class HeartbeatHandler(APIHandler):
     @operation("Send a heartbeat", tag=_TAG, body=Heartbeat, returns=HeartbeatResponse)
     async def post(self, key: str, body: Heartbeat) -> records.HeartbeatResponse:
@@ -229,6 +272,8 @@ def _wait_seconds(text: str) -> float:
 _ONE = r"/agents/(?P<key>[^/]+)"
 ROUTES = [
     ("/agents", AgentsHandler),
+    ("/agent-summaries", SummariesHandler),
+    ("/agent-totals", TotalsHandler),
     (_ONE, AgentHandler),
     (_ONE + "/heartbeat", HeartbeatHandler),
     (_ONE + "/work", WorkHandler),

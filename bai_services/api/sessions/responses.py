@@ -378,12 +378,18 @@ class GroupResource(ResponseModel):
 
 
 class SessionQuotas(ResponseModel):
+    """``mine``: amounts of your sessions in the group; ``free``: what remains for them.
+
+    That is the lower of what the group has free and what your quotas leave.
+    """
+
     projects: list[str]
     project: str | None
     resource_groups: list[str]
     resource_group: str | None
     scopes: list[ScopeQuota]
     resources: list[GroupResource]
+    mine: list[GroupResource]
 
 
 class StartEstimate(ResponseModel):

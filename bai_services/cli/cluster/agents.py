@@ -17,12 +17,28 @@ COLUMNS = (
     "used", "busy", "memory_used", "temperature", "power", "enforcement", "shares",
 )  # fmt: skip
 DISCOVERY_COLUMNS = ("agent", "family", "title", "tried", "found", "reason")
+SUMMARY_COLUMNS = (
+    "id", "status", "architecture", "resource_group", "schedulable", "slots", "used", "free",
+)  # fmt: skip
 UNKNOWN = "unknown"
 
 
 @click.group()
 def agent() -> None:
-    """Show the accelerators of agents, the machines that run sessions."""
+    """Show agents, the machines that run sessions, and their accelerators."""
+
+
+@agent.command("list", epilog=example("bai agent list", "bai agent list --json"))
+@json_option
+@connected
+async def list_agents(connection: Connection, *, as_json: bool) -> None:
+    """List the agents of your resource groups, if the installation shows them to users."""
+    found = [one async for one in connection.client.items("/agent-summaries", sort="id")]
+    if as_json:
+        output.print_json({"items": found})
+        return
+    rows = map(with_formatted_capacity, found)
+    output.print_table(rows, SUMMARY_COLUMNS, empty="no agents in your resource groups")
 
 
 @agent.command(

@@ -135,6 +135,7 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "resource-group.read-links": _reaches(R.NONE, R.NONE, R.ALL),
     "resource-group.write": _SUPERADMIN,
     "agent.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "agent.read-summary": _EVERYONE,
     "agent.write": _SUPERADMIN,
     "agent.report": _AGENT,
     "image.read": _EVERYONE,

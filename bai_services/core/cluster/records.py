@@ -87,6 +87,29 @@ class Agent:
     kernels: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSummary:
+    """What users may know about an agent."""
+
+    id: str
+    status: str
+    architecture: str
+    resource_group: str
+    schedulable: bool
+    slots: ResourceSlots
+    used: ResourceSlots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTotals:
+    """Amounts of all agents that are alive, and how many of them accept new sessions."""
+
+    agents: int
+    schedulable_agents: int
+    slots: ResourceSlots
+    used: ResourceSlots
+
+
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
     """The agent counts as lost ``deadline_seconds`` after its last heartbeat."""

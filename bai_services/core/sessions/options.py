@@ -159,9 +159,15 @@ class GroupResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuotas:
+    """``mine``: amounts of the caller's sessions in the group; ``free``: what remains for them.
+
+    That is the lower of what the group has free and what the caller's quotas leave.
+    """
+
     projects: Sequence[str]
     project: str | None
     resource_groups: Sequence[str]
     resource_group: str | None
     scopes: Sequence[ScopeQuota]
     resources: Sequence[GroupResource]
+    mine: Sequence[GroupResource]

@@ -15,7 +15,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.errors import InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.sessions.lifecycle import OCCUPYING
+from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
 
 from ..audit import record
 from ..database import Database
@@ -25,6 +25,7 @@ from ..tables.cluster import agent_slots, agents, devices, resource_groups
 from ..tables.sessions import allocations, kernels, sessions
 from .agent_devices import Inventory, NewDevice, write_devices, write_slots
 from .device_rows import DeviceRow, ListedDeviceRow
+from .resource_groups import GroupFilter, usable_by
 from .shares_in_force import with_shares_in_force
 
 _LISTING = Listing(
@@ -168,6 +169,27 @@ class AgentStore:
         async with self._db.read() as tx:
             page = await _LISTING.page(tx, sa.select(agents), query, AgentRow)
             return page.with_items(await _complete(tx, page.items))
+
+    async def page_for(self, query: ListQuery, user: GroupFilter | None) -> Page[AgentRow]:
+        """Return agents of the active groups that a user may use for sessions; None: all users.
+
+        Groups only for system sessions, such as file transfers, are omitted.
+        """
+        async with self._db.read() as tx:
+            groups = await tx.execute(
+                sa.select(resource_groups.c.name, resource_groups.c.allowed_session_types).where(
+                    resource_groups.c.is_active, sa.true() if user is None else usable_by(user)
+                )
+            )
+            names = [name for name, types in groups if set(types) - {SessionType.SYSTEM}]
+            rows = sa.select(agents).where(agents.c.resource_group.in_(names))
+            page = await _LISTING.page(tx, rows, query, AgentRow)
+            return page.with_items(await _complete(tx, page.items))
+
+    async def alive(self) -> list[AgentRow]:
+        async with self._db.read() as tx:
+            found = await tx.execute(sa.select(agents).where(agents.c.status == AgentStatus.ALIVE))
+            return await _complete(tx, records(AgentRow, found))
 
     async def one(self, agent_id: str) -> AgentRow:
         """Return an agent with its slots, devices and kernels.

@@ -16,7 +16,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope, ScopeCaps
 from bai_services.core.scheduling.placement import ALIVE, AgentState
 from bai_services.core.sessions.dependencies import Dependency
-from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 from bai_services.core.sessions.options import DeviceModel
 
 from ..database import Database
@@ -34,7 +34,7 @@ from ..tables.cluster import (
     resource_group_links,
     resource_groups,
 )
-from ..tables.sessions import sessions
+from ..tables.sessions import allocations, sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +257,12 @@ class RequestStore:
         async with self._db.read() as tx:
             return await _admission_facts(tx, key, group, agents)
 
+    async def used_in_group(self, owner_id: str, group: str) -> Mapping[str, int]:
+        """Return the amounts that are allocated to a user's sessions in a resource group."""
+        async with self._db.read() as tx:
+            found = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
+            return {slot: int(amount) for slot, amount in found}
+
     async def agents(self, group: str) -> Sequence[AgentState]:
         """Return the agents of a resource group."""
         async with self._db.read() as tx:
@@ -289,6 +295,18 @@ _KEYPAIR = (
         keypairs.c.access_key == sa.bindparam("access_key"),
         keypairs.c.user_id == sa.bindparam("user_id"),
     )
+)
+_USED_IN_GROUP = (
+    sa.select(allocations.c.slot, sa.func.sum(allocations.c.amount))
+    .join_from(allocations, sessions, allocations.c.session_id == sessions.c.id)
+    .where(
+        allocations.c.freed_at.is_(None),
+        sessions.c.owner_id == sa.bindparam("owner_id"),
+        sessions.c.resource_group == sa.bindparam("group"),
+        # For the index; allocations of other sessions are released.
+        sessions.c.status.in_(OCCUPYING),
+    )
+    .group_by(allocations.c.slot)
 )
 _LINKED = sa.select(resource_group_links.c.resource_group).where(
     sa.tuple_(resource_group_links.c.kind, resource_group_links.c.target).in_(

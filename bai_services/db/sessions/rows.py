@@ -183,6 +183,8 @@ LISTING = Listing(
         "image": sessions.c.image,
         "priority": sessions.c.priority,
         "cluster_size": sessions.c.cluster_size,
+        "cluster_mode": sessions.c.cluster_mode,
+        "agent": kernels.c.agent_id,
         "result": sessions.c.result,
         "hub_user": sessions.c.hub_user,
         "hub_server": sessions.c.hub_server,
@@ -197,6 +199,7 @@ LISTING = Listing(
         "owner": Named(users.c.id, sessions.c.owner_id),
         "project": Named(projects.c.id, sessions.c.project_id),
     },
+    related={"agent": Named(kernels.c.session_id, sessions.c.id)},
 )
 
 

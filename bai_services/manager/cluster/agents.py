@@ -8,11 +8,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from bai_services.core.accounts.roles import Caller
+from bai_services.core.accounts.roles import Caller, Reach, reach
 from bai_services.core.cluster.devices import SHARES, thousandths
 from bai_services.core.cluster.model import AgentStatus, check_agent_id
-from bai_services.core.cluster.records import Agent, Device, HeartbeatResponse, ListedDevice
-from bai_services.core.errors import InvalidRequest, NotFound
+from bai_services.core.cluster.records import (
+    Agent,
+    AgentSummary,
+    AgentTotals,
+    Device,
+    HeartbeatResponse,
+    ListedDevice,
+)
+from bai_services.core.errors import Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.records import fields_of
 from bai_services.core.resources import ResourceSlots, format_amount
@@ -24,11 +31,13 @@ from ..accounts import authorizer
 from ..context import ManagerContext
 from ..loop import Loop
 from ..settings import Settings
+from .resource_groups import visibility_filter
 
 __all__ = ["Agents", "AgentHeartbeat", "NewDevice"]
 
 log = logging.getLogger(__name__)
 
+_SUMMARY_FIELDS = frozenset({"id", "status", "architecture", "resource_group", "schedulable"})
 _CHANGEABLE_FIELDS = frozenset({"schedulable", "resource_group"})
 
 
@@ -143,6 +152,44 @@ class Agents:
         page = await self._store.page(query)
         return page.with_items([_agent(row) for row in page.items])
 
+    async def summaries(self, caller: Caller, query: ListQuery) -> Page[AgentSummary]:
+        """Return the agents of the caller's resource groups, without facts about the machines.
+
+        Raises
+        ------
+        Forbidden
+            If the caller is a user and the installation does not show agents to users.
+        InvalidRequest
+            If the query contains a field that the summary does not have.
+        """
+        authorizer.require(caller, "agent.read-summary")
+        if not self._settings.shows_agents and reach(caller.role, "agent.read") is Reach.NONE:
+            raise Forbidden("this installation does not show agents to users")
+        for name in (*query.filters, *(name.removeprefix("-") for name in query.sort)):
+            if name.partition("__")[0] not in _SUMMARY_FIELDS:
+                fields = ", ".join(sorted(_SUMMARY_FIELDS))
+                raise InvalidRequest(
+                    f"this list has no field {name!r}; its fields are {fields}", field=name
+                )
+        page = await self._store.page_for(query, visibility_filter(caller))
+        return page.with_items([_summary(_agent(row)) for row in page.items])
+
+    async def totals(self, caller: Caller) -> AgentTotals:
+        """Return total and used amounts of all agents that are alive."""
+        authorizer.require(caller, "agent.read")
+        rows = await self._store.alive()
+        slots: Counter[str] = Counter()
+        used: Counter[str] = Counter()
+        for agent in map(_agent, rows):
+            slots.update(agent.slots)
+            used.update(agent.used)
+        return AgentTotals(
+            agents=len(rows),
+            schedulable_agents=sum(row.schedulable for row in rows),
+            slots=ResourceSlots(slots),
+            used=ResourceSlots(used),
+        )
+
     async def get(self, caller: Caller, agent_id: str) -> Agent:
         authorizer.require(caller, "agent.read")
         return _agent(await self._store.one(agent_id))
@@ -203,6 +250,18 @@ def _agent(row: AgentRow) -> Agent:
         used=ResourceSlots(used),
         devices=[_device(device) for device in row.devices],
         kernels=row.kernels,
+    )
+
+
+def _summary(agent: Agent) -> AgentSummary:
+    return AgentSummary(
+        id=agent.id,
+        status=agent.status,
+        architecture=agent.architecture,
+        resource_group=agent.resource_group,
+        schedulable=agent.schedulable,
+        slots=agent.slots,
+        used=agent.used,
     )
 
 

@@ -41,7 +41,7 @@ from ...accounts import authorizer
 from ...cluster.agent_capacity import AgentCapacity, AgentCapacityCache
 from ...scheduling.jit_warmup import JitWarmup
 from .choices import choose_group, choose_project, find_group
-from .quotas import group_resources, scope_quotas
+from .quotas import group_resources, own_resources, scope_quotas
 from .requests import Folders, Requests, access_key_of
 
 
@@ -102,6 +102,7 @@ class Options:
             resource_group=None,
             scopes=(),
             resources=(),
+            mine=(),
         )
         if not projects:
             return found
@@ -114,11 +115,13 @@ class Options:
         chosen = choose_group(offer.groups, group, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
         facts, capacity = await self._read_capacity(key, chosen.name)
+        used = await self._store.used_in_group(owner.id, chosen.name)
         return replace(
             found,
             resource_group=chosen.name,
             scopes=scope_quotas(facts),
             resources=group_resources(capacity.agents),
+            mine=own_resources(capacity.agents, used, facts),
         )
 
     async def group_capacity(

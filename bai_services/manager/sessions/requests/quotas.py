@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from bai_services.core.cluster.devices import SHARES, Device
+from bai_services.core.cluster.devices import SHARES, Device, is_device_slot, thousandths
 from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount
 from bai_services.core.scheduling.caps import SESSIONS, ScopeCaps, Usage, amount_text, left
 from bai_services.core.scheduling.placement import AgentState
@@ -30,6 +30,42 @@ def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
 
 def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
     """Return total and used amounts of every slot of the schedulable agents."""
+    return [_resource(slot, *amounts) for slot, amounts in _totals(agents).items()]
+
+
+def own_resources(
+    agents: Sequence[AgentState], used: Mapping[str, int], facts: AdmissionFacts
+) -> list[GroupResource]:
+    """Return for every slot of the group what a user has, and what is left for the user there.
+
+    ``used`` are the amounts of the user's sessions in the group.
+    """
+    caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    found = []
+    for slot, (total, in_use) in _totals(agents).items():
+        own = _own_amount(slot, used)
+        rest = left(caps, slot, facts.usage)
+        free = max(0, total - in_use)
+        free = free if rest is None else min(free, max(0, rest))
+        found.append(_resource(slot, own + free, own))
+    return found
+
+
+def _own_amount(slot: str, used: Mapping[str, int]) -> int:
+    """Return the amount of a slot in use; whole devices count as shares and the reverse."""
+    if not is_device_slot(slot):
+        return used.get(slot, 0)
+    family = slot.partition(".")[0]
+    of_family = (
+        thousandths(other, amount)
+        for other, amount in used.items()
+        if is_device_slot(other) and other.partition(".")[0] == family
+    )
+    return sum(of_family) // thousandths(slot, 1)
+
+
+def _totals(agents: Sequence[AgentState]) -> dict[str, list[int]]:
+    """Return total and used amounts by slot."""
     totals: dict[str, list[int]] = {}
     for agent in agents:
         if not (agent.is_alive and agent.is_schedulable):
@@ -38,16 +74,17 @@ def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
             _add(totals, slot, agent.capacity.get(slot, 0), agent.used.get(slot, 0))
         for device in agent.devices:
             _add(totals, *_device_amounts(device))
-    return [
-        GroupResource(
-            slot=slot,
-            total=format_amount(slot, total),
-            used=format_amount(slot, used),
-            free=format_amount(slot, max(0, total - used)),
-            percent=_percent(used, total),
-        )
-        for slot, (total, used) in totals.items()
-    ]
+    return totals
+
+
+def _resource(slot: str, total: int, used: int) -> GroupResource:
+    return GroupResource(
+        slot=slot,
+        total=format_amount(slot, total),
+        used=format_amount(slot, used),
+        free=format_amount(slot, max(0, total - used)),
+        percent=_percent(used, total),
+    )
 
 
 def _slots(caps: ScopeCaps, facts: AdmissionFacts) -> Iterable[str]:
