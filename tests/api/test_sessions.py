@@ -538,7 +538,7 @@ async def test_sessions_are_filtered_by_agent_and_cluster_mode(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
-    await status_of(user, "lab1", "SCHEDULED")
+    await wait_for_status(user, "lab1", "SCHEDULED")
     for filters, count in (
         ({"agent": "a1"}, 1),
         ({"agent__contains": "A"}, 1),
