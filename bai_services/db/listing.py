@@ -48,8 +48,8 @@ class Listing:
 
     columns: Mapping[str, sa.ColumnElement[Any]]
     default_sort: Sequence[str] = field(default=("-created_at",))
-    # By field, frequent values. A filter on a frequent value does not use the field's index, which
-    # would select too many rows to sort.
+    # Frequent values of each field. A filter on a frequent value does not use the field's index,
+    # because the index would select too many rows to sort.
     common: Mapping[str, frozenset[str]] = field(default_factory=dict)
     # Fields with names in joined tables. A condition on such a field is first resolved to keys,
     # because the database has statistics of the number of rows per key.

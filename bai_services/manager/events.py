@@ -25,7 +25,7 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
-# A folder invitation was sent to the owner of the change; it belongs to no session.
+# A folder invitation was sent to the user ``owner_id``; the change belongs to no session.
 INVITATION = "invitation"
 
 

@@ -71,10 +71,10 @@ class StorageHost:
     system, counted against the same quota, and never visible in a session. No path leads out of its
     folder, whatever links it contains.
 
-    Every method raises ``NotFound`` for a missing entry, ``Conflict`` if another entry is in the
-    way, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out of the
-    folder, ``StorageFull`` or ``QuotaExceeded`` without free space, and ``Unavailable`` if the host
-    does not respond.
+    Every method raises ``NotFound`` for a missing entry, ``Conflict`` if an existing entry prevents
+    the operation, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out
+    of the folder, ``StorageFull`` or ``QuotaExceeded`` without free space, and ``Unavailable`` if
+    the host does not respond.
     """
 
     def __init__(

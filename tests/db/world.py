@@ -13,7 +13,7 @@ from bai_services.core.resources import Caps, ResourceSlots
 from bai_services.core.scheduling.caps import Scope
 from bai_services.core.scheduling.placement import Mode
 from bai_services.core.scheduling.queue import Queue
-from bai_services.core.scheduling.queue.why import Explainer
+from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore

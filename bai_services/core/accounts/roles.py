@@ -22,7 +22,7 @@ class Role(StrEnum):
 
 
 class Reach(IntEnum):
-    """Scope of objects on which a role may perform an action; a value includes all lower ones."""
+    """Set of objects on which a role may perform an action; each value includes the lower ones."""
 
     NONE = 0
     OWN = 1
@@ -57,7 +57,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The domain, project and owner of the object of an action; None where the object has none.
+    """The domain, project and owner of the object of an action; None if one does not apply.
 
     Policies and resource groups have none of the three. An object of a project has no owner: its
     creator does not own it.

@@ -1,4 +1,4 @@
-"""Sharing of a session's apps: audiences, policy limits, and signed passes of visitors."""
+"""Sharing of a session's apps: audiences, policy limits, and signed tokens of visitors."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def decode_token(
 
 
 def _mac(key: bytes, body: str) -> str:
-    # The manager also encrypts with ``key``, so derive a separate key for passes.
+    # The manager also encrypts with ``key``, so derive a separate key for visitor tokens.
     derived = hashlib.sha256(b"app shares:" + key).digest()
     digest = hmac.digest(derived, body.encode(errors="backslashreplace"), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

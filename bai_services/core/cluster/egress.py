@@ -82,7 +82,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Source:
-    """Origin of packets of our containers: a bridge, or one address on a shared bridge."""
+    """Source of packets of our containers: a bridge, or one address on a shared bridge."""
 
     interface: str
     address: str = ""

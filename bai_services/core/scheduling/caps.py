@@ -92,7 +92,7 @@ def violations(
 ) -> list[Violation]:
     """Return a violation of every cap that ``usage`` plus ``slots`` would exceed, in order.
 
-    With ``ever``: only of the caps that ``slots`` would exceed even without any usage.
+    With ``ever``, return only violations of caps that ``slots`` alone exceeds.
     """
     found = []
     for scope_caps in caps:
@@ -181,7 +181,7 @@ def amount_text(slot: str, amount: int) -> str:
 
 
 def violation(caps: ScopeCaps, slot: str, asked: int, limit: int, used: int) -> Violation:
-    """Return the violation of a session that requests ``asked`` of a slot."""
+    """Return the violation by a session that requests the amount ``asked`` of a slot."""
     return _violation(caps, slot, (asked, limit, used))
 
 

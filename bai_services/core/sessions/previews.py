@@ -106,7 +106,7 @@ class CapUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPreview(StartExplanation):
-    """What would happen if the session were created now.
+    """Result of a session request without creating the session.
 
     ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
     id of the live session that the request would return. ``is_complete``: false if the start could

@@ -135,7 +135,7 @@ class IdleDeadline:
 
 @dataclass(frozen=True, slots=True)
 class SessionCallback:
-    """State of a session's callbacks; ``tries`` and ``next_at`` are those of the current one."""
+    """State of a session's callbacks; ``tries`` and ``next_at`` describe the current callback."""
 
     url: str
     is_open: bool

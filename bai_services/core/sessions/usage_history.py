@@ -208,7 +208,7 @@ class UsageHistory:
 
 @dataclass(frozen=True, slots=True)
 class UsageTrend:
-    """Usage of a session in percent of what it requested, in equal intervals, oldest first.
+    """Usage of a session in percent of the requested amounts, in equal intervals, oldest first.
 
     ``device_percent``: mean utilization of its devices.
     """

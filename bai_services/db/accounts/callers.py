@@ -1,4 +1,4 @@
-"""Read the account that belongs to a user name, a sign-in name or a keypair."""
+"""Read the account of a user name, a sign-in name or a keypair."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class ImageStore:
 
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
-        ``canonical``, one per architecture.
+        ``canonical``; a name has one image per architecture.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)

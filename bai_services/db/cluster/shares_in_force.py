@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.cluster.device_sharing import Sharing
 from bai_services.core.cluster.devices import SHARES
 
-from .. import setwise
+from .. import bulk
 from ..tables.cluster import devices
 from ..tables.sessions import allocations
 from .device_rows import DeviceRow
@@ -36,7 +36,7 @@ _SELECT = (
     )
     .group_by(allocations.c.device_id)
 )
-_UNIFORM = sa.select(devices.c.id).where(setwise.Among(devices.c.id, "ids"), _IS_UNIFORM)
+_UNIFORM = sa.select(devices.c.id).where(bulk.Among(devices.c.id, "ids"), _IS_UNIFORM)
 _MIXED = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocations.c.amount))
 
 

@@ -341,7 +341,8 @@ class VfolderStore:
             values: dict[str, Any] = {"status": after, "status_changed_at": at, **(changes or {})}
             values["live_name"] = row["name"] if after in NAME_RESERVING else None
             if after is VfolderStatus.DELETE_COMPLETE:
-                # The row remains, but must not prevent the deletion of its project.
+                # The row of a purged folder remains, but must not prevent the deletion of its
+                # project.
                 values["project_id"] = None
                 await tx.execute(
                     vfolder_grants.delete().where(vfolder_grants.c.vfolder_id == vfolder_id)

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
 
-from .. import setwise
+from .. import bulk
 from ..tables.accounts import domains, keypair_policies, keypairs, projects, user_policies, users
 from ..tables.cluster import resource_groups
 from ..tables.sessions import scope_usage
@@ -118,7 +118,7 @@ def _with_all_columns(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     columns = [names[name] if name in names else sa.null().label(name) for name in _ALL_NAMES]
     return select.with_only_columns(
         *columns, sa.literal_column(f"'{kind}'").label("kind"), maintain_column_froms=True
-    ).where(setwise.Among(names.id, kind))
+    ).where(bulk.Among(names.id, kind))
 
 
 # One statement for all kinds saves round trips.

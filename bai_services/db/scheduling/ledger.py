@@ -19,7 +19,7 @@ from bai_services.core.cluster.devices import SHARES, thousandths
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import Placement
 
-from .. import setwise
+from .. import bulk
 from ..cluster.shares_in_force import read_mixed_shares
 from ..tables.cluster import agent_slots, agents, devices
 from ..tables.sessions import allocations, scope_usage, sessions
@@ -163,13 +163,13 @@ class _CounterChanges:
         else:
             self._devices[device_id, agent_id] += thousandths(slot, amount)
 
-    def scope_rows(self) -> list[setwise.Row]:
+    def scope_rows(self) -> list[bulk.Row]:
         return sorted((*key, amount) for key, amount in self._scopes.items())
 
-    def agent_rows(self) -> list[setwise.Row]:
+    def agent_rows(self) -> list[bulk.Row]:
         return sorted((*key, amount) for key, amount in self._agent_slots.items())
 
-    def device_rows(self) -> list[setwise.Row]:
+    def device_rows(self) -> list[bulk.Row]:
         return sorted((*key, amount) for key, amount in self._devices.items())
 
 
@@ -182,7 +182,7 @@ def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
 _SCHEDULABLE = sa.select(agents.c.id).where(
     agents.c.status == "ALIVE",
     agents.c.schedulable,
-    setwise.Among(agents.c.id, "ids"),
+    bulk.Among(agents.c.id, "ids"),
 )
 
 
@@ -218,25 +218,25 @@ class _Counters:
         self,
         table: sa.Table,
         keys: Mapping[str, Any],
-        is_within_limit: Callable[[setwise.Values], sa.ColumnElement[bool]],
+        is_within_limit: Callable[[bulk.Values], sa.ColumnElement[bool]],
         more: Mapping[str, Any] | None = None,
     ) -> None:
         self._name, self._width = table.name, len(keys)
         kinds = {**keys, "amount": sa.BigInteger()}
 
-        def one(v: setwise.Values) -> sa.Update:
+        def one(v: bulk.Values) -> sa.Update:
             return sa.update(table).where(*(table.c[name] == v[name] for name in keys))
 
-        self._lock = setwise.RowLock(table, keys)
-        self._increase = setwise.RowUpdate(
+        self._lock = bulk.RowLock(table, keys)
+        self._increase = bulk.RowUpdate(
             {**kinds, **(more or {})},
             lambda v: one(v).where(is_within_limit(v)).values(used=table.c.used + v["amount"]),
         )
-        self._decrease = setwise.RowUpdate(
+        self._decrease = bulk.RowUpdate(
             kinds, lambda v: one(v).values(used=table.c.used - v["amount"])
         )
 
-    async def increase(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+    async def increase(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:
         """Increase all counters; raise ``LostRace`` if any counter would exceed its limit."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._increase.run(tx, rows)
@@ -245,18 +245,18 @@ class _Counters:
                 f"{len(rows) - moved} of {len(rows)} rows of {self._name} would exceed their limit"
             )
 
-    async def decrease(self, tx: AsyncConnection, rows: Sequence[setwise.Row]) -> None:
+    async def decrease(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:
         await self._lock.run(tx, [row[: self._width] for row in rows])
         await self._decrease.run(tx, rows)
 
 
 # Built once: building these statements takes longer than running them.
-_LEDGER = setwise.RowInsert(
+_LEDGER = bulk.RowInsert(
     allocations,
     ["session_id", "kernel_id", "agent_id", "device_id", "slot", "amount"],
     ["allocated_at"],
 )
-_MISSING = setwise.RowInsert(scope_usage, ["scope", "scope_id", "slot"], ["used"], ignores=True)
+_MISSING = bulk.RowInsert(scope_usage, ["scope", "scope_id", "slot"], ["used"], ignores=True)
 _SCOPES = _Counters(
     scope_usage,
     {"scope": sa.String(), "scope_id": sa.String(), "slot": sa.String()},

@@ -16,7 +16,7 @@ from bai_services.core.scheduling.placement import AgentState, Policy, Request
 from bai_services.core.scheduling.queue import Changes, Decision, Snapshot
 from bai_services.core.sessions.lifecycle import Event, Status, next_status
 
-from .. import setwise
+from .. import bulk
 from ..database import Database
 from ..tables.sessions import kernels, sessions, status_history
 from . import lease, ledger
@@ -218,8 +218,8 @@ class QueueStore:
 
 
 # Built at import, because building a statement takes longer than running it.
-_STATES_LOCK = setwise.RowLock(sessions, {"id": sa.String()})
-_STATES = setwise.RowUpdate(
+_STATES_LOCK = bulk.RowLock(sessions, {"id": sa.String()})
+_STATES = bulk.RowUpdate(
     {
         "id": sa.String(),
         "reasons": sa.JSON(),
@@ -247,18 +247,18 @@ _LOCK_PENDING = (
         sessions.c.access_key,
         sessions.c.resource_group,
     )
-    .where(setwise.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .where(bulk.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
     .order_by(sessions.c.id)
     .with_for_update(key_share=True)
 )
 _KERNELS_OF = (
     sa.select(kernels.c.session_id, kernels.c.id)
-    .where(setwise.Among(kernels.c.session_id, "ids"))
+    .where(bulk.Among(kernels.c.session_id, "ids"))
     .order_by(kernels.c.session_id, kernels.c.role != "main", kernels.c.index)
 )
 _MOVE_PENDING = (
     sa.update(sessions)
-    .where(setwise.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
+    .where(bulk.Among(sessions.c.id, "ids"), sessions.c.status == Status.PENDING)
     .values(
         status=next_status(Status.PENDING, Event.PLACED),
         status_changed_at=sa.bindparam("at"),
@@ -269,11 +269,11 @@ _MOVE_PENDING = (
         estimate=None,
     )
 )
-_PUT_ON_AGENT = setwise.RowUpdate(
+_PUT_ON_AGENT = bulk.RowUpdate(
     {"id": sa.String(), "agent_id": sa.String()},
     lambda v: sa.update(kernels).where(kernels.c.id == v["id"]).values(agent_id=v["agent_id"]),
 )
-_HISTORY = setwise.RowInsert(
+_HISTORY = bulk.RowInsert(
     status_history, ["session_id", "reason"], ["at", "event", "from_status", "to_status"]
 )
 

@@ -306,8 +306,8 @@ def _devices_of(
 ) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
     """Return the devices and the supported CUDA version of each agent.
 
-    ``minimum`` is, by agent, the enforcement level that its resource group requires. ``in_force``
-    is, by device, the share that all sessions on the device must have.
+    ``minimum`` maps each agent to the enforcement level that its resource group requires.
+    ``in_force`` maps each device to the share that all sessions on the device must have.
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}

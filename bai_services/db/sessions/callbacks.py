@@ -23,11 +23,12 @@ _TEXT_LIMIT = 255
 class CallbackDelivery:
     """A status change to deliver now.
 
-    ``id`` is the change's row in ``status_history``, ``told_id`` the row of the previous delivery.
+    ``id`` is the change's row in ``status_history``, ``previous_id`` the row of the previous
+    delivery.
     """
 
     session_id: str
-    told_id: int
+    previous_id: int
     tries: int
     id: int
     at: datetime
@@ -85,7 +86,7 @@ class CallbackStore:
                 sa.update(session_callbacks)
                 .where(
                     session_callbacks.c.session_id == delivery.session_id,
-                    session_callbacks.c.told_id == delivery.told_id,
+                    session_callbacks.c.told_id == delivery.previous_id,
                 )
                 .values(values)
             )
@@ -109,7 +110,7 @@ _next = (
 _deliveries = (
     sa.select(
         session_callbacks.c.session_id,
-        session_callbacks.c.told_id,
+        session_callbacks.c.told_id.label("previous_id"),
         session_callbacks.c.tries,
         status_history.c.id,
         status_history.c.at,

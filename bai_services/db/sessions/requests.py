@@ -154,7 +154,7 @@ class RequestStore:
         """
         async with self._db.read() as tx:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()
-        # NULL: an agent that does not report this ability, but has it.
+        # NULL: an agent that does not report this fact can mount subdirectories.
         return not values or any(value is not False for value in values)
 
     async def device_models(self, group: str) -> list[DeviceModel]:

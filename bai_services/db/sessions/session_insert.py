@@ -89,7 +89,7 @@ _CONFLICTING = SELECT.where(
 async def existing_sessions(
     tx: AsyncConnection, new_sessions: Sequence[NewSession]
 ) -> dict[str, SessionRow]:
-    """Return the live sessions that requests for new sessions repeat, by the id of the new session.
+    """Return the live sessions to use instead of new ones, by the id of the new session.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def resolve_dependencies(
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
-    In a pair, the existing session (see ``existing_sessions``) replaces the new one.
+    Where ``existing`` has a session to use instead of a new one, the pairs contain its id.
     """
     return [
         (new.id, existing[key].id if key in existing else key)

@@ -134,12 +134,12 @@ class TimeLimitStore:
             return (await read_idle_timeouts(tx, [session_id])).get(session_id, 0)
 
     async def record_activity(
-        self, session_id: str, used_at: datetime, heard_at: datetime | None
+        self, session_id: str, used_at: datetime, reported_at: datetime | None
     ) -> None:
         """Store ``used_at`` as the time of the last activity, unless a later time is stored.
 
-        ``heard_at`` is the time of the session's report, None if the activity was not reported by
-        the session.
+        ``reported_at`` is the time of the session's report, None if the activity was not reported
+        by the session.
         """
         known = sessions.c.used_at
         async with self._db.write() as tx:
@@ -150,6 +150,6 @@ class TimeLimitStore:
                     used_at=sa.case(
                         (known > used_at, known), else_=sa.literal(used_at, UtcDateTime)
                     ),
-                    use_heard_at=sessions.c.use_heard_at if heard_at is None else heard_at,
+                    use_heard_at=sessions.c.use_heard_at if reported_at is None else reported_at,
                 )
             )

@@ -25,7 +25,7 @@ _KERNELS_PER_STEP = 25
 
 @dataclass(frozen=True, slots=True)
 class SampledKernel:
-    """A kernel of a session, and what the session requested for each kernel."""
+    """A kernel, and the resources that its session requested for each kernel."""
 
     kernel_id: str
     session_id: str
@@ -39,7 +39,7 @@ class UsageSampleStore:
         self._db = database
 
     async def add(self, samples: Sequence[Sample], resolution: Resolution) -> None:
-        """Store samples; a sample of the same kernel and interval that is stored remains."""
+        """Store samples; do not replace a stored sample of the same kernel and interval."""
         if samples:
             async with self._db.write() as tx:
                 await _insert(tx, samples, resolution)

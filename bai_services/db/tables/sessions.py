@@ -40,8 +40,8 @@ sessions = sa.Table(
         default="single-node",
         server_default="single-node",
     ),
-    # SHA-256 of the specification. A request with the name and hash of a live session repeats the
-    # session's creation.
+    # SHA-256 of the specification. A request with the name and hash of a live session returns that
+    # session.
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),

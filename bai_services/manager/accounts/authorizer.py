@@ -1,4 +1,4 @@
-"""Authorization: check which caller may do what."""
+"""Authorization: check whether a caller may perform an action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bai_services.core.errors import Forbidden, NotFound
 
 
 def require(caller: Caller, action: str, target: Target | None = None) -> None:
-    """Raise unless the caller may do ``action`` on ``target``.
+    """Raise unless the caller may perform ``action`` on ``target``.
 
     Without a target, the caller must be allowed the action on at least one target.
 

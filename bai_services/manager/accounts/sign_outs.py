@@ -41,7 +41,7 @@ class TokenRevocations:
         self._listeners.append(listener)
 
     async def revoke(self, user: PendingSignOut, keep_session: str = "") -> None:
-        """End the sign-ins or revoke all tokens, depending on ``tokens_to_end``.
+        """End the sign-ins, or revoke all tokens, as ``tokens_to_end`` says.
 
         Raises
         ------

@@ -16,7 +16,7 @@ from ..sessions.view import preopened_ports
 
 
 class SessionApps:
-    """Derives apps from the session's image and its requested ports, without asking the session."""
+    """Derives apps from the session's image and its requested ports, without a request to it."""
 
     def __init__(self, database: Database, sessions: Sessions) -> None:
         self._images = ImageStore(database)

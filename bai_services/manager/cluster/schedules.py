@@ -52,8 +52,8 @@ class ScheduledSession:
 
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
     and ``priority`` are None for a running session, ``kernels`` is empty for a pending session
-    without a reservation. ``certainty`` is that of the end of a running session and of the start of
-    a pending one.
+    without a reservation. ``certainty`` describes the end of a running session or the start of a
+    pending one.
     """
 
     session: SessionName | None
@@ -71,7 +71,8 @@ class ScheduledSession:
 class Schedule:
     """``running_count`` and ``waiting_count`` include sessions beyond the limits of the lists.
 
-    Not complete: this manager is on standby, or the queue is being loaded; the lists are empty.
+    If ``is_complete`` is false, this manager is on standby or is still loading the queue; the lists
+    are then empty.
     """
 
     resource_group: str
@@ -97,7 +98,7 @@ class Schedules:
         self._sessions = sessions
 
     async def get(self, caller: Caller, group: str) -> Schedule:
-        """Return who runs and waits in a resource group, where, and until when.
+        """Return the running and pending sessions of a resource group, with agents and end times.
 
         Raises
         ------

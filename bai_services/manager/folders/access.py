@@ -107,7 +107,7 @@ def choose(key: str, rows: list[VfolderRow], caller: Caller) -> VfolderRow:
 def target_of(row: VfolderRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # a row has both owner_id and owner_role, or neither
+        assert row.owner_role is not None  # a row has both or neither of owner_id and owner_role
         owner = Owner(row.owner_id, row.owner_role)
     return Target(domain=row.domain, project_id=row.project_id, owner=owner)
 

@@ -122,7 +122,8 @@ class Quotas:
         return self._view(await self._row(caller, "quota.read", host, scope))
 
     async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
-        """Raise if ``size_bytes`` more would exceed a limit that the file system does not enforce.
+        """Raise if ``size_bytes`` more bytes would exceed a limit that the file system does not
+        enforce.
 
         Raises
         ------
@@ -317,7 +318,7 @@ def location_of(row: VfolderRow) -> Location:
 def _target(row: QuotaScopeRow) -> Target:
     owner = None
     if row.owner_id is not None:
-        assert row.owner_role is not None  # a row has both owner_id and owner_role, or neither
+        assert row.owner_role is not None  # a row has both or neither of owner_id and owner_role
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
 

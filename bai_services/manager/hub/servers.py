@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 # Start calls have their own limit, because a call lasts as long as the start.
 MAX_CONCURRENT_CALLS = 16
 MAX_CONCURRENT_STARTS = 40
-# Create a server in advance only for sessions that are pending longer; a start creates its own
-# server.
+# A server is created in advance only for a session that is pending longer than this. Otherwise, the
+# start of the session creates the server.
 CREATE_AFTER_SECONDS = 3.0
 # Maximum time for which the creation of a server waits for starts in progress: both put the same
 # load on the Hub, and starts are more urgent.

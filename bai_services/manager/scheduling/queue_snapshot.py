@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bai_services.core.scheduling.queue import PauseIfBusy, Queue
-from bai_services.core.scheduling.queue.why import Explainer
+from bai_services.core.scheduling.queue.explainer import Explainer
 
 T = TypeVar("T")
 

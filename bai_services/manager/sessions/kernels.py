@@ -337,8 +337,7 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # No exit code: the container has disappeared and only the kernel's folder is
-            # remaining_seconds.
+            # No exit code: the container has disappeared and only the kernel's folder remains.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )

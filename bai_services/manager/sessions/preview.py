@@ -1,4 +1,4 @@
-"""Preview a session: check its request, and find out when it would start and what it would use."""
+"""Preview a session: check its request, and compute its start and its resources."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bai_services.db.sessions.store import SessionStore
 from ..accounts import authorizer
 from ..clock import Clock
 from ..scheduling.scheduler import Scheduler
-from ..scheduling.why import start_choices, start_estimate, start_explanation
+from ..scheduling.start_explanations import start_choices, start_estimate, start_explanation
 from .requests.problems import REPORTED, field_of
 from .requests.requests import Requests
 from .view import mount_of

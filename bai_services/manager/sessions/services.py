@@ -20,7 +20,7 @@ from ..context import ManagerContext
 from ..events import Events
 from ..scheduling.admission_checks import FittingAgents
 from ..scheduling.services import SchedulingServices
-from ..scheduling.why import StartExplanations
+from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
 from .activity import SessionActivity
 from .callback_calls import CallbackCalls

@@ -199,7 +199,7 @@ def _data_of(member: Member) -> list[tuple[int, int]]:
 
 
 def _make_sparse(info: tarfile.TarInfo, segments: Sequence[tuple[int, int]]) -> bytes:
-    """Make a header that of a sparse file (GNU format 1.0); return the map that follows it."""
+    """Convert ``info`` to the header of a sparse file (GNU 1.0); return the map that follows it."""
     rows = [(begin, end - begin) for begin, end in segments]
     rows.append((info.size, 0))
     text = "".join(f"{number}\n" for number in (len(rows), *chain.from_iterable(rows))).encode()

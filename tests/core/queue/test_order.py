@@ -18,13 +18,13 @@ from bai_services.core.scheduling.queue import (
     Queue,
     run_pass,
 )
+from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.scheduling.queue.shares import (
     Shares,
     amounts_by_resource,
     fair_factor,
     today,
 )
-from bai_services.core.scheduling.queue.why import Explainer
 
 from .factories import (
     ANN,

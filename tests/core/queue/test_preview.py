@@ -18,8 +18,8 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 from bai_services.core.scheduling.queue.estimate import Budget
+from bai_services.core.scheduling.queue.explainer import Choices, Explainer
 from bai_services.core.scheduling.queue.preview import preview
-from bai_services.core.scheduling.queue.why import Choices, Explainer
 
 from .factories import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot
 from .test_estimate_properties import EXAMPLES, clusters, sessions

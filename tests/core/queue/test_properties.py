@@ -21,8 +21,8 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
     run_pass,
 )
+from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.scheduling.queue.shape import session_slots
-from bai_services.core.scheduling.queue.why import Explainer
 
 from .factories import NOW, agent, slots
 

@@ -18,7 +18,7 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
     run_pass,
 )
-from bai_services.core.scheduling.queue.why import explain_one
+from bai_services.core.scheduling.queue.explainer import explain_one
 
 from .factories import (
     ANN,

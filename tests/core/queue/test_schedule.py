@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from bai_services.core.scheduling.queue import Certainty, Queue
+from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.scheduling.queue.schedule import group_schedule
-from bai_services.core.scheduling.queue.why import Explainer
 
 from .factories import (
     BOB,

@@ -36,8 +36,8 @@ AGENT_WIDTH = 8
 CAPACITY, FAMILY, MODEL, NUMA, LINK, MIN_SHARE, MAX_SHARE, IN_FORCE = range(8)
 DEVICE_WIDTH = 8
 # Derived floats of an agent, recomputed when the agent changes. FREE_VALUE: value of the free
-# capacity of its devices. MEASURE: what a placement changes (priced: expected use of the free
-# capacity; fgd: fragmentation).
+# capacity of its devices. MEASURE: the quantity by whose change placements are scored (priced:
+# expected use of the free capacity; fgd: fragmentation).
 FREE_VALUE, MEASURE = range(2)
 SUMS_WIDTH = 2
 # Derived integers of an agent: its only device family (ANY: no devices; MIXED: several families),

@@ -39,7 +39,7 @@ _MAX_DEVICES = 16
 
 
 class Variant(StrEnum):
-    """What a capacity value counts as future use of a device.
+    """Which requests a capacity value counts as future use of a device.
 
     ``rows``: requests for (nearly) whole devices. ``bundles``: also devices filled with shares.
     ``blend``: three quarters of ``rows``, one quarter of ``bundles``. Variants with a reserve also

@@ -158,7 +158,7 @@ def reserved(reservation: Reservation) -> Reason:
     """Return a passed check: capacity is reserved, with the start time of the reservation.
 
     That time is not certain: a session that exceeds a quota now may still start first. The estimate
-    contains the certainty.
+    states how certain it is.
     """
     at = reservation.starts_at
     when = "; its start time is not known" if at is None else f" from {at.isoformat()}"

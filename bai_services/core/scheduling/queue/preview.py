@@ -7,9 +7,9 @@ from datetime import datetime
 
 from ..caps import Violation
 from .estimate import Budget
+from .explainer import Choices, Explainer
 from .model import Certainty, Changes, Estimate, Explanation
 from .shape import session_slots
-from .why import Choices, Explainer
 
 
 @dataclass(frozen=True, slots=True)

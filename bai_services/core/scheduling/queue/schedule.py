@@ -1,4 +1,4 @@
-"""The schedule of a resource group: which sessions run where and until when, and which wait."""
+"""The schedule of a resource group: running sessions with end times, and pending ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from math import isinf
 
 from ..placement import Placement
 from .durations import Durations, End, end_of, run_time
+from .explainer import Explainer
 from .model import Certainty, Order, PendingSession, Reason
 from .shares import fair_scopes
-from .why import Explainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class RunningPart:
-    """A running session; ``certainty`` is that of its end."""
+    """A running session; ``certainty`` describes its end."""
 
     session_id: str
     placements: tuple[Placement, ...]
@@ -37,7 +37,7 @@ class RunningPart:
 
 @dataclass(frozen=True, slots=True)
 class WaitingPart:
-    """A pending session; ``certainty`` is that of its start.
+    """A pending session; ``certainty`` describes its start.
 
     ``placements`` are reserved for it, empty without a reservation. ``standing`` has the values by
     which drf and fair-share order the sessions of one priority: smaller is earlier.

@@ -57,8 +57,8 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
 
     ``first`` is scratch: for each lane and request, the first shape without capacity, which
     represents the other shapes. Before a reservation exists (``longest`` is -2), ``first`` is used
-    per lane only, at request 0. If then all parties share one order (``is_shared``), shapes behind
-    the first shape without capacity are skipped.
+    per lane only, at request 0. If all parties share one order (``is_shared``), shapes behind the
+    first shape without capacity are skipped as well.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1

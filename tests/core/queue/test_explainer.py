@@ -17,7 +17,7 @@ from bai_services.core.scheduling.queue import (
     Queue,
     Snapshot,
 )
-from bai_services.core.scheduling.queue.why import Choices, Explainer, explain_one
+from bai_services.core.scheduling.queue.explainer import Choices, Explainer, explain_one
 
 from .factories import (
     ANN,

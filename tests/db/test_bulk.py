@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from bai_services.db.setwise import Among
+from bai_services.db.bulk import Among
 from bai_services.db.tables.sessions import sessions
 
 
