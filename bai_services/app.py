@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from tornado.netutil import bind_sockets
 
 DEFAULT_URL, DEFAULT_PORT = "http://127.0.0.1:8091", 8091
-# After the Hub is killed, its manager may hold the port until it detects that its parent has ended.
+# If the Hub is killed, its manager holds the port until it detects that its parent has ended.
 BIND_TIMEOUT_SECONDS = 20.0
 RETRY_SECONDS = 0.25
 

@@ -226,7 +226,7 @@ def raise_for_status(host: str, status: int, content: bytes, location: str = "")
     Raises
     ------
     BaiError
-        The class that the response names, or else the class that fits its status.
+        The class that the response names, else the class for its status.
     """
     if status < HTTPStatus.MULTIPLE_CHOICES:
         return

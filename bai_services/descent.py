@@ -123,7 +123,7 @@ def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None
     """Remove a directory tree of any depth; do nothing if ``path`` does not exist.
 
     Links are removed, not followed. Directories without owner permissions are made accessible
-    first. A call after an interruption removes the rest.
+    first. A call after an interrupted removal removes the rest.
 
     Raises
     ------

@@ -47,9 +47,9 @@ class Home:
     def ports(self, public: int) -> dict[str, int]:
         """Return the port of each component behind the public port ``public``.
 
-        Sessions store the Hub's address, so an assigned port is reused unless another process
-        listens on it. Ports assigned to another installation of this user in the last 300 s count
-        as in use, because its servers may not listen yet.
+        Sessions store the Hub's address, so a port that was assigned before is reused unless
+        another process listens on it. Ports assigned to another installation of this user in the
+        last 300 s count as in use, because its servers may not listen yet.
         """
         with _port_lock():
             return self._ports(public)

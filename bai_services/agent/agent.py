@@ -75,7 +75,7 @@ class Agent:
         self._interval_seconds = DEFAULT_HEARTBEAT_SECONDS
         self._heartbeat_lock = asyncio.Lock()
         self._is_registered = asyncio.Event()
-        # Time of the last reading, machine facts, names of images.
+        # Cached slow facts: time of the last reading, machine facts, names of images.
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -252,7 +252,7 @@ class Agent:
                 log.exception("the cleanup of the engine failed")
 
     async def _sign_off(self) -> None:
-        """Sign off from the manager: it places no new sessions here; running ones continue."""
+        """Sign off: the manager then places no new sessions here; running ones continue."""
         if not self._is_registered.is_set():
             return
         try:

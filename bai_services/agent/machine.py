@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 
 BUBBLEWRAP_TIMEOUT_SECONDS = 10
-# Larger limits mean no limit: cgroup v1 reports "no limit" as a number near 2**63.
+# A larger limit counts as no limit: cgroup v1 reports "no limit" as a number near 2**63.
 NO_LIMIT_BYTES = 2**60
 
 

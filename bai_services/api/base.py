@@ -145,7 +145,7 @@ async def _call(
 ) -> None:
     """Authenticate the caller, validate the input, call the method and write the response.
 
-    Denied changes are recorded in the audit log.
+    If the caller may not make a change, that is recorded in the audit log.
     """
     # A handler that streams its body has already authenticated the caller, in ``prepare``.
     if not declared.is_open and getattr(handler, "caller", None) is None:

@@ -58,7 +58,7 @@ _LIST_PARAMETERS = [
 
 
 def document(routes: Iterable[tuple[str, type[APIHandler]]], prefix: str) -> dict[str, Any]:
-    """Return the OpenAPI document of ``routes``: pattern below ``prefix``, and handler."""
+    """Return the OpenAPI document of routes: pairs of a pattern below ``prefix`` and a handler."""
     operations = [
         (path_of(pattern), _GROUP.findall(pattern), method, op)
         for pattern, handler in routes

@@ -1,1 +1,1 @@
-"""What people read on our pages, in four languages; ``catalogue`` loads it."""
+"""Texts of our pages in four languages; ``catalogue`` loads them."""

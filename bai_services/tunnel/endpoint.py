@@ -36,7 +36,7 @@ class Stream(asyncio.Protocol):
     def __init__(self, endpoint: TunnelEndpoint, target: str) -> None:
         self.number = 0
         self.target = target
-        # Set if the peer sends HTTP requests of a browser: they pass through this filter.
+        # The filter for HTTP requests of a browser, if the peer sends such requests.
         self.requests: RequestRewriter | None = None
         # Called with the number of bytes transferred in either direction, to track activity.
         self.on_bytes: Callable[[int], None] | None = None

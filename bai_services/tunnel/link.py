@@ -30,7 +30,7 @@ class Link:
         self._unacknowledged: deque[bytes] = deque()
         self._first_unacknowledged = 0
         self._unacknowledged_bytes = 0
-        # The unacknowledged frames that are still to be retransmitted on this websocket.
+        # The unacknowledged frames that remain to be retransmitted on this websocket.
         self._resend: deque[bytes] = deque()
         self._control: deque[bytes] = deque()
 

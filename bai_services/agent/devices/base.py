@@ -112,10 +112,10 @@ class Finding:
 
     family: str
     title: str
-    # What the code was tested with: ``device``, ``stand-in`` (a fake) or ``no`` (untested).
+    # What the code was tested with: a real ``device``, a ``stand-in`` (a fake), or ``no`` device.
     tried: str
     found: int
-    # Why no device, or fewer than expected, were found.
+    # Reason why no devices, or fewer than expected, were found.
     reason: str = ""
 
 

@@ -36,9 +36,9 @@ class AvailableLevel:
 
 
 def highest_level(problems: Mapping[Level, str]) -> AvailableLevel:
-    """Return the highest available level of those in ``problems``, else ``Level.NONE``.
+    """Return the highest available level in ``problems``, else ``Level.NONE``.
 
-    ``problems`` contains the reason why a level is not available; empty if it is available.
+    ``problems`` maps each level to the reason why it is not available; empty: it is available.
     """
     reasons: dict[str, str] = {}
     for level in sorted(problems, key=lambda level: level.rank, reverse=True):

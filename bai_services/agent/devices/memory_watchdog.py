@@ -36,7 +36,7 @@ IDLE_BYTES = 2**30
 # One check over the limit is ignored: the session may be between two allocations.
 CHECKS_BEFORE_ACTING = 2
 
-# By device id: the bytes that a session may use, and its processes on the device.
+# For each device id: the bytes that a session may use, and its processes on the device.
 Limits = Mapping[str, int]
 ProcessesByDevice = dict[str, list[DeviceProcess]]
 

@@ -21,7 +21,7 @@ FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
 METRICS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
 # Placeholder in a path for the device's PCI address.
 PCI = "{pci}"
-# What the code was tested with: a real device, a fake one with the same interface, or neither.
+# What the code was tested with: a real device, a fake one with the same interface, or no device.
 TRIED = ("device", "stand-in", "no")
 
 T = TypeVar("T")

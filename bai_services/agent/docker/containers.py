@@ -31,7 +31,7 @@ AGENT, SESSION, KERNEL = "bai.agent-id", "bai.session-id", "bai.kernel-id"
 MAX_LOG_LINES = 20_000
 CONTAINER = re.compile(r"[0-9a-f]{64}")
 RUNNING = frozenset({"running", "paused", "restarting"})
-# The spawner is about to start such a container, so it counts as running.
+# The spawner is about to start a container in this state, so the container counts as running.
 CREATED = frozenset({"created"})
 GONE_OR_BEING_REMOVED = frozenset({404, 409})
 UNUSED_NETWORK_TIMEOUT_SECONDS = 3600

@@ -40,7 +40,7 @@ class Layers:
 
     @property
     def level(self) -> str:
-        """``enforced`` by Docker, ``watched`` by the agent, or ``unknown`` before a probe."""
+        """``enforced`` (by Docker), ``watched`` (by the agent) or ``unknown`` (before a probe)."""
         if self._supports_size is None:
             return "unknown"
         return "enforced" if self._supports_size else "watched"

@@ -145,7 +145,7 @@ class Folders:
             return None
 
     def remove(self, name: str) -> bool:
-        """Delete a kernel's folder and unmount its directories; return whether nothing is left.
+        """Delete a kernel's folder and unmount its directories; return whether all of it is gone.
 
         A folder with a mount inside it is not touched.
         """

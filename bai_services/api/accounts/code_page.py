@@ -1,4 +1,4 @@
-"""Base class of the pages on which a signed-in user authorizes a program to act for them.
+"""Base class of the pages on which a signed-in user authorizes a program to act as that user.
 
 The program puts a challenge into the URL and receives a code, which can only be redeemed with the
 verifier that the program keeps secret (PKCE, RFC 7636).

@@ -92,8 +92,8 @@ class ScheduledSession(ResponseModel):
 
     ``session`` is null, and ``reason`` empty, if you may not see the session. ``position`` and
     ``priority`` are null for a running session, ``kernels`` is empty for a pending session without
-    a reservation. ``certainty`` (known, estimated, rough, unknown) is that of the end of a running
-    session and of the start of a pending one. ``standing``: the values by which drf and fair-share
+    a reservation. ``certainty`` (known, estimated, rough, unknown) describes the end of a running
+    session or the start of a pending one. ``standing``: the values by which drf and fair-share
     order sessions of one priority; the smallest is first.
     """
 
@@ -111,7 +111,7 @@ class ScheduledSession(ResponseModel):
 class Schedule(ResponseModel):
     """``running`` has at most 300 sessions, those that end first; ``waiting`` the 200 next ones.
 
-    Not complete: the scheduler is starting, and the lists are empty.
+    If ``is_complete`` is false, the scheduler is starting and the lists are empty.
     """
 
     resource_group: str
@@ -159,7 +159,7 @@ class ResourceGroupHandler(APIHandler):
 
 class ScheduleHandler(APIHandler):
     @operation(
-        "Read who runs and waits in a group, where, and until when",
+        "Read the running and pending sessions of a resource group, with agents and end times",
         tag=_TAG,
         returns=Schedule,
         is_expensive=True,

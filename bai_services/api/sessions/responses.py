@@ -226,7 +226,7 @@ class UsageSeries(ResponseModel):
 
 
 class UsageTrend(ResponseModel):
-    """Usage in percent of what the session requested; 15 intervals of a minute, oldest first.
+    """Usage in percent of the requested amounts; 15 intervals of a minute, oldest first.
 
     ``device_percent``: mean utilization of its devices. A series is empty if nothing was measured.
     """
@@ -479,7 +479,7 @@ class CapUse(ResponseModel):
 
 
 class SessionPreview(Explanation):
-    """What would happen if the session were created now.
+    """Result of a session request without creating the session.
 
     ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
     id of the live session that the request would return. ``is_complete``: false if the start could

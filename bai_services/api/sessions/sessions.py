@@ -84,7 +84,7 @@ class SessionsHandler(APIHandler):
 
 class PreviewHandler(APIHandler):
     @operation(
-        "Check a session request; return when the session would start and what it would use",
+        "Check a session request; return the expected start and the resources of the session",
         tag="sessions",
         body=TemplatedSession,
         returns=SessionPreview,

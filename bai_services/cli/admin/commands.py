@@ -402,7 +402,7 @@ async def unlink(
 @json_option
 @connected
 async def schedule(connection: Connection, group: str, *, as_json: bool) -> None:
-    """Show who runs and waits in a resource group, where, and until when."""
+    """Show the running and pending sessions of a resource group, with agents and end times."""
     found = await connection.client.get(f"/resource-groups/{segment(group)}/schedule")
     if as_json:
         output.print_json(found)

@@ -173,7 +173,7 @@ def _path(entity: Entity, row: Row) -> str:
 
 
 def _is_match(entity: Entity, item: Item, row: Row) -> bool:
-    """Return whether ``row`` is the object that ``item`` declares."""
+    """Return whether the item declares the object ``row``."""
     if row[entity.key] != item.key:
         return False
     # An image without an architecture matches any architecture.

@@ -96,7 +96,7 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--preview", is_flag=True,
-    help="Create no session; show when it would start and how much of each quota it would use.",
+    help="Create no session; show its expected start and how much of each quota it would use.",
 )  # fmt: skip
 @click.option(
     "--wait", is_flag=True,

@@ -114,7 +114,8 @@ def _row(label: str, values: Values, format_value: Any, limit: float | None = No
 
 
 def sparkline(values: Values, full: float) -> str:
-    """Return values as a line of block characters; ``full`` has the highest block, a gap none.
+    """Return values as a line of block characters: the highest block for ``full``, a space for a
+    gap.
 
     A series longer than ``MAX_WIDTH`` is reduced: each character is the mean of several values.
     """

@@ -73,9 +73,9 @@ class GpuRules:
     # Shares with a lower enforcement level are not offered.
     minimum: Level = Level.NONE
     mps: MpsServers | None = None
-    # Why MPS is not used; only relevant without ``mps``.
+    # The reason why MPS is not used; only relevant without ``mps``.
     mps_disabled_reason: str = MPS_DISABLED
-    # Why the watchdog does not act on sessions over their share; empty if it does.
+    # The reason why the watchdog does not act on sessions over their share; empty if it acts.
     watchdog_disabled_reason: str = ""
     # Whether the agent may change the compute mode of GPUs.
     may_set_mode: bool = False
@@ -99,7 +99,7 @@ class CudaGpus(DeviceKind):
         self._host = host or HostFiles()
         self._known: dict[str, Device] = {}
         self._available_level: AvailableLevel | None = None
-        # By uuid: why the compute mode of a GPU could not be changed.
+        # For the uuid of a GPU: why its compute mode could not be changed.
         self._mode_problems: dict[str, str] = {}
         self._lock = threading.Lock()
 

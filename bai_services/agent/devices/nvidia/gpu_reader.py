@@ -226,7 +226,7 @@ def profile_of(model: str, attributes: Any) -> str:
 
 
 def _capability(version: tuple[int, int] | None) -> dict[str, Any]:
-    """Return the facts about the compute capability and the uses it is good for; None: unknown."""
+    """Return the compute capability and the common uses that it supports; None: unknown."""
     if version is None:
         return {"compute_capability": None, "good_for": None}
     good_for = [name for name, minimum in GOOD_FOR.items() if version >= minimum]

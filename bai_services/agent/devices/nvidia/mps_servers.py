@@ -79,7 +79,7 @@ class MpsServers:
         # then ``maintain`` does nothing, so that daemons of an earlier agent process continue.
         self._gpus: Mapping[str, int] | None = None
         self._daemons: dict[str, Daemon] = {}
-        # By uuid: the share of sessions that an earlier agent process started.
+        # For the uuid of a GPU: the share of sessions that an earlier agent process started.
         self._granted_shares: Mapping[str, int] = {}
         # Held during maintenance, so that ``close`` does not run while a daemon is being started.
         self._lock = threading.Lock()
