@@ -1,4 +1,4 @@
-"""The Hub's start form: render the manager's offers, and parse the input without validating it."""
+"""The Hub's start form: show the manager's options, and parse the input without validation."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Patches of JupyterHub: two needless costs of every spawn, and the language of its own pages.
+"""Patches of JupyterHub: omit two needless costs of every spawn, and translate its own pages.
 
-JupyterHub has no settings for them, so the Hub's configuration file calls `apply_hub_patches`,
-which replaces three functions of JupyterHub before it uses them. A function that a later JupyterHub
-no longer has is left out. The patches are written for JupyterHub 6 (tested: 6.1.1);
+JupyterHub has no settings for this, so the Hub's configuration file calls `apply_hub_patches`,
+which replaces three functions of JupyterHub before they are used. A function that a later
+JupyterHub no longer has is not replaced. The patches are written for JupyterHub 6 (tested: 6.1.1);
 `tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
 """
 

@@ -79,7 +79,7 @@ async def stop(engine: Engine, running: Running, now: bool = False) -> Exit:
 
 
 async def remove(engine: Engine, running: Running) -> None:
-    """Remove what the ended kernels left behind (see ``Engine.remove``)."""
+    """Remove the containers or files of the ended kernels (see ``Engine.remove``)."""
     await _for_all(running, engine.remove)
 
 

@@ -1,4 +1,4 @@
-"""Errors of a start, as the Hub shows them to the user."""
+"""Errors of a start, in the form in which the Hub shows them to the user."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class Start:
         Raises
         ------
         StartRefused
-            If the start fails. Only a pending session remains of it, if there is one.
+            If the start fails. Nothing of the start remains, except its session if that is still
+            pending.
         """
         try:
             self._check_requester()

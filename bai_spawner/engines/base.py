@@ -35,7 +35,7 @@ class EngineUnreachable(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Handle of a started kernel: all that a restarted Hub needs to poll and stop it."""
+    """Handle of a started kernel: the data that a restarted Hub needs to poll and stop it."""
 
     engine: str
     session_id: str
@@ -108,7 +108,7 @@ class Engine(LoggingConfigurable):
         """Remove an earlier kernel of the same name and session, and start the one of ``plan``.
 
         ``environ`` is the Hub's part of the environment. If ``command`` is empty, the default of
-        the image or engine is run. A failed or cancelled start leaves nothing behind.
+        the image or engine is run. A failed or cancelled start leaves no process or container.
 
         Raises
         ------
@@ -144,7 +144,7 @@ class Engine(LoggingConfigurable):
 
     @abstractmethod
     async def remove(self, running: Running) -> None:
-        """Remove what an ended kernel left behind; idempotent. Its log may be gone afterwards."""
+        """Remove the container or files, and maybe the log, of an ended kernel; idempotent."""
 
 
 def tail(text: str, max_bytes: int) -> str:

@@ -87,7 +87,7 @@ def bind_args(mount: Mount) -> list[str]:
 
 
 def device_paths(plan: LaunchPlan) -> list[str]:
-    """Return the host paths of a plan's device nodes, which are strings or mappings with `path`."""
+    """Return the host paths of a plan's device nodes; a node is a text or a mapping with `path`."""
     return [
         str(node["path"]) if isinstance(node, Mapping) else str(node)
         for node in plan.injection.device_nodes
@@ -151,7 +151,7 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # What this process cannot read, a session under the same uid cannot read either.
+    # A session with the uid of this process cannot read files that this process cannot read.
     hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not work on this host"
     for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):
