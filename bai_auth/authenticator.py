@@ -225,7 +225,7 @@ class BaiAuthenticator(Authenticator):
         return authentication(account, _default_roles(handler))
 
     async def _read_account(self, name: str) -> Model:
-        """Read an account; a burst of starts of one user reads it twice, not once per start."""
+        """Read an account; concurrent callers for one user share a read."""
         if self._accounts is None:
             self._accounts = FreshSingleFlight()
         path = f"/auth/accounts/{quote(name, safe='')}"

@@ -12,7 +12,7 @@ from bai_services.core.accounts.passwords import MIN_LENGTH
 from bai_services.i18n.catalogue import Translator
 
 # Texts for the manager's reasons. Any other reason gets the text for a wrong password, which
-# reveals the least.
+# reveals nothing about the account.
 REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",

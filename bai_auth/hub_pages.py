@@ -152,7 +152,8 @@ class AdminPage(SessionsPage, AdminHandler):
     """The users that the caller may list, with their live sessions.
 
     Replaces the Hub's own page, whose buttons add and change users, start servers of other users
-    and shut the Hub down, none of which is allowed. A session is controlled on its own page.
+    and shut the Hub down. None of these actions is allowed. A session is controlled on its own
+    page.
     """
 
     @web.authenticated
