@@ -103,7 +103,7 @@ class ActivityHandler(PanelHandler):
 
 
 def count_writes_as_use(web_app: Application, uses: AppActivity) -> None:
-    """Record a use for each successful request to Jupyter's own API that writes something."""
+    """Record a use for each successful write request to Jupyter's own API."""
     api_path = url_path_join(web_app.settings["base_url"], "api", "/")
     web_app.transforms.append(_write_recorder(api_path, lambda: uses.record_use(JUPYTER)))
 

@@ -1,4 +1,4 @@
-"""Start arguments of apps: validate what users choose, and store it for later starts."""
+"""Start arguments of apps: validate the values that users choose, and store them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_CHARACTERS = 1024
 class Arguments:
     """Start arguments of all apps, stored in files below the home folder of a session.
 
-    Stored, because an app is also started by opening its address, without arguments.
+    They are stored because opening the address of an app also starts it, without arguments.
     """
 
     def __init__(self, environ: Mapping[str, str], home: str) -> None:

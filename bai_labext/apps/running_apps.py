@@ -98,7 +98,7 @@ class RunningApps:
         self._started_with: dict[str, dict[str, str]] = {}
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return every app of the catalogue and every named port with its state, as JSON."""
+        """Return the apps of the catalogue and the named ports, each with its state, as JSON."""
         listening = listeners()
         return [self._describe(name, listening) for name in self._offers]
 

@@ -75,7 +75,7 @@ class AuthCache:
         if not line.startswith(start) or len(headers) > MAX_HEADER_BLOCK_BYTES:
             return
         rest = line[len(start) :]
-        # Some apps receive the path with the prefix (``App.needs_path_prefix``).
+        # Some apps receive the full path, with the prefix (``App.needs_path_prefix``).
         target = next((t for t in (b"GET /", start) if sent_line == t + rest), None)
         if target is None:
             return

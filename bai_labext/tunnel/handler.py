@@ -55,7 +55,7 @@ class Tunnels:
         is_resumed = end is not None and hello.is_resumed
         if end is None or not is_resumed:
             if end is not None:
-                # The client knows nothing of this tunnel: its websocket was lost before our hello
+                # The client does not know this tunnel: its websocket was lost before our hello
                 # arrived.
                 self.end(end)
             if len(self._ends) >= MAX_TUNNELS and not self._end_oldest_detached():
