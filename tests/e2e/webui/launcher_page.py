@@ -15,7 +15,7 @@ class Launcher(Shell):
 
     @property
     def preview(self) -> Locator:
-        return self.page.get_by_role("complementary", name="What would happen")
+        return self.page.get_by_role("complementary", name="Preview")
 
     def field(self, name: str) -> Locator:
         """Return the control of a field of the request, such as ``resources.cpu``."""

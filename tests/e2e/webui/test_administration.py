@@ -96,7 +96,8 @@ async def test_policies_of_each_kind_are_created(
         await ui.drawer.locator(".ant-form-item-explain-error").wait_for()
         await ui.fill(Resource_limits="cpu=8 mem=16g cuda.device=unlimited")
         await ui.fill(
-            Maximum_of_concurrent_sessions="5", **{"Idle timeout (seconds; 0: no limit)": "600"}
+            Maximum_number_of_concurrent_sessions="5",
+            **{"Idle timeout (seconds; 0: no limit)": "600"},
         )
         await ui.fill(Storage_hosts_with_permissions="local: mount-in-session")
         await ui.choose("Slots that are not listed", "no limit")
@@ -115,7 +116,11 @@ async def test_policies_of_each_kind_are_created(
 
         await ui.open("/policies?tab=user-policies")
         await ui.page.get_by_role("button", name="New user policy").click()
-        await ui.fill(Name=name, Maximum_of_folders="7", **{"Maximum of signed-in browsers": "2"})
+        await ui.fill(
+            Name=name,
+            Maximum_number_of_folders="7",
+            **{"Maximum number of signed-in browsers": "2"},
+        )
         await ui.save()
         await ui.row(name).wait_for()
         found = checked(admin.get(f"/user-policies/{name}"), 200)
@@ -124,7 +129,9 @@ async def test_policies_of_each_kind_are_created(
         await ui.open("/policies?tab=project-policies")
         await ui.page.get_by_role("button", name="New project policy").click()
         await ui.fill(
-            Name=name, Maximum_of_folders="9", **{"Storage quota (bytes; -1: no limit)": "1024"}
+            Name=name,
+            Maximum_number_of_folders="9",
+            **{"Storage quota (bytes; -1: no limit)": "1024"},
         )
         await ui.save()
         await ui.row(name).get_by_text("1 KiB").wait_for()

@@ -59,11 +59,11 @@ async def test_dashboard_shows_sessions_quotas_and_resources_live(
     group = ui.card("Resource group")
     total = next(one["total"] for one in resources_of_group(rest) if one["slot"] == "cpu")
     await group.get_by_text(f"of {total} free").first.wait_for()
-    await ui.card("My quotas").get_by_text("Least left").first.wait_for()
+    await ui.card("My quotas").get_by_text("Limiting", exact=True).first.wait_for()
     await ui.card("My quotas").get_by_text("User user").wait_for()
 
     create_pending(rest, "dashboard-live")
-    for title in ("My sessions", "My place in the queue"):
+    for title in ("My sessions", "My queue positions"):
         await ui.card(title).get_by_role("link", name="dashboard-live").wait_for()
     await ui.card("My sessions").get_by_role("link", name="dashboard-live").click()
     await ui.page.get_by_role("dialog").get_by_text("dashboard-live").first.wait_for()

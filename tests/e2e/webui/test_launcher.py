@@ -118,7 +118,7 @@ async def test_preview_of_a_session_that_waits(
     await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
     await ui.field("preset").click()
     option = ui.page.locator(".ant-select-item-option", has_text="cpu-small")
-    await option.get_by_text("would wait").wait_for()
+    await option.get_by_text("would be queued").wait_for()
 
 
 @pytest.mark.checklist("LCH-02", "LCH-27")

@@ -7,7 +7,7 @@ export interface Config {
   /** Path of the Hub, with a slash at the end. */
   hub: string;
   language: string;
-  /** Sent as X-XSRFToken with every request that changes something. */
+  /** Token that every write request sends as X-XSRFToken. */
   xsrfToken: string;
   /** Name of the installation. */
   brand: string;

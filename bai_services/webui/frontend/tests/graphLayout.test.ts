@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { placed } from '../src/pages/sessions/graphLayout';
+import { layOut } from '../src/pages/sessions/graphLayout';
 
 const places = (items: [string, string[]][]) =>
-  placed(items.map(([id, depends_on]) => ({ id, depends_on }))).map(
+  layOut(items.map(([id, depends_on]) => ({ id, depends_on }))).map(
     ({ item, column, row }) => `${item.id}:${column},${row}`
   );
 

@@ -12,7 +12,7 @@ import { useThemeMode, type ThemeMode } from './theme';
 export const THEME_MODES: readonly ThemeMode[] = ['system', 'light', 'dark'];
 const HUB_ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
-/** Who is signed in, and everything about the account. */
+/** Menu of the account: user, settings, theme, links to the Hub, and sign-out. */
 export function AccountMenu({ hasName }: { hasName: boolean }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

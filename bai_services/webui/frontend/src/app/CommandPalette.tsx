@@ -91,7 +91,7 @@ export function CommandPalette() {
       footer={null}
       closable={false}
       destroyOnHidden
-      // Without animation the field has the focus before the user types.
+      // No animation, so that the field has the focus before the user types.
       transitionName=""
       maskTransitionName=""
       title={t('palette.title')}

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { meQuery } from '../data/me';
 import { pagesFor } from './pages';
 
-/** The sidebar's links; `onNavigate` is called when one is used. */
+/** The sidebar's links; `onNavigate` is called when the user clicks one. */
 export function Navigation({ onNavigate }: { onNavigate?: () => void }) {
   const { t } = useTranslation();
   const { pathname } = useLocation();

@@ -18,7 +18,7 @@ export function NoticesButton() {
   const toggle = () => {
     setWasOpened(true);
     setIsOpen(!isOpen);
-    // Closing: what was shown has been seen.
+    // Closing the list marks all notices as read.
     if (isOpen) {
       markRead();
     }

@@ -15,7 +15,7 @@ const MAX_TASKS = 10;
 const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED,CREATING';
 const FOLDER_TASKS = 'cloning,performing,delete-ongoing';
 
-/** What is in progress, and past notices. */
+/** Running tasks and past notices. */
 export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
   const { t } = useTranslation();
   const notices = useNotices();

@@ -8,7 +8,7 @@ import { useChosenProject } from '../data/project';
 
 const ALL = 'all';
 
-/** The project that lists show and that new sessions belong to. */
+/** Choice of the project: lists show its sessions and folders, and new sessions belong to it. */
 export function ProjectSwitch({ hasName }: { hasName: boolean }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

@@ -12,7 +12,10 @@ import { useLiveNotices } from './useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
 
-/** Header, sidebar and content of every page. Notices are below the router: they contain links. */
+/**
+ * Header, sidebar and content of every page. Notices are rendered inside the router, because they
+ * contain links.
+ */
 export function Shell() {
   return (
     <App>
@@ -21,7 +24,7 @@ export function Shell() {
   );
 }
 
-/** Narrow screens have the sidebar in a drawer. */
+/** On narrow screens, the sidebar is in a drawer. */
 function Frame() {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().lg ?? true;

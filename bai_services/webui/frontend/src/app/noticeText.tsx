@@ -7,7 +7,7 @@ type Named = Pick<Notice, 'kind' | 'name' | 'session'>;
 
 export const noticeText = (t: TFunction, { kind, name }: Named) => t(`notices.${kind}`, { name });
 
-/** Leads to what the notice is about. */
+/** Link to the session or folder of a notice. */
 export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => void }) {
   const { t } = useTranslation();
   return notice.session ? (

@@ -48,9 +48,12 @@ interface Page {
   /** Translation key of the title. */
   title: string;
   icon: ReactNode;
-  /** Roles that may open the page; all roles if omitted. Such pages are in *Administration*. */
+  /**
+   * Roles that may open the page; all roles if omitted. Pages with roles are in the section
+   * *Administration*.
+   */
   roles?: readonly Role[];
-  /** It is in the account menu instead of the sidebar. */
+  /** Whether the page is in the account menu instead of the sidebar. */
   isInAccountMenu?: boolean;
 }
 

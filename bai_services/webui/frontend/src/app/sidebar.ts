@@ -1,7 +1,7 @@
 import { changePreferences, currentPreferences, usePreferences } from '../data/preferences';
 import { useShortcut } from './shortcut';
 
-/** Whether the sidebar is collapsed; the browser keeps the choice, and the key `[` changes it. */
+/** Whether the sidebar is collapsed. The browser stores the choice; the key `[` toggles it. */
 export function useSidebar() {
   const { isSidebarCompact } = usePreferences();
   useShortcut('[', () =>

@@ -60,7 +60,10 @@ const ThemeContext = createContext<ThemeChoice>({
 
 export const useThemeMode = () => useContext(ThemeContext);
 
-/** Stores the theme of the Hub's own pages, which have no mode `system`: without a value they use it. */
+/**
+ * Stores the theme for the Hub's own pages. They have no value `system`: without a stored value
+ * they follow the system.
+ */
 function storeForHub(mode: ThemeMode) {
   if (mode === 'system') {
     localStorage.removeItem(HUB_STORAGE_KEY);

@@ -19,13 +19,16 @@ const TYPES = {
   share: 'info'
 } as const;
 const WARNING_MILLIS = 10 * 60_000;
-// Use of a session moves its end without an event.
+// Poll: activity in a session postpones its end without an event.
 const REFRESH_MILLIS = 60_000;
 const MAX_SESSIONS = 50;
 
 type NewNotice = Omit<Notice, 'at' | 'isRead'>;
 
-/** Notify users when their sessions run, fail or are about to stop, and of shared folders. */
+/**
+ * Notify users when their sessions start, fail or are about to stop, and when a folder is shared
+ * with them.
+ */
 export function useLiveNotices(): void {
   const { data: me } = useQuery(meQuery);
   const show = useNotify();

@@ -3,7 +3,7 @@ import { spansOf } from './ansi';
 
 const MAX_LINES = 1_000;
 
-/** A text of a terminal in its colours; at most its first 1,000 lines. */
+/** Terminal output in its colours; at most the first 1,000 lines. */
 export function AnsiText({ text }: { text: string }) {
   const lines = useMemo(() => spansOf(text.split('\n').slice(0, MAX_LINES)), [text]);
   return (

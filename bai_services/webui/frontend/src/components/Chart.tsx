@@ -28,7 +28,7 @@ register([
 interface ChartProps {
   option: EChartsCoreOption;
   height: number;
-  /** What the chart shows, for screen readers. */
+  /** Description of the chart for screen readers. */
   label: string;
 }
 

@@ -2,7 +2,7 @@ import { useTranslation } from 'react-i18next';
 import type { Session } from '../data/client';
 import { formatSeconds, useNow } from './time';
 
-/** How long a session runs, ran, or has been waiting. */
+/** Run time of a session, or the waiting time of a pending one. */
 export function Elapsed({ session }: { session: Session }) {
   const now = useNow();
   const { i18n } = useTranslation();

@@ -2,7 +2,7 @@ import { Button, Result } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 
-/** What somebody sees who may not open a page. */
+/** Content of a page that the user may not open. */
 export function Forbidden() {
   const { t } = useTranslation();
   return (

@@ -15,7 +15,7 @@ import { DEFAULT_PAGE_SIZE, PAGE_SIZES, type ListSearch } from './listSearch';
 export interface ListColumn<T> extends TableColumnType<T> {
   key: string;
   title: string;
-  /** Hidden by default. */
+  /** Whether the column is hidden by default. */
   isOptional?: boolean;
 }
 
@@ -27,7 +27,7 @@ interface ListTableProps<T> {
   isLoading: boolean;
   search: ListSearch;
   defaultSort: string;
-  /** Called with the changes of the URL. */
+  /** Called with the changes of the list's state in the URL. */
   onChange: (changes: ListSearch) => void;
   rowKey: keyof T & string;
   empty: ReactNode;
@@ -104,7 +104,7 @@ function ColumnChoice<T>(props: {
   onChange: (hidden: string[]) => void;
 }) {
   const { t } = useTranslation();
-  // The first column names the row: it cannot be hidden.
+  // The first column identifies the row, so it cannot be hidden.
   const choices = props.columns.slice(1).filter(column => column.title);
   return (
     <Popover

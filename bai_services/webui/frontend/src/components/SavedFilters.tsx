@@ -6,12 +6,12 @@ import { useSavedFilters } from '../data/savedFilters';
 
 interface SavedFiltersProps {
   list: string;
-  /** The current filters, as in the URL. */
+  /** The current filters in the form of the URL. */
   search: Record<string, unknown>;
   onApply: (search: Record<string, unknown>) => void;
 }
 
-/** Filters of a list under names that the user has chosen. */
+/** Menu of saved filters of a list; the user chooses their names. */
 export function SavedFilters({ list, search, onApply }: SavedFiltersProps) {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);

@@ -1,6 +1,6 @@
 import type { ReactNode } from 'react';
 
-/** Wide content that scrolls by itself, also with the keyboard. */
+/** Area that scrolls wide content horizontally, also with the keyboard. */
 export function ScrollArea({ label, children }: { label: string; children: ReactNode }) {
   return (
     <div className="bai-table" role="group" aria-label={label} tabIndex={0}>

@@ -9,7 +9,7 @@ interface SparklineProps {
   label: string;
 }
 
-/** Points of the lines between gaps: each line is a list of "x,y". */
+/** Points of the lines between gaps; each line is a list of "x,y" texts. */
 export function linesOf(values: readonly (number | null)[]): string[] {
   const step = WIDTH / Math.max(1, values.length - 1);
   const lines: string[][] = [[]];

@@ -5,7 +5,7 @@ export interface Span {
   style: string;
 }
 
-/** The style that is in force, and that the next line continues. */
+/** The current style, which continues on the next line. */
 export interface Style {
   color?: string | undefined;
   isBold?: boolean;
@@ -14,7 +14,7 @@ export interface Style {
 }
 
 const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'white'];
-/** What is longer is cut: a log may be one line of many megabytes. */
+/** Longer lines are truncated: a log may be one line of many megabytes. */
 export const MAX_LINE_LENGTH = 10_000;
 const MAX_SPANS = 500;
 // SGR sequences; all other CSI and OSC sequences and control characters are removed.
@@ -60,7 +60,10 @@ export function spansOf(lines: readonly string[]): Span[][] {
   });
 }
 
-/** Return what a terminal shows of a line whose start is overwritten, as progress bars do. */
+/**
+ * Return a line as a terminal shows it: text after a carriage return overwrites the start, as in
+ * progress bars.
+ */
 function withoutOverwritten(line: string): string {
   const trimmed = line.replace(/\r+$/, '');
   return trimmed.slice(trimmed.lastIndexOf('\r') + 1);

@@ -1,6 +1,6 @@
 /** Rows of a text with separated cells (RFC 4180), without empty rows.
  *
- * @param maxRows the rest of the text is not read after so many rows
+ * @param maxRows maximum number of rows; later rows are not parsed
  * @throws SyntaxError with the number of the row that cannot be read
  */
 export function parseCsv(

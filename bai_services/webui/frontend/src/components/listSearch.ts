@@ -24,7 +24,7 @@ const filtersIn = (value: unknown) => {
   return entries.length > 0 ? Object.fromEntries(entries) : undefined;
 };
 
-/** Leave out undefined values, which a search must not contain. */
+/** Remove undefined values, because the state in the URL must not contain any. */
 export function defined<T extends object>(
   values: T
 ): { [K in keyof T]?: Exclude<T[K], undefined> } {
@@ -33,7 +33,7 @@ export function defined<T extends object>(
   };
 }
 
-/** Read the state from a URL; invalid values are ignored. */
+/** Parse the state in a URL; ignore invalid values. */
 export function readListSearch(search: Record<string, unknown>): ListSearch {
   const sort = textIn(search['sort']);
   const size = numberIn(search['size']);

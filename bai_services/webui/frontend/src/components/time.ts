@@ -7,7 +7,7 @@ const UNITS = [
   ['second', 1]
 ] as const;
 
-/** Return seconds in the largest unit that fits, for example "4 min". */
+/** Format seconds in the largest unit that is not larger, for example "4 min". */
 export function formatSeconds(seconds: number, language: string): string {
   const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? UNITS[3];
   const number = Math.max(0, Math.floor(seconds / size));
@@ -22,11 +22,11 @@ export function formatTime(text: string, language: string): string {
 
 const ISO_TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
 
-/** Replace the ISO times in a message of the server by local ones. */
+/** Replace the ISO times in a server message with local times. */
 export const withLocalTimes = (message: string, language: string) =>
   message.replaceAll(ISO_TIME, text => formatTime(text, language));
 
-/** Return the time in milliseconds; the component is drawn again every `intervalMillis`. */
+/** Return the current time in milliseconds; render the component again every `intervalMillis`. */
 export function useNow(intervalMillis = 1_000): number {
   const [now, setNow] = useState(Date.now);
   useEffect(() => {

@@ -47,7 +47,7 @@ export function useRemoveSshKey() {
   });
 }
 
-/** What users may change about their own keypairs. */
+/** Fields of a keypair that its user may change. */
 export type KeypairChange = { is_active: boolean } | { new_secret: true };
 
 export function useChangeKeypair() {

@@ -3,13 +3,13 @@ import { api, unwrap } from './client';
 import type { EntityPath, Item } from './entities';
 import { queries } from './queries';
 
-/** What happened to several objects; `failed` has the server's message of each refusal. */
+/** Result of a bulk change; `failed` has the server's message for each refused object. */
 export interface BulkResult {
   done: string[];
   failed: { key: string; message: string }[];
 }
 
-/** What to do with each object: set fields, or delete it. */
+/** Change to make to each object: set fields, or delete it. */
 export type BulkChange = Item | 'delete';
 
 const oneOf = (path: EntityPath) => `${path}/{key}` as '/users/{key}';
@@ -21,7 +21,7 @@ function changeOne(path: EntityPath, key: string, change: BulkChange): Promise<u
     : unwrap(api.PATCH(oneOf(path), { params, body: change as never }));
 }
 
-/** Change objects one after the other; a refused one does not stop the rest. */
+/** Change objects one after the other; continue after a refusal. */
 export async function changeAll(
   path: EntityPath,
   keys: readonly string[],

@@ -1,6 +1,6 @@
 import { config } from '../config';
 
-/** Address of a list as a CSV file, with all rows of the filters in their order. */
+/** URL of a list as a CSV file, with all rows that match the filters, in the order of the list. */
 export function csvUrl(path: string, list: { sort: string; filters: Record<string, string> }) {
   const query = new URLSearchParams({
     ...list.filters,

@@ -6,7 +6,7 @@ import { queries } from './queries';
 /** An object of the installation, such as a user or an agent, as the API returns it. */
 export type Item = Record<string, unknown>;
 
-/** Collections that administrators see as lists; `PATH/{key}` is one object. */
+/** Paths of the collections of the administration pages; `PATH/{key}` is one object. */
 export type EntityPath =
   | '/users'
   | '/keypairs'
@@ -29,7 +29,8 @@ export interface ItemPage {
   total: number;
 }
 
-// The collections have the same routes and parameters; the types of one stand for all.
+// All collections have the same routes and parameters, so the types of one collection are used for
+// all.
 const listOf = (path: EntityPath) => path as '/users';
 const oneOf = (path: EntityPath) => `${path}/{key}` as '/users/{key}';
 
@@ -48,7 +49,7 @@ export const entitiesQuery = (path: EntityPath, list: ListQuery) =>
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
 export interface Change {
-  /** Key of the object that is changed; without it, one is created. */
+  /** Key of the object to change; undefined: create an object. */
   key?: string | undefined;
   values: Item;
 }
@@ -75,7 +76,7 @@ export function useDeleteEntity(path: EntityPath) {
   });
 }
 
-/** Sign a user out of all browsers, or lift the lock after failed sign-ins. */
+/** Sign a user out of all browsers, or unlock the account after failed sign-ins. */
 export function useUserAction(action: 'sign-out' | 'unlock') {
   return useMutation({
     mutationFn: (key: string) => {

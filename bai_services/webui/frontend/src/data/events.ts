@@ -36,7 +36,7 @@ export function followChanges(): void {
     const source = new EventSource(`${config.api}/events`);
     source.onopen = () => {
       retryMillis = FIRST_RETRY_MILLIS;
-      // Changes may have been missed between the loading of the list and now.
+      // Changes may have been missed between the loading of the list and the start of the stream.
       refresh();
     };
     source.onerror = () => {

@@ -5,11 +5,13 @@ import { downloadUrl, refreshFiles } from './files';
 import { queries } from './queries';
 
 export interface FileContent {
-  /** The file, or its beginning if it is larger than was requested. */
+  /**
+   * The content of the file, or only its beginning if the file is larger than the requested size.
+   */
   bytes: Uint8Array<ArrayBuffer>;
   /** Size of the whole file in bytes. */
   size: number;
-  /** Names this version of the file. */
+  /** Identifies this version of the file. */
   etag: string;
 }
 
@@ -58,7 +60,7 @@ export const contentQuery = (id: string, path: string, maxBytes: number) =>
   queryOptions({
     queryKey: [...contentKey(id, path), maxBytes],
     queryFn: ({ signal }) => readContent(id, path, maxBytes, signal),
-    // An editor must not lose its text because the window has the focus again.
+    // Do not read again when the window gets the focus: an editor would lose its text.
     staleTime: Infinity,
     gcTime: 0
   });
@@ -67,11 +69,11 @@ interface Save {
   id: string;
   path: string;
   text: string;
-  /** The version that is replaced; "new": the file must not exist; "any": replace every version. */
+  /** The version to replace; "new": the file must not exist; "any": replace any version. */
   replaces: string;
 }
 
-/** Write a file; the error code is "changed" if it has another version than `replaces`. */
+/** Write a file; fail with the code "changed" if the file does not have the version `replaces`. */
 export function useSaveFile() {
   return useMutation({
     mutationFn: async ({ id, path, text, replaces }: Save) => {
@@ -97,6 +99,6 @@ export function useSaveFile() {
   });
 }
 
-/** Read a file again when it is shown the next time. */
+/** Invalidate the cached content of a file. */
 export const forgetContent = (id: string, path: string) =>
   queries.resetQueries({ queryKey: contentKey(id, path) });

@@ -18,7 +18,7 @@ export interface Directory {
 export const joined = (directory: string, name: string) =>
   directory ? `${directory}/${name}` : name;
 
-/** One part of a directory, sorted and filtered by the server. */
+/** One page of a directory's entries, sorted and filtered by the server. */
 export const filesQuery = (
   { id, path }: Directory,
   list: { sort: string; name: string; page: number }
@@ -94,7 +94,7 @@ export const useRemoveFiles = () =>
     }
   });
 
-/** The address that downloads a file, or several files and directories as one archive. */
+/** The URL for downloading a file, or several files and directories as one archive. */
 export function downloadUrl(id: string, entries: readonly { path: string; type: string }[]) {
   const [first] = entries;
   const isFile = entries.length === 1 && first?.type === 'file';

@@ -25,7 +25,7 @@ const BUSY_POLL_MILLIS = 2_000;
 /** Whether the server is still copying, moving or deleting the files. */
 export const isBusy = (folder: Folder) => BUSY.includes(folder.status);
 
-/** Whether the caller may rename, share and delete the folder. */
+/** Whether the user may rename, share and delete the folder. */
 export const isManaged = (folder: Folder) => folder.permission === 'wd';
 
 export const isWritable = (folder: Folder) =>
@@ -79,7 +79,7 @@ export const invitationsQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET('/vfolder-invitations', { signal }))
 });
 
-/** Invitations to a folder that were not answered yet. */
+/** Pending invitations to a folder. */
 export const pendingInvitationsQuery = (id: string) =>
   queryOptions({
     queryKey: ['folders', 'pending-invitations', id],
@@ -104,13 +104,13 @@ export const grantsQuery = (id: string) =>
       )
   });
 
-// The options of a new session contain the folders that it can mount.
+// The options of a new session contain the mountable folders.
 const refresh = () =>
   Promise.all(
     [['folders'], ['sessions', 'options']].map(queryKey => queries.invalidateQueries({ queryKey }))
   );
 
-/** A mutation after which everything about folders is read again. */
+/** A mutation that invalidates all queries about folders. */
 function useFolderChange<Arguments, Result>(mutationFn: (args: Arguments) => Promise<Result>) {
   return useMutation({ mutationFn, onSettled: refresh });
 }
@@ -145,7 +145,7 @@ const STEPS: Record<FolderStep, (id: string) => Promise<unknown>> = {
   purge: id => unwrap(api.POST('/vfolders/{key}/purge', at(id)))
 };
 
-/** Do one step with each folder; returns the folders that refused it, with the error. */
+/** Perform an action on each folder; return the folders for which it failed, with the errors. */
 export const useFolderStep = () =>
   useFolderChange(async ({ folders, step }: { folders: readonly Folder[]; step: FolderStep }) => {
     const results = await Promise.allSettled(folders.map(folder => STEPS[step](folder.id)));
@@ -157,7 +157,7 @@ export const useFolderStep = () =>
     });
   });
 
-/** Invite a user, or change the permission of one who has access. */
+/** Invite a user, or change the permission of a user who has access. */
 export const useShareFolder = () =>
   useFolderChange((args: { id: string; user: string; permission: SharePermission }) =>
     unwrap(

@@ -6,13 +6,17 @@ export type SessionOptions = Schemas['SessionOptions'];
 export type SessionPreview = Schemas['SessionPreview'];
 export type SlotLimit = Schemas['SlotLimit'];
 export type Template = Schemas['Template'];
-/** The fields of a new session; those that are left out have the defaults of the API. */
+/** The fields of a new session; omitted fields have the defaults of the API. */
 export type SessionRequest = Partial<Schemas['SessionRequest']>;
 
-/** What a new session may use, and what is free; without names, the defaults. */
+/**
+ * Options for a new session in a project and a resource group (undefined: the defaults), with the
+ * free resources.
+ */
 export const optionsQuery = (project: string | undefined, group: string | undefined) =>
   queryOptions({
-    // Free resources change with the sessions, mountable folders with the folders.
+    // Changes of sessions change the free resources; changes of folders change the mountable
+    // folders.
     queryKey: ['sessions', 'options', project, group],
     queryFn: ({ signal }) =>
       unwrap(
@@ -29,7 +33,7 @@ export const optionsQuery = (project: string | undefined, group: string | undefi
     placeholderData: keepPreviousData
   });
 
-/** What would happen if the session were created now. */
+/** Preview of a session: its problems, its expected start and its use of quotas. */
 export const previewQuery = (request: SessionRequest) =>
   queryOptions({
     queryKey: ['sessions', 'preview', request],

@@ -1,14 +1,14 @@
 import type { ApiError } from './client';
 
-/** Lines that the browser keeps; the download contains the whole output. */
+/** Maximum number of lines in the browser; the download contains the whole output. */
 export const MAX_LINES = 20_000;
 
 /** The output of a kernel so far. */
 export interface Log {
   lines: string[];
-  /** Number of lines before `lines` that are no longer kept. */
+  /** Number of dropped lines before `lines`. */
   dropped: number;
-  /** Output was lost between two polls of the server. */
+  /** Whether output was lost between two polls of the server. */
   hasGap: boolean;
   state: 'loading' | 'live' | 'ended';
   error?: ApiError | undefined;

@@ -11,7 +11,10 @@ interface Chunk {
 
 const EMPTY: Log = { lines: [], dropped: 0, hasGap: false, state: 'loading' };
 
-/** Follow the output of a kernel while the component is shown. `attempt` changes: read it again. */
+/**
+ * Follow the output of a kernel while the component is shown. A change of `attempt` restarts the
+ * stream.
+ */
 export function useLog(id: string, kernel: string, attempt: number): Log {
   const [log, setLog] = useState<Log & { source?: string }>(EMPTY);
   const source = `${id} ${kernel} ${attempt}`;
@@ -48,7 +51,7 @@ export function useLog(id: string, kernel: string, attempt: number): Log {
   return log.source === source ? log : EMPTY;
 }
 
-/** Read why a stream was refused: an EventSource does not give the response. */
+/** Fetch the error of a refused stream, because an EventSource does not expose the response. */
 async function reasonOf(id: string, kernel: string): Promise<ApiError> {
   const query = { lines: '1', kernel };
   try {

@@ -9,7 +9,7 @@ export interface Notice {
   kind: (typeof NOTICE_KINDS)[number];
   /** Name of the session or folder. */
   name: string;
-  /** The server's explanation, or who shares the folder. */
+  /** The server's explanation, or the user who shares the folder. */
   info: string;
   at: string;
   isRead: boolean;
@@ -29,7 +29,7 @@ const isNotice = (value: unknown): value is Notice => {
 export const readNotices = (stored: unknown): Notice[] =>
   Array.isArray(stored) ? stored.filter(isNotice).slice(0, MAX_NOTICES) : [];
 
-/** The list with a new notice in front; the oldest ones are dropped. */
+/** Prepend a notice to the list; drop the oldest ones. */
 export const withNotice = (notices: readonly Notice[], notice: Notice): Notice[] =>
   [notice, ...notices].slice(0, MAX_NOTICES);
 
@@ -37,7 +37,7 @@ const notices = new Stored('bai-notices', readNotices);
 
 export const useNotices = () => useStored(notices);
 
-/** Use the list of a user. */
+/** Switch to the stored list of a user. */
 export const openNotices = (username: string) => notices.open(`bai-notices-${username}`);
 
 /** Add a notice; returns whether it is new. */

@@ -4,13 +4,13 @@ export const START_PAGES = ['/start', '/dashboard', '/sessions', '/data'] as con
 export const MIN_UPLOADS = 2;
 export const MAX_UPLOADS = 5;
 
-/** What a user chooses for this browser; theme and language are kept separately. */
+/** Preferences of a user in this browser; theme and language are stored separately. */
 export interface Preferences {
   startPage: (typeof START_PAGES)[number];
   isSidebarCompact: boolean;
-  /** Notices of the operating system while the page is in the background. */
+  /** Whether to show notifications of the operating system while the page is in the background. */
   hasDesktopNotices: boolean;
-  /** Files that are uploaded at the same time. */
+  /** Number of files that are uploaded at the same time. */
   parallelUploads: number;
   /** Id of the project that lists and the launcher use; empty: all projects. */
   project: string;

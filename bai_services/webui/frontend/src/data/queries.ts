@@ -4,7 +4,7 @@ import { ApiError } from './client';
 const STALE_MILLIS = 15_000;
 const MAX_RETRIES = 2;
 
-/** The cache of everything read from the API; changes of sessions invalidate it (events.ts). */
+/** The cache of API responses; changes of sessions invalidate the affected queries (events.ts). */
 export const queries = new QueryClient({
   defaultOptions: {
     queries: {

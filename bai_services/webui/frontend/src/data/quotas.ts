@@ -3,10 +3,12 @@ import { api, unwrap, type Schemas } from './client';
 
 export type Quotas = Schemas['SessionQuotas'];
 
-/** The caller's quotas and the group's resources; without names, those of a new session. */
+/**
+ * The user's quotas and the group's resources. Project and group default to those of a new session.
+ */
 export const quotasQuery = (target: { project?: string; group?: string } = {}) =>
   queryOptions({
-    // Quotas change with the sessions.
+    // Changes of sessions change the usage of quotas.
     queryKey: ['sessions', 'quotas', target],
     queryFn: ({ signal }) =>
       unwrap(

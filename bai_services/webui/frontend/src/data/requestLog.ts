@@ -22,7 +22,7 @@ const draw = (changed: readonly LoggedRequest[]) => {
   listeners.forEach(listener => listener());
 };
 
-/** Remember a request; only the last ones are kept. */
+/** Add a request to the log, which contains only the latest ones. */
 export function logRequest(entry: Omit<LoggedRequest, 'number'>): void {
   draw([{ ...entry, number: nextNumber }, ...entries].slice(0, MAX_ENTRIES));
   nextNumber += 1;

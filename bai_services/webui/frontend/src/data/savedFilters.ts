@@ -4,7 +4,7 @@ import { Stored, useStored } from './stored';
 
 const MAX_SAVED = 20;
 
-/** The state of a list under a name: the part of the URL that selects and sorts its rows. */
+/** A named state of a list: the part of the URL that selects and sorts its rows. */
 export interface SavedFilter {
   list: string;
   name: string;
@@ -24,7 +24,7 @@ const isSaved = (value: unknown): value is SavedFilter => {
 export const readSaved = (stored: unknown): SavedFilter[] =>
   Array.isArray(stored) ? stored.filter(isSaved) : [];
 
-/** The filters with a new one; one with the same name is replaced, the oldest are dropped. */
+/** Add saved filters: replace those with the same name, and drop the oldest. */
 export const withSaved = (all: readonly SavedFilter[], added: SavedFilter): SavedFilter[] => {
   const isOther = ({ list, name }: SavedFilter) => list !== added.list || name !== added.name;
   const ofList = all.filter(({ list }) => list === added.list).filter(isOther);

@@ -5,10 +5,12 @@ export type Schedule = Schemas['Schedule'];
 export type ScheduledSession = Schemas['ScheduledSession'];
 export type Lane = Schemas['Lane'];
 
-/** Ends come closer without an event. */
+/** Poll: the remaining times decrease without an event. */
 const REFRESH_MILLIS = 30_000;
 
-/** Who runs and waits in a resource group; changes of sessions invalidate it. */
+/**
+ * The running and pending sessions of a resource group; changes of sessions invalidate the query.
+ */
 export const scheduleQuery = (group: string) =>
   queryOptions({
     queryKey: ['sessions', 'schedule', group],

@@ -23,7 +23,7 @@ export const isPending = (session: Session) => PENDING.includes(session.status);
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
-/** A page of the list: filters are fields of the API, or `field__operator`. */
+/** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
 export interface SessionList {
   limit: number;
   offset: number;
@@ -75,7 +75,7 @@ export const historyQuery = (id: string) =>
       unwrap(api.GET('/sessions/{key}/history', { signal, params: { path: { key: id } } }))
   });
 
-/** Stop sessions; resolves with those that could not be stopped, by name. */
+/** Stop sessions; resolve with those that could not be stopped, and the errors. */
 export function useStopSessions() {
   return useMutation({
     mutationFn: async (sessions: Session[]) => {
@@ -108,7 +108,7 @@ type SessionChange =
   | { kind: 'activity' }
   | { kind: 'lifetime'; seconds: number };
 
-/** Rename a session, change its priority, keep it from being idle, or extend its lifetime. */
+/** Rename a session, change its priority, restart its idle timeout, or extend its lifetime. */
 export function useChangeSession(id: string) {
   return useMutation({
     mutationFn: async (change: SessionChange) => {

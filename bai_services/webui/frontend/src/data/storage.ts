@@ -4,14 +4,16 @@ import { queries } from './queries';
 
 export type QuotaScope = Schemas['QuotaScope'];
 
-/** The quota scopes of users or of projects on a storage host; `name` is a part of their name. */
+/**
+ * The quota scopes of users or projects on a storage host, filtered by a part of the owner's name.
+ */
 export const hostScopesQuery = (
   host: string,
   owners: 'owner' | 'project',
   name: string,
   page: { limit: number; offset: number }
 ) => {
-  // Without a name: all scopes that have an owner of this kind.
+  // Without a name: all scopes with an owner of this kind.
   const filters = name ? { [`${owners}__contains`]: name } : { [`${owners}__ne`]: '' };
   const query = { host, sort: owners, ...filters, ...page };
   return queryOptions({

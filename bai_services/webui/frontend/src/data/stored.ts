@@ -1,11 +1,11 @@
 import { useSyncExternalStore } from 'react';
 
-/** A value that the browser keeps, shared by all components and tabs. */
+/** A value in the browser's local storage, shared by all components and tabs. */
 export class Stored<T> {
   private value: T | undefined;
   private readonly listeners = new Set<() => void>();
 
-  /** `read` checks a stored value; anything may be in the browser's storage. */
+  /** `read` validates the stored value, because the storage may contain anything. */
   constructor(
     private key: string,
     private readonly read: (stored: unknown) => T

@@ -83,10 +83,10 @@ export function pauseUpload(key: number) {
 
 export const resumeUpload = (key: number) => restart(key, false);
 
-/** Upload a file although the folder has one of that name. */
+/** Upload a file and replace the existing file with that name. */
 export const replaceFile = (key: number) => restart(key, true);
 
-/** Stop an upload and discard what the server has received, or forget one that has ended. */
+/** Abort an upload and discard the received bytes, or remove an ended upload from the list. */
 export function removeUpload(key: number) {
   const transfer = transfers.get(key);
   if (transfer) {
@@ -133,7 +133,7 @@ function startWaiting() {
 async function run(transfer: Transfer) {
   const tus = new Upload(transfer.file, optionsOf(transfer));
   transfer.tus = tus;
-  // An upload that a reload interrupted continues where it stopped.
+  // Resume an upload that was interrupted by a reload of the page.
   const [previous] = await tus.findPreviousUploads();
   if (previous) {
     tus.resumeFromPreviousUpload(previous);
@@ -174,7 +174,7 @@ function optionsOf(transfer: Transfer): UploadOptions {
   };
 }
 
-/** Return the message of the API's error, else that of the upload. */
+/** Return the API's error message, else the message of the upload. */
 function messageOf(body: string | undefined, error: Error): string {
   try {
     return (JSON.parse(body ?? '') as { message: string }).message;
@@ -185,7 +185,7 @@ function messageOf(body: string | undefined, error: Error): string {
 
 let refreshTimer: number | undefined;
 
-/** Read the directory and the usage again, once for uploads that end at about the same time. */
+/** Refresh the directory and the usage, once for all uploads that end at about the same time. */
 function refreshAfterUploads(id: string) {
   window.clearTimeout(refreshTimer);
   refreshTimer = window.setTimeout(() => {

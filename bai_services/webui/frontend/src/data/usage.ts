@@ -12,7 +12,7 @@ export type Period = keyof typeof PERIODS;
 const REFRESH_MILLIS = 15_000;
 const TREND_REFRESH_MILLIS = 30_000;
 
-/** Usage of a kernel over time; `isLive`: it is read again while new values are measured. */
+/** Usage of a kernel over time; `isLive`: poll for new values. */
 export const usageHistoryQuery = (id: string, kernel: string, period: Period, isLive: boolean) =>
   queryOptions({
     queryKey: ['usage', 'history', id, kernel, period],

@@ -4,12 +4,12 @@ import { queries } from './queries';
 
 type NewUser = Schemas['NewUser'];
 
-/** The outcome of each row of an import: an error message, or undefined for a created user. */
+/** The result of each row of an import: an error message, or undefined for a created user. */
 export type Outcomes = ReadonlyMap<number, string | undefined>;
 
 const NONE: Outcomes = new Map();
 
-/** Create users one after the other; a refused one does not stop the rest. */
+/** Create users one after the other; continue after a refusal. */
 export function useImportUsers() {
   const [outcomes, setOutcomes] = useState(NONE);
   const [isPending, setIsPending] = useState(false);

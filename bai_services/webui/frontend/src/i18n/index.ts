@@ -28,7 +28,7 @@ export async function loadLanguage(name: string): Promise<void> {
   document.documentElement.lang = language;
 }
 
-/** Switch the language, here and on the Hub's pages, which read the same cookie. */
+/** Switch the language of the web UI and of the Hub's pages, which read the same cookie. */
 export async function chooseLanguage(language: Language): Promise<void> {
   document.cookie = `${COOKIE}=${language}; path=${new URL(config.hub, location.href).pathname.replace(/hub\/$/, '')}; max-age=${COOKIE_SECONDS}; samesite=lax`;
   await loadLanguage(language);

@@ -11,7 +11,7 @@ interface BulkBarProps {
   onSelect: (keys: string[]) => void;
 }
 
-/** What can be done with the selected objects, and which of them the server refused. */
+/** Actions for the selected objects, and a list of the objects that the server refused. */
 export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

@@ -12,7 +12,7 @@ import { showValue } from './showValue';
 interface EntityDrawerProps {
   entity: Entity;
   itemKey: string;
-  /** The object, if the list shows it. */
+  /** The object if the page of the list contains it; otherwise it is fetched. */
   known: Item | undefined;
   isWriter: boolean;
   details: ((item: Item) => ReactNode) | undefined;
@@ -20,7 +20,7 @@ interface EntityDrawerProps {
   onClose: () => void;
 }
 
-/** Everything about one object, and what can be done with it. */
+/** All fields of one object, and its actions. */
 export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

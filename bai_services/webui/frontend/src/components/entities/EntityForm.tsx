@@ -11,10 +11,10 @@ import { changedValues, newValues, textToSlots, toControl } from './values';
 
 interface EntityFormProps {
   entity: Entity;
-  /** The object to change; undefined: create one. */
+  /** The object to change; undefined: create a new one. */
   item: Item | undefined;
   onClose: () => void;
-  /** Called with what the API returned for a new object. */
+  /** Called with the API's response for a new object. */
   onCreated?: ((item: Item) => void) | undefined;
 }
 
@@ -120,7 +120,10 @@ function checkJson(text: string | undefined, t: (key: string) => string) {
 
 type SetFields = (fields: { name: string; errors: string[] }[]) => void;
 
-/** Show the problems of known fields there; return the message if it concerns anything else. */
+/**
+ * Show the problems of known fields at the fields; return the message if there is any other
+ * problem.
+ */
 function showProblems(error: Error, fields: readonly Field[], setFields: SetFields) {
   const details = error instanceof ApiError ? error.details : {};
   const problems = details.problems ?? [

@@ -22,12 +22,12 @@ interface EntityListProps {
   entity: Entity;
   search: EntitySearch;
   onSearch: (changes: EntitySearch) => void;
-  /** More about an object, in its drawer. */
+  /** Additional content of an object's drawer. */
   details?: ((item: Item) => ReactNode) | undefined;
-  /** More buttons for an object, in its drawer. */
+  /** Additional buttons in an object's drawer. */
   actions?: ((item: Item) => ReactNode) | undefined;
   onCreated?: (item: Item) => void;
-  /** More buttons above the list, for those who may change it. */
+  /** Additional buttons above the list, for users who may change the collection. */
   toolbar?: ReactNode;
 }
 

@@ -15,12 +15,12 @@ interface EntityPageProps {
   path: PagePath;
   /** Key of the page's name. */
   title: string;
-  /** One tab for each collection; without tabs if there is one. */
+  /** The collections: one tab for each; no tabs if there is only one. */
   entities: readonly Entity[];
   details?: (entity: Entity, item: Item) => ReactNode;
   actions?: (entity: Entity, item: Item) => ReactNode;
   onCreated?: (entity: Entity, item: Item) => void;
-  /** More buttons above the list, for those who may change it. */
+  /** Additional buttons above the list, for users who may change the collection. */
   toolbar?: ReactNode;
 }
 

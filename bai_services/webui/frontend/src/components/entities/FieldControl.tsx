@@ -60,11 +60,11 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
 }
 
 interface ReferenceSelectProps extends SelectProps<string> {
-  /** The collection, the field that is shown, and the field that is the value. */
+  /** The collection, the displayed field, and the field that provides the value. */
   of: { path: EntityPath; name: string; id?: string };
 }
 
-/** A choice of objects by name; the server searches, because there can be thousands. */
+/** Select an object by name. The server searches, because there can be thousands. */
 export function ReferenceSelect({ of, ...control }: ReferenceSelectProps) {
   const { path, name, id = name } = of;
   const [text, setText] = useState('');

@@ -16,7 +16,7 @@ interface SharedFormProps {
   onSave: (values: Item) => void;
 }
 
-/** The same values for several objects; empty fields stay as they are. */
+/** Form that sets the same values on several objects; empty fields stay unchanged. */
 export function SharedForm({ entity, count, onClose, onSave }: SharedFormProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<Item>();

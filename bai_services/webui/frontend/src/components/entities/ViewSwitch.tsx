@@ -18,15 +18,15 @@ const isOfView = (views: readonly View[], name: string, value: string) =>
 const select = (filters: Filters, isWanted: (name: string, value: string) => boolean): Filters =>
   Object.fromEntries(Object.entries(filters).filter(([name, value]) => isWanted(name, value)));
 
-/** The filter of the chosen view. */
+/** The filter that corresponds to the chosen view. */
 export const viewFilters = (views: readonly View[], filters: Filters) =>
   select(filters, (name, value) => isOfView(views, name, value));
 
-/** The filters without that of the chosen view. */
+/** The filters without the filter of the chosen view. */
 export const withoutViews = (views: readonly View[], filters: Filters) =>
   select(filters, (name, value) => !isOfView(views, name, value));
 
-/** Chooses a part of the list; the choice is a filter in the URL. */
+/** Selects a view, which is a part of the list; the choice is a filter in the URL. */
 export function ViewSwitch({ views, filters, onChange }: ViewSwitchProps) {
   const { t } = useTranslation();
   const current = views.find(({ filter, value }) => filters[filter] === value);

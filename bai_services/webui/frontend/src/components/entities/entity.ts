@@ -4,7 +4,7 @@ import type { FilterProperty } from '../FilterBar';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
-/** How a field is entered.
+/** Kind of input of a field.
  *
  * `slots` are quantities such as `cpu=8 mem=16g`, `hosts` lines such as `local: mount create`,
  * `words` a list of texts, and `reference` the name of an object of another collection.
@@ -29,21 +29,25 @@ export interface Field {
   /** For `reference`: the collection, and the field that names an object. */
   of?: { path: EntityPath; name: string };
   isRequired?: boolean;
-  /** Roles that may set it; those that may change the object by default. */
+  /** Roles that may set the field; default: the roles that may change the object. */
   writers?: readonly Role[];
-  /** `create`: it cannot be changed later; `change`: it is set after the creation. */
+  /**
+   * `create`: only in the form of a new object; `change`: only in the form of an existing object.
+   */
   only?: 'create' | 'change';
   /** Whether an empty value means "no limit" or "none", and is sent as null. */
   isNullable?: boolean;
-  /** Smaller numbers are allowed, with the warning `NAME.KEY-low`. */
+  /** Smaller numbers are accepted, but show the warning `NAME.KEY-low`. */
   warnBelow?: number;
-  /** It can be set for several selected objects at once. */
+  /** Whether the field can be set for several selected objects at once. */
   isShared?: boolean;
 }
 
-/** A part of a collection, chosen above the list: the objects whose `filter` is `value`. */
+/**
+ * A part of a collection, selected above the list: the objects whose field `filter` equals `value`.
+ */
 export interface View {
-  /** Text `entities.view-NAME`. */
+  /** NAME in the text key `entities.view-NAME`. */
   name: string;
   filter: string;
   value: string;
@@ -56,9 +60,9 @@ export interface Column {
   render?: (item: Item) => ReactNode;
 }
 
-/** A collection: what its page shows, and what may be changed by whom. */
+/** A collection: the columns and fields of its page, and the roles that may change it. */
 export interface Entity {
-  /** Area of its texts: `NAME.title`, `NAME.create`, `NAME.KEY` of each column and field. */
+  /** Area of its texts: `NAME.title`, `NAME.create`, and `NAME.KEY` for each column and field. */
   name: string;
   path: EntityPath;
   /** The field that identifies an object in the API. */
@@ -71,7 +75,10 @@ export interface Entity {
   writers: readonly Role[];
   canCreate: boolean;
   canDelete: boolean;
-  /** Objects that cannot be deleted now; the reason is the text `NAME.delete-refused`. */
+  /**
+   * Whether the object can be deleted now; if not, `NAME.delete-refused` is the text with the
+   * reason.
+   */
   isDeletable?: (item: Item) => boolean;
   views?: readonly View[];
   /** The field that activates and deactivates an object, with its two values. */

@@ -8,7 +8,7 @@ import type { Column } from './entity';
 
 const TIME = /_(at|used|until)$/;
 
-/** A value of an object as text, tags or quantities. */
+/** Render a value of an object as text, tags or quantities. */
 export function showValue(value: unknown, column: Column, item: Item, area: string) {
   if (column.render) {
     return column.render(item);
@@ -48,7 +48,7 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
   );
 }
 
-/** The text of a fixed choice, or the value itself. */
+/** The translated text of a fixed choice, or the value itself. */
 const choiceText = (area: string, { key }: Column, value: string) => {
   const name = `${area}.${key.replaceAll('_', '-')}-${value}`;
   return i18next.exists(name) ? i18next.t(name) : value;

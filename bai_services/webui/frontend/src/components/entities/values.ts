@@ -3,13 +3,13 @@ import type { Field } from './entity';
 
 type Slots = Record<string, string>;
 
-/** Text of quantities: `{cpu: '8', mem: '16g'}` is `cpu=8 mem=16g`. */
+/** Format quantities: `{cpu: '8', mem: '16g'}` becomes `cpu=8 mem=16g`. */
 export const slotsToText = (slots: unknown) =>
   Object.entries((slots ?? {}) as Slots)
     .map(([slot, quantity]) => `${slot}=${quantity}`)
     .join(' ');
 
-/** Quantities from a text; undefined if a part is not `SLOT=QUANTITY`. */
+/** Parse quantities; undefined if a part is not `SLOT=QUANTITY`. */
 export function textToSlots(text: string): Slots | undefined {
   const parts = text.split(/[\s,]+/).filter(part => part !== '');
   const pairs = parts.map(part => part.split('='));
@@ -19,7 +19,10 @@ export function textToSlots(text: string): Slots | undefined {
   return Object.fromEntries(pairs as [string, string][]);
 }
 
-/** Lines of hosts with permissions: `{local: ['mount', 'create']}` is `local: mount create`. */
+/**
+ * Format hosts with permissions, one per line: `{local: ['mount', 'create']}` becomes `local: mount
+ * create`.
+ */
 export const hostsToText = (hosts: unknown) =>
   Object.entries((hosts ?? {}) as Record<string, string[]>)
     .map(([host, permissions]) => `${host}: ${permissions.join(' ')}`)
@@ -35,11 +38,14 @@ export function textToHosts(text: string): Record<string, string[]> {
   );
 }
 
-/** A text, or the name of an object in a list such as the projects of a user. */
+/**
+ * Return an item of a list as text: the item itself, or the name of an object such as a project of
+ * a user.
+ */
 const nameOf = (word: unknown) =>
   typeof word === 'object' && word !== null && 'name' in word ? word.name : word;
 
-/** The value of a field as its control shows it. */
+/** Convert the value of a field to the value of its control. */
 export function toControl(field: Field, value: unknown): unknown {
   switch (field.kind) {
     case 'slots':
@@ -59,7 +65,7 @@ export function toControl(field: Field, value: unknown): unknown {
 
 const textOf = (shown: unknown) => (typeof shown === 'string' ? shown : '');
 
-/** The value of a control as the API expects it. */
+/** Convert the value of a control to the form that the API expects. */
 export function fromControl(field: Field, shown: unknown): unknown {
   const isEmpty = shown === undefined || shown === null || shown === '';
   if (isEmpty && field.isNullable) {
@@ -81,7 +87,7 @@ export function fromControl(field: Field, shown: unknown): unknown {
   }
 }
 
-/** Fields whose controls differ from the object, as the API expects them. */
+/** The fields that the user has changed, in the form that the API expects. */
 export function changedValues(fields: readonly Field[], item: Item, shown: Item): Item {
   const changed = fields.filter(
     field =>
@@ -96,7 +102,7 @@ export function changedValues(fields: readonly Field[], item: Item, shown: Item)
   );
 }
 
-/** Fields of a new object that have been filled in. */
+/** The fields of a new object that the user has filled in. */
 export function newValues(fields: readonly Field[], shown: Item): Item {
   const filled = fields.filter(field => {
     const value = shown[field.key];

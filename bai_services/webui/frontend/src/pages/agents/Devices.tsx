@@ -29,7 +29,7 @@ interface Device {
   };
 }
 
-/** The devices of an agent: how much is allocated, and what was measured. */
+/** The devices of an agent with their allocations and measured values. */
 export function Devices({ agent }: { agent: string }) {
   const { t, i18n } = useTranslation();
   const filters = { agent_id: agent };

@@ -31,7 +31,7 @@ const AUDIT_LOG: Entity = {
   canDelete: false
 };
 
-/** Who did what, when, and from where. */
+/** The audit log: actor, action, object, time and address of each entry. */
 export function AuditPage() {
   return <EntityPage path="/audit" title="pages.audit" entities={[AUDIT_LOG]} />;
 }

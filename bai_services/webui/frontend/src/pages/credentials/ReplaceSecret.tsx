@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { SecretKey } from '../../components/SecretKey';
 import { useSaveEntity, type Item } from '../../data/entities';
 
-/** Replace the secret key of a keypair, and show the new one this once. */
+/** Replace the secret key of a keypair; the new key is shown only once. */
 export function ReplaceSecret({ keypair }: { keypair: Item }) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

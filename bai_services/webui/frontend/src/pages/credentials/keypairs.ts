@@ -1,6 +1,6 @@
 import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 
-// The web UI alone makes some requests per page.
+// Below this limit, the web UI itself may be slowed down: it sends several requests per page.
 const LOW_RATE_LIMIT = 101;
 
 export const KEYPAIRS: Entity = {

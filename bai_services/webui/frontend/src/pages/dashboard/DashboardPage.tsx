@@ -30,7 +30,7 @@ export function DashboardPage() {
           <Select
             value={search.project ?? projects[0]?.name ?? null}
             options={projects.map(({ name }) => ({ value: name, label: name }))}
-            // Another project may have other groups.
+            // Reset the group, because another project may have other groups.
             onChange={(project: string | null) =>
               void navigate({ search: project ? { project } : {} })
             }

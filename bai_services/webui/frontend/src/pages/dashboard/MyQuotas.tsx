@@ -10,7 +10,7 @@ import { Widget } from './Widget';
 
 type SlotQuota = Quotas['scopes'][number]['slots'][number];
 
-/** Used and allowed amounts in every scope; the one that limits the user is marked. */
+/** Usage and limits in every scope; the limiting quota of each resource is marked. */
 export function MyQuotas({ target }: { target: DashboardSearch }) {
   const { t } = useTranslation();
   const quotas = useQuery(quotasQuery(target));

@@ -15,7 +15,7 @@ const MAX_WITH_DEVICES = 20;
 const UTILIZATION_INTERVAL_MILLIS = 30_000;
 const ACTIVE = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running].join(',');
 
-/** The list of the user's own sessions with some statuses. */
+/** A list of the user's own sessions that have one of the given statuses. */
 const own = (owner: string, limit: number, filters: Record<string, string>) =>
   sessionsQuery({ limit, offset: 0, sort: '-created_at', filters: { owner, ...filters } });
 
@@ -47,7 +47,7 @@ function Count({
   );
 }
 
-/** How many sessions run and wait, and the latest of them. */
+/** Numbers of running and pending sessions, and the latest sessions. */
 export function MySessions({ owner }: { owner: string }) {
   const { t } = useTranslation();
   const running = { status: 'RUNNING' };

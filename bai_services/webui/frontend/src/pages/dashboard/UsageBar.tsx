@@ -5,7 +5,7 @@ const FULL_PERCENT = 90;
 interface UsageBarProps {
   name: string;
   text: string;
-  /** Without a percentage, there is only the text. */
+  /** Percentage of the bar; null: show only the text. */
   percent: number | null;
 }
 

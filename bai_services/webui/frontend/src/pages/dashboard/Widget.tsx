@@ -12,7 +12,7 @@ interface WidgetProps<T> {
   children: (data: T) => ReactNode;
 }
 
-/** A card with the result of one query; an error stays within the card. */
+/** A card with the result of one query; an error of the query is shown in the card. */
 export function Widget<T>({ title, query, extra, children }: WidgetProps<T>) {
   const { t } = useTranslation();
   const refresh = () => void query.refetch();

@@ -29,7 +29,9 @@ interface FileListProps {
   onShow: (name: string) => void;
 }
 
-/** The entries of a directory; only rows in view are drawn, only parts in view are loaded. */
+/**
+ * The entries of a directory; only visible rows are rendered, and only visible pages are loaded.
+ */
 export function FileList(props: FileListProps) {
   const { t } = useTranslation();
   const list = { sort: props.sort, name: props.find };
@@ -95,7 +97,7 @@ function FileHeader({ sort, onSort }: Pick<FileListProps, 'sort' | 'onSort'>) {
 
 function FileRows(props: FileListProps & { total: number }) {
   const viewport = useRef<HTMLDivElement>(null);
-  // The virtualizer is not passed on, so its changing functions are never memoized.
+  // The virtualizer stays in this component, so its changing functions are never memoized.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
     count: props.total,

@@ -19,7 +19,7 @@ interface FileToolbarProps {
   /** Selected names with their types. */
   selected: ReadonlyMap<string, string>;
   onDone: () => void;
-  /** A file was created. */
+  /** Called when a file has been created. */
   onCreated: (path: string) => void;
   children: ReactNode;
 }

@@ -24,7 +24,7 @@ const DIALOGS = {
 type DialogName = keyof typeof DIALOGS;
 type Action = DialogName | 'trash' | 'restore' | 'leave';
 
-/** What the user can do with the folder in its present state. */
+/** The actions that the user may perform on the folder in its current status. */
 export function actionsFor(folder: Folder, isSuperadmin: boolean): Action[] {
   if (folder.status === 'delete-pending') {
     return isManaged(folder) ? ['restore', 'purge'] : [];

@@ -6,7 +6,7 @@ import { ApiError } from '../../data/client';
 import { hostsQuery } from '../../data/folders';
 import { meQuery } from '../../data/me';
 
-// Errors of the API that the user solves with another name.
+// Codes of API errors that concern the name of the folder.
 const OF_NAME: readonly string[] = ['already-exists', 'invalid-request'];
 const MAX_NAME = 64;
 
@@ -28,14 +28,16 @@ export function NameField({ error }: { error: Error | null }) {
   );
 }
 
-/** An error of the API that is not about the name. */
+/** An API error that does not concern the name. */
 export function FolderError({ error }: { error: Error | null }) {
   return error && !isAboutName(error) ? (
     <Alert type="error" showIcon title={error.message} style={{ marginBottom: 16 }} />
   ) : null;
 }
 
-/** Storage hosts with their free space; those that refuse the permission `needed` are disabled. */
+/**
+ * Choice of a storage host with its free space; hosts without the permission `needed` are disabled.
+ */
 export function HostField({ needed }: { needed: string }) {
   const { t, i18n } = useTranslation();
   const { data } = useQuery(hostsQuery);

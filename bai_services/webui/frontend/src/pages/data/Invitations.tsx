@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { invitationsQuery, useAnswerInvitation } from '../../data/folders';
 import { meQuery } from '../../data/me';
 
-/** Invitations to folders that wait for the user's answer. */
+/** Pending invitations of the user to folders. */
 export function Invitations() {
   const { t } = useTranslation();
   const { message } = App.useApp();

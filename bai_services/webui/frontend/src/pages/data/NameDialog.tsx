@@ -11,7 +11,7 @@ interface NameDialogProps {
   onClose: () => void;
 }
 
-/** Ask for a name or a path; an error of the API stays beside the field. */
+/** Dialog for a name or a path; an API error is shown at the field. */
 export function NameDialog(props: NameDialogProps) {
   const { t } = useTranslation();
   const [form] = Form.useForm<{ name: string }>();

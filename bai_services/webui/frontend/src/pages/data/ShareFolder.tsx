@@ -19,7 +19,7 @@ interface SharedUser {
   isPending: boolean;
 }
 
-/** Who has access or is invited; invite users, change their permission, stop sharing. */
+/** Users with access and invited users; invite users, change their permission, stop sharing. */
 export function ShareFolder({ folder, onClose }: { folder: Folder; onClose: () => void }) {
   const { t } = useTranslation();
   const grants = useQuery(grantsQuery(folder.id));

@@ -11,11 +11,11 @@ import {
   type FileUpload
 } from '../../data/uploads';
 
-// Hundreds of files can be uploaded at once; the rest is counted.
+// Maximum number of listed uploads: there can be hundreds. Further ones are only counted.
 const MAX_SHOWN = 20;
 const ORDER = ['conflict', 'failed', 'running', 'paused', 'waiting', 'done'];
 
-/** Uploads into a folder: those that need a decision first, those that are done last. */
+/** Uploads into a folder, sorted: first those that need a decision, last those that are done. */
 export function Uploads({ id }: { id: string }) {
   const { t, i18n } = useTranslation();
   const uploads = useUploads().filter(upload => upload.id === id);

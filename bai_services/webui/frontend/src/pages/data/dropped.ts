@@ -4,13 +4,13 @@ export interface RelativeFile {
   path: string;
 }
 
-/** Files that were chosen with a file dialog, with their paths in a chosen directory. */
+/** Files from a file dialog, with their paths in the chosen directory. */
 export const chosenFiles = (files: Iterable<File>): RelativeFile[] =>
   [...files].map(file => ({ file, path: file.webkitRelativePath || file.name }));
 
-/** All files of what was dropped, also those in directories. */
+/** All dropped files, including those in dropped directories. */
 export async function droppedFiles(transfer: DataTransfer): Promise<RelativeFile[]> {
-  // The items are gone after the event: take the entries before anything else.
+  // The browser clears the items after the event, so take the entries before the first await.
   const entries = [...transfer.items].flatMap(item => item.webkitGetAsEntry() ?? []);
   return (await Promise.all(entries.map(entry => filesBelow(entry, '')))).flat();
 }
@@ -25,7 +25,7 @@ async function filesBelow(entry: FileSystemEntry, directory: string): Promise<Re
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   const found: RelativeFile[] = [];
-  // A reader returns the entries in parts, at last an empty one.
+  // A reader returns the entries in batches; an empty batch is the last one.
   for (;;) {
     const part = await new Promise<FileSystemEntry[]>((resolve, reject) =>
       reader.readEntries(resolve, reject)

@@ -16,14 +16,14 @@ export type FileSort = (typeof FILE_SORTS)[number];
 /** State of the data page in the URL. */
 export interface DataSearch extends ListSearch {
   tab?: Tab;
-  /** Id of the folder that is open. */
+  /** Id of the open folder. */
   folder?: string;
   /** Directory in the folder. */
   path?: string;
-  /** Part of the names of the entries that are shown. */
+  /** Text that the names of the shown entries contain. */
   find?: string;
   filesort?: FileSort;
-  /** Path of the file that is open. */
+  /** Path of the open file. */
   file?: string;
 }
 

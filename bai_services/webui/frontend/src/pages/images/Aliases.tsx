@@ -24,7 +24,7 @@ export function Aliases({ image }: { image: Item }) {
             key={name}
             closable={{ 'aria-label': t('images.remove-alias', { name }) }}
             onClose={event => {
-              // The tag disappears when the list has been read again.
+              // Keep the tag until the refreshed list no longer contains the alias.
               event.preventDefault();
               set(name, false);
             }}

@@ -1,14 +1,14 @@
 export const LABEL = 'ai.backend.service-ports';
 export const PROTOCOLS = ['http', 'tcp', 'preopen', 'vnc', 'rdp', 'pty'];
 
-/** An app of an image; `ports` are numbers with commas. */
+/** An app of an image; `ports` are port numbers separated by commas. */
 export interface ImageApp {
   name: string;
   protocol: string;
   ports: string;
 }
 
-/** The apps of the label, such as `lab:http:8090,triton:http:[8000,8001]`. */
+/** Parse the service-ports label, such as `lab:http:8090,triton:http:[8000,8001]`. */
 export function appsOf(label: string): ImageApp[] {
   // A comma inside of brackets separates the ports of one app.
   const entries = label.split(/,(?![^[]*\])/).filter(entry => entry.trim() !== '');

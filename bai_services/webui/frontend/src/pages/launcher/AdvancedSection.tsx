@@ -11,7 +11,7 @@ import { problemOf, useLauncher } from './launcherForm';
 const MAX_PRIORITY = 100;
 const MAX_CHOICES = 20;
 
-/** Environment variables; the values of secret ones are neither shown again nor in the URL. */
+/** Environment variables. Values of secret variables are masked and are not part of the URL. */
 export function EnvironmentSection() {
   const { t } = useTranslation();
   const { form, change, preview } = useLauncher();
@@ -69,7 +69,7 @@ export function EnvironmentSection() {
   );
 }
 
-/** Ports, sessions that must end first, priority, and the address of callbacks. */
+/** Ports, dependencies, priority, and the callback URL. */
 export function NetworkSection() {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
@@ -126,7 +126,10 @@ export function NetworkSection() {
 
 const LIVE = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running].join(',');
 
-/** The caller's sessions that must succeed before this one starts; the server searches. */
+/**
+ * Choice of the user's sessions that must succeed before this one starts; the server searches by
+ * name.
+ */
 function DependencyField() {
   const { t } = useTranslation();
   const { form, change } = useLauncher();

@@ -47,7 +47,7 @@ export function DeviceFields() {
   );
 }
 
-/** The devices that can be chosen, the memory of a share, and how shares are enforced. */
+/** The available devices, the memory of the share, and the enforcement of shares. */
 function DeviceHelp(props: { slot: string; amount: string; options: SessionOptions }) {
   const { t, i18n } = useTranslation();
   const [family] = props.slot.split('.');

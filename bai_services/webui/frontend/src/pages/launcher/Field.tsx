@@ -3,17 +3,17 @@ import type { ReactNode } from 'react';
 import { problemOf, useLauncher } from './launcherForm';
 
 interface FieldProps {
-  /** Field of the request, such as `mounts.0.path`; its problem is shown here. */
+  /** Field of the request, such as `mounts.0.path`, whose problem is shown at this control. */
   name: string;
   label: ReactNode;
   help?: ReactNode;
-  /** An element with the id `launch-NAME`. */
+  /** The control, with the id `launch-NAME`. */
   children: ReactNode;
 }
 
 export const idOf = (name: string) => `launch-${name}`;
 
-/** A labelled control of the launcher, with its problem or else a help text. */
+/** A labelled control of the launcher, with its problem or, without one, a help text. */
 export function Field({ name, label, help, children }: FieldProps) {
   const { preview } = useLauncher();
   const problem = problemOf(preview, name);

@@ -11,10 +11,10 @@ import { problemOf, useLauncher } from './launcherForm';
 
 type OfferedFolder = Schemas['OfferedFolder'];
 
-// A search makes longer lists usable.
+// Longer lists have a search field.
 const SEARCH_FROM = 8;
 
-/** Folders to mount: mount path and permission of each, and folders that are always mounted. */
+/** Folders to mount with their mount paths and permissions, and the auto-mounted folders. */
 export function FolderSection() {
   const { t } = useTranslation();
   const { form, change, options, preview } = useLauncher();

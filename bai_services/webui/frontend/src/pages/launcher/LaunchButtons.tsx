@@ -10,7 +10,7 @@ const MAX_COUNT = 100;
 
 interface LaunchButtonsProps {
   form: LaunchForm;
-  /** The server has no objection to the form as it is shown. */
+  /** Whether the server has accepted the current values of the form. */
   isValid: boolean;
   onReset: () => void;
 }

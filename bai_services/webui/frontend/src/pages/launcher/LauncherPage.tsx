@@ -26,10 +26,11 @@ const SECTIONS = [
   { key: 'network', content: <NetworkSection /> }
 ] as const;
 
-// While the user types or drags, neither the URL nor the preview changes.
+// Debounce interval: the URL and the preview change only after the user has stopped typing or
+// dragging.
 const SETTLE_MILLIS = 400;
 
-/** Return the value after it has not changed for a while. */
+/** Return the value after it has not changed for the debounce interval. */
 function useSettled<T>(value: T): T {
   const [settled, setSettled] = useState(value);
   useEffect(() => {

@@ -6,7 +6,10 @@ import type { SessionPreview } from '../../data/launch';
 import { idOf } from './Field';
 import { useLauncher } from './launcherForm';
 
-/** When the session would start, why not now, what would start it sooner, and what it uses. */
+/**
+ * Expected start of the session, reasons why it would wait, suggestions for an earlier start, and
+ * quotas.
+ */
 export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
   const { t } = useTranslation();
   const { preview } = useLauncher();
@@ -117,7 +120,7 @@ function StartTime({ preview }: { preview: SessionPreview }) {
   );
 }
 
-/** What the session takes from each limit: in use, and with the session. */
+/** Each quota with its current usage and its usage including the session. */
 function Caps({ caps }: { caps: SessionPreview['caps'] }) {
   const { t } = useTranslation();
   return (

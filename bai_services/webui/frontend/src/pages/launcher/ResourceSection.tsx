@@ -102,7 +102,10 @@ function ImageField({ options }: { options: SessionOptions }) {
   );
 }
 
-/** Presets fill in amounts; those that cannot start now can be chosen, too: the session waits. */
+/**
+ * Presets fill in the amounts. A preset that cannot start now can be selected, too; the session is
+ * then queued.
+ */
 function PresetField({ options }: { options: SessionOptions }) {
   const { t } = useTranslation();
   const { form, change } = useLauncher();

@@ -7,7 +7,7 @@ import { useLauncher } from './launcherForm';
 
 const GIB = 1024 ** 3;
 
-/** How the slider of a slot counts: memory in GiB, shares in hundredths. */
+/** Unit of the slider of a slot: memory in GiB, shares in hundredths. */
 function scaleOf(slot: string): { step: number; textOf: (value: number) => string; unit: number } {
   if (slot === 'mem') {
     return { step: 0.5, textOf: value => `${value}g`, unit: GIB };
@@ -18,8 +18,10 @@ function scaleOf(slot: string): { step: number; textOf: (value: number) => strin
   return { step: 1, textOf: String, unit: 1 };
 }
 
-/** An amount as a slider and as text. The slider ends at the most that the session may have, and
- * marks how much can start now; more can be requested and then waits. */
+/**
+ * An amount as a slider and as text. The slider ends at the maximum that the session may have, and
+ * marks the amount that can start now. With a larger amount the session is queued.
+ */
 export function SlotField({ slot }: { slot: string }) {
   const { t } = useTranslation();
   const { form, change, options, preview } = useLauncher();

@@ -18,7 +18,10 @@ const OPTIONS = [
   ['priority', '--priority']
 ] as const;
 
-/** The shell command that creates the same session; it prompts for no secret value. */
+/**
+ * The shell command that creates the same session; it reads secret values from environment
+ * variables.
+ */
 export function commandOf(request: SessionRequest): string {
   const words = ['bai', 'session', 'create', request.name ?? 'my-session'];
   const add = (option: string, value: unknown) => words.push(option, String(value));

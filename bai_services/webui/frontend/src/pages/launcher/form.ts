@@ -14,7 +14,7 @@ export interface VariableRow {
   isSecret: boolean;
 }
 
-/** The state of the launcher's form. Empty texts mean the defaults of the API. */
+/** The state of the launcher's form. An empty text stands for the default of the API. */
 export interface LaunchForm {
   type: 'interactive' | 'batch';
   name: string;
@@ -80,7 +80,10 @@ const textOf = (value: unknown) =>
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
 
-/** Read a request of the API, for example of a template or a URL; unknown values are left out. */
+/**
+ * Convert a request of the API, for example of a template or a URL, to the form; ignore unknown
+ * values.
+ */
 export function formOf(request: unknown): LaunchForm {
   const given = recordOf(request);
   const texts = Object.fromEntries(TEXTS.map(key => [key, textOf(given[key])]));
@@ -116,7 +119,9 @@ const mountOf = (mount: Record<string, unknown>): MountRow => ({
     mount['permission'] === 'ro' || mount['permission'] === 'rw' ? mount['permission'] : ''
 });
 
-/** The request of the API: only fields that differ from the defaults. */
+/**
+ * Convert the form to a request of the API that contains only fields that differ from the defaults.
+ */
 export function requestOf(form: LaunchForm): SessionRequest {
   const texts = TEXTS.filter(key => key !== 'batch_timeout' && form[key] !== '');
   const variables = form.environ.filter(({ name }) => name !== '');
@@ -157,7 +162,10 @@ export function withoutSecrets(request: SessionRequest): SessionRequest {
   return request.environ ? { ...request, environ } : request;
 }
 
-/** The request that creates a session like an existing one; its name is in use or taken. */
+/**
+ * The request that creates a session like an existing one, without the name, which is already in
+ * use.
+ */
 export function requestOfSession(session: Session): SessionRequest {
   return requestOf(
     formOf({
@@ -171,7 +179,7 @@ export function requestOfSession(session: Session): SessionRequest {
   );
 }
 
-/** The image of the form, or without a choice that of the project. */
+/** The image chosen in the form, else the default image of the project. */
 export function imageOf(form: LaunchForm, options: SessionOptions) {
   const project = options.projects.find(({ id }) => id === options.project);
   const chosen = form.image || (project?.default_image ?? '');

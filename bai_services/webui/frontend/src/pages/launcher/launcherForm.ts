@@ -2,12 +2,12 @@ import { createContext, useContext } from 'react';
 import type { SessionOptions, SessionPreview } from '../../data/launch';
 import type { LaunchForm } from './form';
 
-/** What the sections of the launcher share. */
+/** Context that the sections of the launcher share. */
 export interface Launcher {
   form: LaunchForm;
   change: (changes: Partial<LaunchForm>) => void;
   options: SessionOptions | undefined;
-  /** The preview of the form as it was a moment ago. */
+  /** The preview of the form; it lags behind the form by the debounce interval. */
   preview: SessionPreview | undefined;
 }
 

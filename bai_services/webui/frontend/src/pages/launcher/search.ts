@@ -7,7 +7,7 @@ export interface LauncherSearch {
   request?: SessionRequest;
 }
 
-/** Read the state from a URL; invalid values are ignored. */
+/** Parse the state in a URL; ignore invalid values. */
 export function readLauncherSearch(search: Record<string, unknown>): LauncherSearch {
   const { request } = search;
   const isGiven = request !== null && typeof request === 'object';

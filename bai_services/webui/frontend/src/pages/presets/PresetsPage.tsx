@@ -30,7 +30,7 @@ const PRESETS: Entity = {
   canDelete: true
 };
 
-/** Named resources that users choose from. */
+/** Resource presets. */
 export function PresetsPage() {
   return <EntityPage path="/presets" title="pages.presets" entities={[PRESETS]} />;
 }

@@ -15,7 +15,7 @@ const route = getRouteApi('/scheduler');
 const DEFAULT_RANGE: Range = '6h';
 const READERS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
-/** The queue of a resource group as a picture: who runs where, who waits, what is reserved. */
+/** Chart and tables of a resource group: running sessions, pending sessions and reservations. */
 export function SchedulerPage() {
   const { t } = useTranslation();
   const search = route.useSearch();

@@ -8,7 +8,7 @@ import { useChangeSession } from '../../data/sessions';
 
 const MAX_PRIORITY = 100;
 
-/** The pending sessions in the order of the queue, with what decides it. */
+/** The pending sessions in the order of the queue, with the values that determine the order. */
 export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
   const { t, i18n } = useTranslation();
   const hasStanding = props.schedule.waiting.some(session => session.standing.length > 0);
@@ -65,7 +65,7 @@ export function QueueTable(props: { schedule: Schedule; mayChange: boolean }) {
   );
 }
 
-/** The running sessions, those that end first at the top: the chart as text. */
+/** The running sessions as a table, sorted by end. */
 export function RunningTable({ schedule }: { schedule: Schedule }) {
   const { t, i18n } = useTranslation();
   const columns: TableColumnsType<ScheduledSession> = [

@@ -6,7 +6,7 @@ import type { Schedule } from '../../data/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
 import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
 
-/** Agents and devices over time: who runs there, and for whom they are reserved. */
+/** Timeline of agents and devices with running sessions and reservations. */
 export function Timeline({ schedule, range }: { schedule: Schedule; range: Range }) {
   const { t, i18n } = useTranslation();
   const now = Date.parse(schedule.at);
@@ -74,7 +74,7 @@ function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: num
   );
 }
 
-/** A bar; those of one row share its height, because shares of a device run at the same time. */
+/** A bar. Concurrent bars of a row divide its height, because sessions can share a device. */
 function TimelineBar(props: {
   bar: Bar;
   scale: TimeScale;

@@ -5,14 +5,14 @@ export interface Bar {
   key: string;
   session: ScheduledSession;
   kind: 'running' | 'reserved' | 'waiting';
-  /** Milliseconds; without an end, the bar continues to the edge. */
+  /** Milliseconds; without an end, the bar extends to the edge of the chart. */
   from: number;
   to: number | undefined;
-  /** What the session has there, for example 0.5. */
+  /** The amount of the session on this device or agent, for example 0.5. */
   amount: string;
 }
 
-/** One row of the chart: a device, an agent, or a pending session without a place. */
+/** One row of the chart: a device, an agent, or a pending session without a placement. */
 export interface Row {
   key: string;
   agent: string;
@@ -25,7 +25,9 @@ const MAX_WAITING_ROWS = 20;
 const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
-/** The rows of all agents and devices, then those of pending sessions whose place is unknown. */
+/**
+ * The rows of all agents and devices, then those of pending sessions whose placement is unknown.
+ */
 export function rowsOf(schedule: Schedule): Row[] {
   const now = Date.parse(schedule.at);
   const rows = new Map<string, Row>(
@@ -64,7 +66,7 @@ export function rowsOf(schedule: Schedule): Row[] {
       withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
     }
   }
-  // An agent has a row of its own only for sessions without devices.
+  // The own row of an agent with devices is shown only if it runs sessions without devices.
   const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)

@@ -2,7 +2,7 @@ import { Flex, Tag } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Session } from '../../data/sessions';
 
-/** The devices of a session with its share of each and how the share is enforced. */
+/** The devices of a session, each with the session's share and its enforcement level. */
 export function DeviceTags({ session }: { session: Session }) {
   const { t } = useTranslation();
   return (

@@ -13,17 +13,17 @@ export interface LogLine {
 
 interface LogLinesProps {
   lines: LogLine[];
-  /** Keep the last line in view. */
+  /** Whether to keep the last line in view. */
   isFollowed: boolean;
   onFollow: (isFollowed: boolean) => void;
 }
 
-/** Lines of a terminal in its colours; only those in view are in the page. */
+/** Lines of terminal output in their colours; only visible lines are rendered. */
 export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
   const { t } = useTranslation();
   const viewport = useRef<HTMLDivElement>(null);
   const spans = useMemo(() => spansOf(lines.map(({ text }) => text)), [lines]);
-  // The virtualizer is not passed on, so its changing functions are never memoized.
+  // The virtualizer stays in this component, so its changing functions are never memoized.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
     count: lines.length,
@@ -51,7 +51,7 @@ export function LogLines({ lines, isFollowed, onFollow }: LogLinesProps) {
       className="bai-log"
       role="log"
       aria-label={t('sessions.logs')}
-      // New lines are not read aloud: a log may have hundreds in a second.
+      // Screen readers do not announce new lines: a log may have hundreds per second.
       aria-live="off"
       tabIndex={0}
       onWheel={stopAtScroll}

@@ -4,7 +4,10 @@ import { useTranslation } from 'react-i18next';
 import { meQuery } from '../../data/me';
 import { serverUrl, type Session } from '../../data/sessions';
 
-/** The link to a running session. Only its owner may enter a session, administrators included. */
+/**
+ * The link to a running session, only for its owner: not even administrators may open another
+ * user's session.
+ */
 export function OpenSession({ session, ...props }: { session: Session } & ButtonProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

@@ -31,7 +31,7 @@ import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
 
-/** One session beside the list: state, reasons, folders, log and history. */
+/** Drawer with one session: status, reasons, folders, log and history. */
 export function SessionDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().md ?? true;
@@ -175,7 +175,7 @@ function SessionTabs({ session }: { session: Session }) {
     <Tabs
       activeKey={tab}
       onChange={setTab}
-      // A tab that is not shown follows no log.
+      // Unmount hidden tabs, so that they do not follow the log.
       destroyOnHidden
       items={Object.entries(tabs).map(([key, children]) => ({
         key,

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { ScrollArea } from '../../components/ScrollArea';
 import { graphQuery } from '../../data/sessions';
-import { placed, type Placed } from './graphLayout';
+import { layOut, type Placed } from './graphLayout';
 import { readSessionsSearch } from './search';
 
 const NODE = { width: 150, height: 44 };
@@ -18,7 +18,7 @@ interface Node {
   depends_on: string[];
 }
 
-/** The sessions that a session waits for, and those that wait for it. */
+/** Graph of a session's dependencies and dependents. */
 export function SessionGraph({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data: graph, error, refetch } = useQuery(graphQuery(id));
@@ -37,7 +37,7 @@ export function SessionGraph({ id }: { id: string }) {
         <Alert type="info" showIcon title={t('sessions.graph-cut')} style={{ marginBottom: 8 }} />
       )}
       <ScrollArea label={t('sessions.dependencies')}>
-        <Drawing current={id} nodes={placed(graph.items)} />
+        <Drawing current={id} nodes={layOut(graph.items)} />
       </ScrollArea>
     </>
   );

@@ -18,7 +18,7 @@ interface SessionKernelsProps {
   onShowLog: (hostname: string) => void;
 }
 
-/** The kernels of a session: where each runs, and what it uses now. */
+/** The kernels of a session with their agents and current usage. */
 export function SessionKernels({ session, onShowLog }: SessionKernelsProps) {
   const { t, i18n } = useTranslation();
   const usageOf = (kernel: Kernel) => kernel.usage as KernelUsage;

@@ -7,7 +7,7 @@ import { requestOfSession } from '../launcher/form';
 
 const HOUR = 3600;
 
-/** What else can be done with a session: rename, priority, keep alive, extend, start again. */
+/** Menu with further actions: rename, change the priority, keep alive, extend, start again. */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

@@ -29,7 +29,10 @@ interface SessionTableProps {
   csv: string;
 }
 
-/** Sessions of one page; sorting and paging change the URL, and the server does them. */
+/**
+ * One page of sessions, sorted and paged by the server; the URL contains the sort order and the
+ * page.
+ */
 export function SessionTable(props: SessionTableProps) {
   const { t } = useTranslation();
   const columns = useColumns(props.page?.items ?? []);

@@ -17,7 +17,7 @@ interface SessionUsageProps {
   onKernel: (hostname: string) => void;
 }
 
-/** Charts of what a kernel of the session uses and has used. */
+/** Charts of the current and past usage of a kernel. */
 export function SessionUsage({ session, kernel, onKernel }: SessionUsageProps) {
   const { t } = useTranslation();
   const [period, setPeriod] = useState<Period>('15min');

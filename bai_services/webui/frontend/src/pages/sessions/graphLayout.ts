@@ -1,4 +1,4 @@
-/** A session with the ids of the sessions that it waits for. */
+/** A session with the ids of its dependencies. */
 export interface GraphItem {
   id: string;
   depends_on: string[];
@@ -6,13 +6,13 @@ export interface GraphItem {
 
 export interface Placed<T> {
   item: T;
-  /** A session is in a later column than all its dependencies. */
+  /** Column of a session: later than the columns of all its dependencies. */
   column: number;
   row: number;
 }
 
-/** Return the place of each session; the API's graph has no cycles. */
-export function placed<T extends GraphItem>(items: T[]): Placed<T>[] {
+/** Return the column and row of each session; the API's graph has no cycles. */
+export function layOut<T extends GraphItem>(items: T[]): Placed<T>[] {
   const byId = new Map(items.map(item => [item.id, item]));
   const columns = new Map<string, number>();
   const columnOf = (id: string): number => {

@@ -13,7 +13,7 @@ export interface SessionsSearch extends ListSearch {
   session?: string;
 }
 
-/** Read the state from a URL; invalid values are ignored. */
+/** Parse the state in a URL; ignore invalid values. */
 export function readSessionsSearch(search: Record<string, unknown>): SessionsSearch {
   const tab = TABS.find(known => known === search['tab']);
   return defined({

@@ -7,12 +7,12 @@ export type Unit = 'cores' | 'bytes' | 'percent' | 'rate';
 export interface UsageChart {
   key: 'cpu' | 'memory' | 'device-utilization' | 'device-memory' | 'network' | 'disk';
   unit: Unit;
-  /** The most that the kernel may use. */
+  /** The kernel's limit. */
   limit?: number;
   series: { name: string; values: Values }[];
 }
 
-/** The charts of a history, without those for which nothing was measured. */
+/** The charts of a history; charts without measured values are omitted. */
 export function chartsOf(history: UsageHistory): UsageChart[] {
   const of = (metric: string) => history.metrics[metric] ?? [];
   const devices = history.devices.map(device => ({
@@ -69,7 +69,7 @@ export function chartsOf(history: UsageHistory): UsageChart[] {
 /** The newest measured value. */
 export const lastOf = (values: Values) => values.findLast(value => value !== null) ?? null;
 
-/** Mean and highest value of those that were measured. */
+/** Mean and maximum of the measured values. */
 export function summaryOf(values: Values): { mean: number; highest: number } | null {
   const measured = values.filter(value => value !== null);
   if (measured.length === 0) {

@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { meQuery } from '../../data/me';
 
-/** Who the user is, and the Hub's pages for the password and tokens. */
+/** Account data of the user, and links to the Hub's pages for password and tokens. */
 export function Account() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

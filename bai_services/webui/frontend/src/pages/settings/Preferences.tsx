@@ -139,7 +139,7 @@ interface PreferencesProps {
   onFind: (text: string) => void;
 }
 
-/** What this browser remembers; each change takes effect at once. */
+/** Preferences in this browser; each change takes effect at once. */
 export function Preferences({ find, onFind }: PreferencesProps) {
   const { t } = useTranslation();
   const { modal } = App.useApp();

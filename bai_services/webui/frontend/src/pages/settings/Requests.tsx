@@ -11,7 +11,7 @@ interface RequestsProps {
 
 const isFailed = ({ status }: LoggedRequest) => status === 0 || status >= 400;
 
-/** The requests of this browser tab to the API, to find out what failed. */
+/** Log of this browser tab's API requests, for troubleshooting. */
 export function Requests({ find, onFind }: RequestsProps) {
   const { t, i18n } = useTranslation();
   const [isFailedOnly, setIsFailedOnly] = useState(false);

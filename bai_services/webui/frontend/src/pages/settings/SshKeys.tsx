@@ -10,7 +10,7 @@ interface NewKey {
   publicKey: string;
 }
 
-/** Keys that may sign in to the user's sessions by SSH. */
+/** SSH keys that the user's sessions accept. */
 export function SshKeys() {
   const { t } = useTranslation();
   const keys = useQuery(sshKeysQuery);
@@ -111,7 +111,7 @@ function AddKey() {
   );
 }
 
-/** A private key that the server created and does not keep. */
+/** Shows a private key that the server has generated and does not store. */
 function PrivateKey({ text }: { text: string }) {
   const { t } = useTranslation();
   return (

@@ -6,7 +6,7 @@ export type Tab = (typeof TABS)[number];
 /** State of the settings page in the URL. */
 export interface SettingsSearch {
   tab?: Tab;
-  /** Part of the names of the preferences or requests that are shown. */
+  /** Text that the names of the shown preferences or requests contain. */
   find?: string;
 }
 

@@ -12,7 +12,7 @@ import { Invitations } from '../data/Invitations';
 
 const RECENT = 5;
 
-/** Landing page: start a session, open recent ones, and see what needs attention. */
+/** Landing page: invitations, first steps of new users, recent sessions, and limits. */
 export function StartPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

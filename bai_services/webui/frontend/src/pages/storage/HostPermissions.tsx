@@ -18,7 +18,7 @@ interface HostPermissionsProps {
   isWriter: boolean;
 }
 
-/** What a domain, a project or a keypair policy allows on a storage host. */
+/** The permissions that a domain, a project or a keypair policy grants on a storage host. */
 export function HostPermissions({ host, isWriter }: HostPermissionsProps) {
   const { t } = useTranslation();
   const [granter, setGranter] = useState<Granter>('domain');
@@ -77,7 +77,7 @@ interface PermissionListProps extends HostPermissionsProps {
   item: Item;
   itemKey: string;
   path: (typeof GRANTERS)[Granter]['path'];
-  /** Permissions that the domain of a project grants already. */
+  /** Permissions that the project's domain grants already. */
   inherited: readonly string[];
 }
 

@@ -77,7 +77,7 @@ function HostUsage({ host }: { host: Item }) {
   );
 }
 
-/** Storage hosts with their quotas and permissions, and how much each account has on them. */
+/** Storage hosts with their quotas, permissions and usage by account. */
 export function StoragePage() {
   const { data: me } = useQuery(meQuery);
   const isSuperadmin = me?.role === 'superadmin';

@@ -19,7 +19,7 @@ const hostsOf = (item: Item | undefined) => (item?.['allowed_vfolder_hosts'] ?? 
 export const grantedOn = (item: Item | undefined, host: string): string[] =>
   hostsOf(item)[host] ?? [];
 
-/** The change that grants or revokes one permission; other hosts stay as they are. */
+/** The change that grants or revokes one permission and leaves other hosts unchanged. */
 export function changedHosts(item: Item, host: string, permission: string, isGranted: boolean) {
   const others = grantedOn(item, host).filter(name => name !== permission);
   const permissions = isGranted ? [...others, permission] : others;

@@ -10,7 +10,7 @@ interface ImportPreviewProps {
   outcomes: Outcomes;
 }
 
-/** The rows of a file with their problems, and after the import with the server's answers. */
+/** The rows of a file with their problems and, after the import, the server's responses. */
 export function ImportPreview({ rows, outcomes }: ImportPreviewProps) {
   const { t } = useTranslation();
   const invalid = rows.filter(row => row.problems.length > 0).length;

@@ -10,7 +10,7 @@ import { ImportUsers } from './ImportUsers';
 import { NewSeries } from './NewSeries';
 import { USERS } from './users';
 
-/** Accounts: create, change, sign out, unlock, delete. */
+/** User accounts: create, change, sign out, unlock and delete. */
 export function UsersPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();
@@ -32,7 +32,7 @@ export function UsersPage() {
   );
 }
 
-/** Two ways to create several users: numbered names, or a file. */
+/** Buttons for creating several users: with numbered names, or from a file. */
 function SeveralUsers() {
   const { t } = useTranslation();
   const [open, setOpen] = useState<'series' | 'import'>();
@@ -47,7 +47,7 @@ function SeveralUsers() {
   );
 }
 
-/** Monitors see users without these buttons. */
+/** Actions for one user; none for monitors, who may only read users. */
 function UserActions({ user }: { user: Item }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
@@ -55,7 +55,7 @@ function UserActions({ user }: { user: Item }) {
   const signOut = useUserAction('sign-out');
   const unlock = useUserAction('unlock');
   const name = String(user['username']);
-  const tell = (text: string) => void message.success(text);
+  const notify = (text: string) => void message.success(text);
   const fail = (error: Error) => void message.error(error.message);
   if (!USERS.writers.some(role => role === me?.role)) {
     return null;
@@ -67,7 +67,7 @@ function UserActions({ user }: { user: Item }) {
           loading={unlock.isPending}
           onClick={() =>
             unlock.mutate(name, {
-              onSuccess: () => tell(t('users.unlocked', { name })),
+              onSuccess: () => notify(t('users.unlocked', { name })),
               onError: fail
             })
           }
@@ -82,7 +82,7 @@ function UserActions({ user }: { user: Item }) {
             content: t('users.sign-out-warning'),
             okText: t('users.sign-out'),
             onOk: () =>
-              signOut.mutateAsync(name).then(() => tell(t('users.signed-out', { name })), fail)
+              signOut.mutateAsync(name).then(() => notify(t('users.signed-out', { name })), fail)
           })
         }
       >

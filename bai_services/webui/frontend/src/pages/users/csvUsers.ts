@@ -21,7 +21,7 @@ export type Column = (typeof COLUMNS)[number];
 /** Values for cells that are empty. */
 export type Defaults = Partial<Record<Column, string>>;
 
-/** What is wrong with a row; each has a text `user-import.problem-…`. */
+/** Problem of a row; each has a text `user-import.problem-…`. */
 export type Problem = 'email' | 'username' | 'boolean' | 'duplicate' | 'cells';
 
 export interface ImportRow {
@@ -31,7 +31,10 @@ export interface ImportRow {
   problems: Problem[];
 }
 
-/** A file of users; `unknown` are columns that no user has, `missing` required columns. */
+/**
+ * A parsed file of users; `unknown`: columns that are not fields of users; `missing`: required
+ * columns.
+ */
 export interface UserFile {
   rows: ImportRow[];
   unknown: string[];
@@ -53,7 +56,7 @@ const columnOf = (title: string) => {
   return ALIASES[name] ?? COLUMNS.find(column => column === name);
 };
 
-/** Read a file of users and check what needs no server. */
+/** Parse a file of users, and make the checks that need no server. */
 export function readUsers(text: string, defaults: Defaults = {}): UserFile {
   const [header, ...lines] = parseCsv(text);
   const titles = header?.cells ?? [];
@@ -94,7 +97,7 @@ function markDuplicates(rows: ImportRow[]): ImportRow[] {
   });
 }
 
-/** The request that creates the user of a row without problems. */
+/** The request that creates the user of a valid row. */
 export function newUser({ cells }: ImportRow): NewUser {
   const { need_password_change: flag, projects, ...texts } = cells;
   return {
@@ -104,5 +107,5 @@ export function newUser({ cells }: ImportRow): NewUser {
   } as NewUser;
 }
 
-/** A file with the header and one example. */
+/** A CSV template with the header and one example row. */
 export const TEMPLATE = `${COLUMNS.join(',')}\r\nada@example.com,ada,,Ada Lovelace,user,active,,,true,,\r\n`;

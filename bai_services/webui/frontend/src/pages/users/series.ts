@@ -18,7 +18,7 @@ export interface Series {
 export const PREFIX = /^[a-z0-9][a-z0-9._-]{0,29}$/i;
 export const HOST = /^[a-z0-9][a-z0-9.-]{0,29}$/i;
 
-/** Names with numbers of equal length. */
+/** Numbered names; all numbers have the same number of digits. */
 export function namesOf({ prefix, count }: Series): string[] {
   const digits = String(count).length;
   return Array.from(
@@ -27,7 +27,10 @@ export function namesOf({ prefix, count }: Series): string[] {
   );
 }
 
-/** The addresses of a series: all of a short one, else the first two and the last. */
+/**
+ * The e-mail addresses of a series for a preview: all of a short one, else the first two and the
+ * last.
+ */
 export function preview(series: Series): string[] {
   const addresses = namesOf(series).map(name => `${name}@${series.host}`);
   const last = addresses.at(-1);

@@ -24,7 +24,7 @@ interface EditFileProps {
   editor: RefObject<EditorView | null>;
 }
 
-/** The text of a file; saving notices that somebody else has changed the file. */
+/** Editor of a text file; saving fails if another user has changed the file in the meantime. */
 export function EditFile(props: EditFileProps) {
   const { id, path, content, editor } = props;
   const { t } = useTranslation();

@@ -18,7 +18,7 @@ interface FileDrawerProps {
   onClose: () => void;
 }
 
-/** A file beside the list: a preview, or its text to edit. */
+/** Drawer with a file: a preview, or an editor of its text. */
 export function FileDrawer({ id, path, canWrite, onClose }: FileDrawerProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();

@@ -65,7 +65,7 @@ function TextView(props: FileViewProps & { isCut: boolean }) {
   const change = (chosen: 'preview' | 'text') => {
     setView(chosen);
     setWasEdited(true);
-    // The preview shows changes that are not saved.
+    // The preview also shows unsaved changes.
     setDraft(editor.current?.state.sliceDoc());
   };
   return (

@@ -3,7 +3,7 @@ import { Alert } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { imageTypeOf } from './kinds';
 
-/** An image; one in the SVG format cannot run scripts there. */
+/** An image in an `<img>` element, in which an SVG image cannot run scripts. */
 export function ImagePreview({ name, bytes }: { name: string; bytes: Uint8Array<ArrayBuffer> }) {
   const { t } = useTranslation();
   const [isBroken, setIsBroken] = useState(false);

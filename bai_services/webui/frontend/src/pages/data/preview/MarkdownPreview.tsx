@@ -2,7 +2,7 @@ import Markdown, { type Components } from 'react-markdown';
 import remarkGfm from 'remark-gfm';
 
 const COMPONENTS: Components = {
-  // Images are files of the folder or of other servers: the page loads neither.
+  // Images are omitted: the page loads neither files of the folder nor images of other servers.
   img: ({ alt }) => <em>{alt}</em>,
   a: ({ href, children }) => (
     <a href={href} target="_blank" rel="noopener noreferrer">

@@ -11,13 +11,13 @@ import { useTranslation } from 'react-i18next';
 
 GlobalWorkerOptions.workerSrc = workerUrl;
 
-/** The pages of a PDF; a page is drawn when it comes into view. */
+/** The pages of a PDF; a page is rendered when it scrolls into view. */
 export function PdfPreview({ bytes }: { bytes: Uint8Array<ArrayBuffer> }) {
   const { t } = useTranslation();
   const [document, setDocument] = useState<PDFDocumentProxy>();
   const [isBroken, setIsBroken] = useState(false);
   useEffect(() => {
-    // The worker takes the array over, and the file may be shown again.
+    // Pass a copy: the worker takes ownership of the array, and the file may be shown again.
     const loading = getDocument({ data: bytes.slice(), useWasm: false });
     loading.promise.then(setDocument, () => setIsBroken(true));
     return () => void loading.destroy();
@@ -55,7 +55,7 @@ function Page({ document, number }: { document: PDFDocumentProxy; number: number
             setText(await textOf(page));
             setIsDrawn(true);
           })
-          // The document was closed while the page was drawn.
+          // The document was closed while the page was being rendered.
           .catch(() => undefined);
       }
     });

@@ -12,12 +12,12 @@ interface TextEditorProps {
   name: string;
   text: string;
   isReadOnly: boolean;
-  /** Gives the editor to the caller, which reads the text when it is saved. */
+  /** Called with the editor, from which the caller reads the text when the user saves. */
   editorRef: RefObject<EditorView | null>;
   onEdit: () => void;
 }
 
-/** A text with the colours of its language. It is created again if `text` or `name` changes. */
+/** Text editor with syntax highlighting. It is recreated if `text` or `name` changes. */
 export function TextEditor({ name, text, isReadOnly, editorRef, onEdit }: TextEditorProps) {
   const parent = useRef<HTMLDivElement>(null);
   const { isDark } = useThemeMode();

@@ -23,7 +23,7 @@ const KINDS: Record<string, Kind> = {
   ...Object.fromEntries(Object.keys(MEDIA_TYPES).map(extension => [extension, 'image' as const]))
 };
 
-/** The most of a file that is read to show it. */
+/** Maximum number of bytes that are read for a preview. */
 export const MAX_BYTES: Record<Kind, number> = {
   image: 20 * MIB,
   pdf: 50 * MIB,
@@ -41,7 +41,10 @@ export const kindOf = (name: string): Kind => KINDS[extensionOf(name)] ?? 'text'
 export const imageTypeOf = (name: string) => MEDIA_TYPES[extensionOf(name)] ?? '';
 export const separatorOf = (name: string) => (extensionOf(name) === 'tsv' ? '\t' : ',');
 
-/** The text of a file, or null if it is not UTF-8 text. `isCut`: its last character may be cut. */
+/**
+ * Decode the text of a file; null if it is not UTF-8. `isCut`: the last character may be
+ * incomplete.
+ */
 export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
   if (bytes.includes(0)) {
     return null;
@@ -55,6 +58,6 @@ export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
   }
 }
 
-/** The line separator of a text: CRLF if no line ends otherwise. */
+/** The line separator of a text: CRLF if all lines end with it. */
 export const lineSeparatorOf = (text: string) =>
   text.includes('\r\n') && !/(^|[^\r])\n/.test(text) ? '\r\n' : '\n';

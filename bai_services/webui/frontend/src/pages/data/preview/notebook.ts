@@ -45,7 +45,7 @@ function outputOf(output: Json): NotebookOutput {
   return { text: textOf(data['text/plain']) };
 }
 
-/** The cells of a notebook (nbformat 4), or null if the text is not one. */
+/** Parse the cells of a notebook (nbformat 4); null if the text is not a notebook. */
 export function cellsOf(text: string): { cells: NotebookCell[]; isCut: boolean } | null {
   let notebook: unknown;
   try {
