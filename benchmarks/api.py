@@ -32,7 +32,7 @@ class Call(NamedTuple):
     send: Callable[[Client], Awaitable[Any]]
 
 
-class Taken(NamedTuple):
+class CallTime(NamedTuple):
     """Duration of a response in milliseconds."""
 
     name: str
@@ -96,11 +96,11 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     try:
         for client in clients:
             await client.post("/vfolders", {"name": "bench"})
-        await _timed(clients, MIX, 100)  # fills caches, not measured
+        await _time_calls(clients, MIX, 100)  # fills caches, not measured
         began = served.ask("cpu")["seconds"]
-        alone = await _timed(clients, MIX, spec.requests)
+        alone = await _time_calls(clients, MIX, spec.requests)
         cpu_seconds = served.ask("cpu")["seconds"] - began
-        lists = await _timed(clients[:1], LISTS, spec.requests // 4)
+        lists = await _time_calls(clients[:1], LISTS, spec.requests // 4)
         await asyncio.to_thread(served.ask, "queue", pending=spec.pending, agents=spec.agents)
         await asyncio.to_thread(served.ask, "warm")
         during, facts = await _during_pass(served, clients)
@@ -130,9 +130,9 @@ async def _measure(served: Served, spec: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _by_name(taken: Sequence[Taken]) -> dict[str, dict[str, float]]:
+def _by_name(taken: Sequence[CallTime]) -> dict[str, dict[str, float]]:
     """Return the median and the 99th percentile for each name."""
-    of_name: dict[str, list[Taken]] = {}
+    of_name: dict[str, list[CallTime]] = {}
     for one in taken:
         of_name.setdefault(one.name, []).append(one)
     return {
@@ -143,10 +143,10 @@ def _by_name(taken: Sequence[Taken]) -> dict[str, dict[str, float]]:
 
 async def _during_pass(
     served: Served, clients: Sequence[Client]
-) -> tuple[list[Taken], dict[str, Any]]:
+) -> tuple[list[CallTime], dict[str, Any]]:
     """Send requests until the pass is complete; return their durations and the pass's result."""
     running = asyncio.create_task(asyncio.to_thread(served.ask, "pass"))
-    taken: list[Taken] = []
+    taken: list[CallTime] = []
     turns = 0
 
     async def ask(client: Client) -> None:
@@ -160,8 +160,10 @@ async def _during_pass(
     return taken, await running
 
 
-async def _timed(clients: Sequence[Client], calls: Sequence[Call], count: int) -> list[Taken]:
-    taken: list[Taken] = []
+async def _time_calls(
+    clients: Sequence[Client], calls: Sequence[Call], count: int
+) -> list[CallTime]:
+    taken: list[CallTime] = []
     numbers = iter(range(count))
 
     async def ask(client: Client) -> None:
@@ -172,11 +174,11 @@ async def _timed(clients: Sequence[Client], calls: Sequence[Call], count: int) -
     return taken
 
 
-async def _time(client: Client, call: Call) -> Taken:
+async def _time(client: Client, call: Call) -> CallTime:
     """Return the duration of a call; an error response raises."""
     began = time.perf_counter()
     await call.send(client)
-    return Taken(call.name, (time.perf_counter() - began) * 1000)
+    return CallTime(call.name, (time.perf_counter() - began) * 1000)
 
 
 def _get(path: str, **query: Any) -> Call:
@@ -210,7 +212,7 @@ LISTS: Sequence[Call] = (
 )
 
 
-def _percentile(taken: Sequence[Taken], percent: int) -> float:
+def _percentile(taken: Sequence[CallTime], percent: int) -> float:
     ranked = sorted(one.ms for one in taken)
     return round(ranked[min(len(ranked) - 1, len(ranked) * percent // 100)], 2)
 

@@ -1,12 +1,15 @@
 """Effect of reserving backfill on the bounded slowdown of a replay, compared with no backfill.
 
-Prints one JSON object. Without ``--workload`` jobs are generated, with a fixed seed, by
-the model of Lublin and Feitelson of parallel supercomputers: a quarter of the jobs is serial; the
-logarithms of the other sizes follow a two-stage uniform distribution, and three quarters of these
-sizes are powers of two; the logarithm of the run time is one of two gamma variables, and larger
-jobs are more likely to get the longer one; gaps between arrivals are exponentials of a gamma
-variable and shorter by day than by night. Users request up to five times the time that they need.
-Arrivals are scaled to the given load.
+Prints one JSON object. Without ``--workload``, jobs are generated with a fixed seed by the model of
+Lublin and Feitelson for parallel supercomputers:
+
+- A quarter of the jobs is serial. The logarithms of the other sizes follow a two-stage uniform
+  distribution. Three quarters of these sizes are powers of two.
+- The logarithm of the run time is one of two gamma variables. Larger jobs are more likely to get
+  the longer one.
+- The gap between two arrivals is the exponential of a gamma variable, shorter by day than by night.
+  Arrivals are scaled to the given load.
+- Users request up to five times the time that they need.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def measure(
 ) -> dict[str, Any]:
     capacity = sum(len(node.devices) for node in nodes) * 1000
     weights = weights_of(pods, args.mix)
-    # A few rows ran a thousand times as long as most; with them there is no steady state.
+    # A few requests ran a thousand times as long as most. With them, no steady state is reached.
     longest = int(MAX_RUN_TIME_FACTOR * statistics.median(pod.seconds for pod in pods))
     pods = [replace(pod, seconds=min(pod.seconds, longest)) for pod in pods]
     learned = weighted(pods, weights)

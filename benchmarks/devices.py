@@ -75,7 +75,7 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     sessions = [str(uuid.uuid4()) for _ in range(options.sessions)]
     processes = start_sessions(sessions)
     try:
-        give(sessions, processes, folder, inventory, grants)
+        allocate_shares(sessions, processes, folder, inventory, grants)
         looks, sums = [], []
         for _ in range(options.runs):
             started = time.perf_counter()
@@ -116,7 +116,7 @@ def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
     ]
 
 
-def give(
+def allocate_shares(
     sessions: list[str],
     processes: list[subprocess.Popen[bytes]],
     folder: Path,

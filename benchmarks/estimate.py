@@ -46,12 +46,12 @@ from bai_services.manager.scheduling.idle_scheduling import WorkGate
 
 from .queue_world import GROUP, NOW, WorldSpec, world
 
-AMPLE = Budget(sessions=10**6, seconds=600)
+UNLIMITED_BUDGET = Budget(sessions=10**6, seconds=600)
 _PASSES_PER_SERIES = 10
 _LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
 
 
-class _Claim(NamedTuple):
+class _EstimateAndStart(NamedTuple):
     """An estimate, and the real start of its session."""
 
     session_id: str
@@ -63,18 +63,24 @@ def main() -> int:
     """Print one JSON object on standard output and return the exit code."""
     options = _parser().parse_args()
     rng = random.Random(11)
-    together = [_truth(rng, options.sessions, arrive=False) for _ in range(options.worlds)]
-    arriving = [_truth(rng, options.sessions, arrive=True) for _ in range(options.worlds)]
+    together = [
+        _replay_workload(rng, options.sessions, arrive=False) for _ in range(options.worlds)
+    ]
+    arriving = [_replay_workload(rng, options.sessions, arrive=True) for _ in range(options.worlds)]
     everyone = [pair for found in together for pair in found]
     known = [pair for found in (*together, *arriving) for pair in found if _is_known(pair[0])]
     speed = _Speed(options.agents, options.waiting)
     figures = {
-        "known_exact_percent": _percent(sum(_off(pair) == 0 for pair in known), len(known)),
-        "known_late_percent": _percent(sum(_off(pair) > 0 for pair in known), len(known)),
+        "known_exact_percent": _percent(
+            sum(_delay_seconds(pair) == 0 for pair in known), len(known)
+        ),
+        "known_late_percent": _percent(sum(_delay_seconds(pair) > 0 for pair in known), len(known)),
         "horizon_sessions": speed.horizon(),
         "horizon_seconds": speed.horizon_seconds(),
         "pass_delay_ms": speed.pass_delay_ms(options.passes),
-        "exact_percent": _percent(sum(_off(pair) == 0 for pair in everyone), len(everyone)),
+        "exact_percent": _percent(
+            sum(_delay_seconds(pair) == 0 for pair in everyone), len(everyone)
+        ),
         "known_percent": _percent(sum(_is_known(c) for c, _ in everyone), len(everyone)),
         "known_estimates": len(known),
         "estimates": sum(map(len, (*together, *arriving))),
@@ -89,11 +95,11 @@ def _percent(part: int, whole: int) -> float:
     return round(100 * part / max(1, whole), 2)
 
 
-def _is_known(claim: _Claim) -> bool:
+def _is_known(claim: _EstimateAndStart) -> bool:
     return claim.estimate.certainty is Certainty.KNOWN
 
 
-def _off(pair: tuple[_Claim, datetime]) -> float:
+def _delay_seconds(pair: tuple[_EstimateAndStart, datetime]) -> float:
     """Return the delay of the real start after the estimated one, in seconds."""
     claim, started = pair
     assert claim.estimate.starts_at is not None
@@ -103,17 +109,19 @@ def _off(pair: tuple[_Claim, datetime]) -> float:
 # ---- Accuracy ----
 
 
-def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim, datetime]]:
+def _replay_workload(
+    rng: random.Random, count: int, *, arrive: bool
+) -> list[tuple[_EstimateAndStart, datetime]]:
     """Replay a generated workload; return the estimates of each pass with the real starts."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
     running: dict[str, RunningSession] = {}
     waiting: dict[str, PendingSession] = {}
     started: dict[str, datetime] = {}
-    claims: list[_Claim] = []
+    claims: list[_EstimateAndStart] = []
     while coming or running:
-        now = min([w.created_at for w in coming[:1]] + [_end(r) for r in running.values()])
-        running = {key: r for key, r in running.items() if _end(r) > now}
+        now = min([w.created_at for w in coming[:1]] + [_end_time(r) for r in running.values()])
+        running = {key: r for key, r in running.items() if _end_time(r) > now}
         while coming and coming[0].created_at <= now:
             new = coming.pop(0)
             waiting[new.id] = new
@@ -124,11 +132,14 @@ def _truth(rng: random.Random, count: int, *, arrive: bool) -> list[tuple[_Claim
             found = queue.running_session(decision.session_id)
             assert found is not None
             running[found.id] = found
-        claims += [_Claim(key, e, now) for key, e in estimate_starts(queue, AMPLE).items()]
+        claims += [
+            _EstimateAndStart(key, e, now)
+            for key, e in estimate_starts(queue, UNLIMITED_BUDGET).items()
+        ]
     return [(c, started[c.session_id]) for c in claims if c.session_id in started]
 
 
-def _end(running: RunningSession) -> datetime:
+def _end_time(running: RunningSession) -> datetime:
     assert running.ends_at is not None
     return running.ends_at
 
@@ -190,10 +201,11 @@ class _Speed:
         # Spread the ends, as if sessions had started at different times.
         spread = [
             replace(
-                r, ends_at=_end(r) - timedelta(seconds=rng.randrange(int(left.total_seconds())))
+                r,
+                ends_at=_end_time(r) - timedelta(seconds=rng.randrange(int(left.total_seconds()))),
             )
             for r in self.queue.all_running()
-            for left in [_end(r) - NOW]
+            for left in [_end_time(r) - NOW]
         ]
         beyond = sorted(self.queue.all_pending(), reverse=True)[: -waiting or None]
         removed = beyond if self.queue.count_pending() > waiting else []
@@ -214,7 +226,7 @@ class _Speed:
         found = []
         for _ in range(5):
             began = time.thread_time()
-            estimate_starts(self.queue, AMPLE)
+            estimate_starts(self.queue, UNLIMITED_BUDGET)
             found.append(time.thread_time() - began)
         return round(statistics.median(found), 2)
 
@@ -251,7 +263,7 @@ class _Speed:
 
     def _pass(self, gate: WorkGate) -> float:
         """End the next session and return the duration of the following pass, in seconds."""
-        ends = {r.id: _end(r) for r in self.queue.all_running()}
+        ends = {r.id: _end_time(r) for r in self.queue.all_running()}
         first = min(ends, key=lambda key: (ends[key], key))
         began = time.perf_counter()
         with gate:

@@ -54,13 +54,13 @@ def seconds_to_a_page(clone: Path) -> float:
         "BAI_DEMO_PASSWORD": f"Demo-{secrets.token_hex(8)}-1",
     }
     began = time.perf_counter()
-    with running(clone, environ) as process:
+    with running_demo(clone, environ) as process:
         _wait_for_page(process, f"http://127.0.0.1:{port}/hub/login")
         return round(time.perf_counter() - began, 2)
 
 
 @contextmanager
-def running(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+def running_demo(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run `make run` during the block; stop it with SIGINT."""
     process = subprocess.Popen(
         ["make", "run"],
@@ -80,14 +80,14 @@ def running(clone: Path, environ: Mapping[str, str]) -> Iterator[subprocess.Pope
 def _wait_for_page(process: subprocess.Popen[bytes], url: str) -> None:
     with httpx.Client(trust_env=False, timeout=5) as client:
 
-        def answers() -> bool:
+        def page_responds() -> bool:
             if process.poll() is not None:
                 raise SystemExit(f"make run ended with {process.returncode}")
             with suppress(httpx.TransportError):
                 return client.get(url).status_code == httpx.codes.OK
             return False
 
-        wait_until(answers, TIMEOUT_SECONDS, url)
+        wait_until(page_responds, TIMEOUT_SECONDS, url)
 
 
 if __name__ == "__main__":

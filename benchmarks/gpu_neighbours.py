@@ -42,7 +42,7 @@ class Workloads:
         return {"of_one_alone": round(sum(parts), 3), "fairness": round(fairness, 3)}
 
     def pairs(self, environ: Environ) -> dict[str, dict[str, float]]:
-        """Return the interference of pairs: large work, small work, work and copies."""
+        """Return the interference of large with large, small with small, large with copying."""
         pairs = (("large", "large"), ("small", "small"), ("large", "copy"))
         return {f"{a}+{b}": self.side_by_side([a, b], environ) for a, b in pairs}
 

@@ -54,7 +54,7 @@ def main() -> int:
         print("there is no NVIDIA GPU whose driver reports its memory", file=sys.stderr)
         return MISSING
     gpu = gpus[0]
-    if why_not := run_worker(["check"], plain(gpu))["why_not"]:
+    if why_not := run_worker(["check"], direct_environment(gpu))["why_not"]:
         print(f"nothing can be computed on {gpu.model}: {why_not}", file=sys.stderr)
         return MISSING
     with tempfile.TemporaryDirectory(prefix="bai-") as name:
@@ -64,7 +64,7 @@ def main() -> int:
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
     """Return all results; those that the machine cannot produce are None."""
-    workloads = Workloads.measure(plain(gpu), spec.seconds, spec.size, spec.runs)
+    workloads = Workloads.measure(direct_environment(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",
         "max_memory_percent_at_quarter": None,
@@ -78,10 +78,14 @@ def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> 
         "without_mps": {
             "teraflops": teraflops(workloads.baseline["large"]),
             "copy_gigabytes_per_second": round(workloads.baseline["copy"] / 1e9, 1),
-            "launch_microseconds": launch(plain(gpu)),
-            "max_memory_percent": percent(run_worker(["fill"], plain(gpu))["bytes"], total),
-            "pairs": workloads.pairs(plain(gpu)),
-            **{f"{n}_tenants": workloads.tenants(n, plain(gpu)) for n in TENANT_COUNTS},
+            "launch_microseconds": launch(direct_environment(gpu)),
+            "max_memory_percent": percent(
+                run_worker(["fill"], direct_environment(gpu))["bytes"], total
+            ),
+            "pairs": workloads.pairs(direct_environment(gpu)),
+            **{
+                f"{n}_tenants": workloads.tenants(n, direct_environment(gpu)) for n in TENANT_COUNTS
+            },
         },
         "why_no_mps": program_problem(),
     }
@@ -107,8 +111,8 @@ def with_mps(
         found["launch_microseconds"] = launch(environ)
         found["pairs_at_100_percent"] = workloads.pairs(environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
-        memory = quarter(environ, total)
-        bypass = percent(run_worker(["fill"], plain(gpu))["bytes"], total)
+        memory = quarter_share(environ, total)
+        bypass = percent(run_worker(["fill"], direct_environment(gpu))["bytes"], total)
         killed = killed_neighbour(large, environ)
     for count in TENANT_COUNTS:
         with mps(folder, gpu.id, Limits.of(WHOLE // count, total)) as environ:
@@ -142,7 +146,7 @@ def launch(environ: Mapping[str, str]) -> float:
     return round(float(run_worker(["launch"], environ)["microseconds"]), 1)
 
 
-def quarter(environ: Mapping[str, str], total: int) -> dict[str, float]:
+def quarter_share(environ: Mapping[str, str], total: int) -> dict[str, float]:
     """Return the largest allocation at a quarter share, with and without environment overrides."""
     raised = {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
@@ -177,7 +181,7 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
     granted = GrantedDevice(gpu, 50, "cuda.shares")
     grants.add(task, [granted])
     size = min(2 * (granted.memory_bytes or 0) + GIB, total // 2)
-    with Tenant(["hold", size], {**plain(gpu), **tags}) as tenant:
+    with Tenant(["hold", size], {**direct_environment(gpu), **tags}) as tenant:
         await asyncio.to_thread(tenant.message)
         started = time.perf_counter()
         watching = asyncio.create_task(watchdog.run())
@@ -194,7 +198,7 @@ async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | Non
         return round(time.perf_counter() - started, 2)
 
 
-def plain(gpu: Device) -> dict[str, str]:
+def direct_environment(gpu: Device) -> dict[str, str]:
     """Return the environment of a tenant that uses the GPU directly."""
     return {"CUDA_VISIBLE_DEVICES": gpu.id, "CUDA_MPS_PIPE_DIRECTORY": os.devnull}
 

@@ -34,7 +34,7 @@ SCRIPTS = "**/lab/extensions/bai-labext/**"
 # Processes that serve an open panel, by a string that only their command line contains.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
 PATIENCE_MS = 120_000
-# Milliseconds from JupyterLab's first paint to the panel's tab, and to its content.
+# Returns the milliseconds from JupyterLab's first paint to the panel's tab, and to its content.
 READY = """
 () => new Promise(done => {
     const seen = {};
@@ -55,21 +55,21 @@ def bundle_bytes() -> tuple[int, int]:
     return sum(map(len, scripts)), sum(len(gzip.compress(script)) for script in scripts)
 
 
-async def minute_of(page: Page, hub: RunningHub) -> dict[str, float]:
+async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
     """Wait one minute and return its requests, bytes of headers and bodies, and CPU time."""
     asked: list[Response] = []
 
-    def note(response: Response) -> None:
+    def record_response(response: Response) -> None:
         asked.append(response)
 
-    page.on("response", note)
+    page.on("response", record_response)
     browser = await page.context.new_cdp_session(page)
     await browser.send("Performance.enable")
     parts = parts_of(hub)
     before = {**cpu_seconds(parts), **await page_seconds(browser)}
     await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", OPEN_SECONDS * 1000)
     after = {**cpu_seconds(parts), **await page_seconds(browser)}
-    page.remove_listener("response", note)
+    page.remove_listener("response", record_response)
     ours = [response for response in asked if "/bai/api/" in response.url]
     return {
         "requests": len(ours),
@@ -107,22 +107,22 @@ async def page_seconds(browser: CDPSession) -> dict[str, float]:
     return {"page": found["TaskDuration"], "page_script": found["ScriptDuration"]}
 
 
-async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
+async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
     """Compare minutes with an open panel and minutes without the extension, interleaved."""
     found: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
     for _ in range(MINUTES):
         await page.route(SCRIPTS, lambda route: route.abort())
         await page.goto(url)
         await page.locator(".jp-Launcher").wait_for(timeout=PATIENCE_MS)
-        await settled(page)
-        found["without"].append(await minute_of(page, hub))
+        await wait_until_settled(page)
+        found["without"].append(await measure_minute(page, hub))
         await page.unroute_all(behavior="wait")
         await page.goto(url)
         tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
         await tab.click(timeout=PATIENCE_MS)
         await page.locator(".bai-Chart").first.wait_for(timeout=PATIENCE_MS)
-        await settled(page)
-        found["open"].append(await minute_of(page, hub))
+        await wait_until_settled(page)
+        found["open"].append(await measure_minute(page, hub))
     opened, without = (
         {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
         for kind in ("open", "without")
@@ -138,12 +138,12 @@ async def minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
     }
 
 
-async def settled(page: Page) -> None:
+async def wait_until_settled(page: Page) -> None:
     """Wait until the page has completed its one-time work after loading."""
     await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", SETTLE_SECONDS * 1000)
 
 
-async def measured(browser: Browser, hub: RunningHub) -> dict[str, Any]:
+async def measure(browser: Browser, hub: RunningHub) -> dict[str, Any]:
     session = await asyncio.to_thread(start, hub.rest("user"), "measured")
     page = await browser.new_page()
     await sign_in(page, hub, "user")
@@ -154,7 +154,7 @@ async def measured(browser: Browser, hub: RunningHub) -> dict[str, Any]:
         seen = await page.evaluate(READY)
         later.append(seen["panel"] - seen["lab"])
         lab.append(seen["lab"])
-    costs = await minutes(page, hub, f"{hub.url}{session['url']}lab?reset")
+    costs = await compare_minutes(page, hub, f"{hub.url}{session['url']}lab?reset")
     await page.close()
     await asyncio.to_thread(stop, hub.rest("user"), session["id"])
     return {
@@ -173,7 +173,7 @@ async def run() -> dict[str, Any]:
         try:
             await asyncio.to_thread(hub.start)
             async with chromium.launch() as browser:
-                result |= await measured(browser, hub)
+                result |= await measure(browser, hub)
         finally:
             await asyncio.to_thread(hub.stop)
     return result

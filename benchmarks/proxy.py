@@ -1,8 +1,9 @@
 """Overhead of the path to a session's app, and throughput of `bai app --tcp`.
 
 An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. It is
-called directly, through a bare configurable-http-proxy, and like users call it: through the Hub's
-proxy, the session's authentication and jupyter-server-proxy. App and client have minimal overhead,
+called in three ways: directly, through a bare configurable-http-proxy, and through the complete
+path: the Hub's proxy, the session's server and jupyter-server-proxy. App and client have minimal
+overhead,
 so that the path dominates the time. Routes are interleaved; results are medians over the rounds.
 """
 
@@ -319,12 +320,12 @@ def _bare_proxy(port: int) -> Iterator[int]:
         stdout=subprocess.DEVNULL,
     )
 
-    def answers() -> bool:
+    def is_listening() -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", there)) == 0
 
     try:
-        wait_until(answers, 30, "the bare proxy")
+        wait_until(is_listening, 30, "the bare proxy")
         yield there
     finally:
         process.kill()

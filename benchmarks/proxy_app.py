@@ -24,18 +24,18 @@ class Http(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._said = b""
+        self._received = b""
         self._is_full = False
 
     def data_received(self, data: bytes) -> None:
-        self._said += data
-        while b"\r\n\r\n" in self._said:
-            head, _, self._said = self._said.partition(b"\r\n\r\n")
+        self._received += data
+        while b"\r\n\r\n" in self._received:
+            head, _, self._received = self._received.partition(b"\r\n\r\n")
             size = head.split(b" ", 2)[1].partition(b"/big?")[2]
             if size:
                 self._left = int(size)
                 self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: %s\r\n\r\n" % size)
-                self._go_on()
+                self._send_chunks()
             else:
                 self._transport.write(SMALL)
 
@@ -44,9 +44,9 @@ class Http(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        self._go_on()
+        self._send_chunks()
 
-    def _go_on(self) -> None:
+    def _send_chunks(self) -> None:
         while self._left > 0 and not self._is_full:
             chunk = CHUNK[: self._left]
             self._left -= len(chunk)

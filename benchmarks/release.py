@@ -25,7 +25,7 @@ from bai_services.manager.scheduling.jit_warmup import warm_up
 from tests.testbed import ComponentMissing, postgres
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
-from .served import Orders
+from .served import Commands
 
 EXIT_MISSING = 6
 CORES = 64
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _measure(url: str, home: Path, spec: argparse.Namespace) -> dict[str, Any]:
     await warm_up()
     async with manager_on(url, home, MovableClock()) as manager:
-        orders = Orders(await make_world(manager, manager.clock))  # type: ignore[arg-type]
+        orders = Commands(await make_world(manager, manager.clock))  # type: ignore[arg-type]
         await orders.queue(pending=spec.pending + spec.agents * CORES, agents=spec.agents)
         await manager.scheduling.scheduler.run_pass()
         manager.scheduling.scheduler.start()

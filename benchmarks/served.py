@@ -61,7 +61,7 @@ class Served:
         return answer
 
 
-class Orders:
+class Commands:
     """Commands executed in the manager's process, one method each."""
 
     def __init__(self, world: World) -> None:
@@ -138,15 +138,15 @@ class Orders:
         return {"seconds": time.process_time()}
 
     async def _write_sessions(self, count: int, status: str) -> None:
-        people = [await self._world.caller(name) for name in ("user", "user2")]
-        keys = [self._world.keys[person.username].access_key for person in people]
+        callers = [await self._world.caller(name) for name in ("user", "user2")]
+        keys = [self._world.keys[caller.username].access_key for caller in callers]
         project = await self._world.project_id()
         began = self._world.clock() - timedelta(days=90)
         is_live = status == "PENDING"
         for first in range(0, count, _INSERT_BATCH):
             rows = []
             for number in range(first, min(first + _INSERT_BATCH, count)):
-                who = number % len(people)
+                who = number % len(callers)
                 at = began + timedelta(seconds=number)
                 name = f"{status.lower()}-{number}"
                 self._sequence += 1
@@ -158,7 +158,7 @@ class Orders:
                         "name": name,
                         "live_name": name if is_live else None,
                         "type": "interactive",
-                        "owner_id": people[who].user_id,
+                        "owner_id": callers[who].user_id,
                         "access_key": keys[who],
                         "domain": "default",
                         "project_id": project,
@@ -177,7 +177,7 @@ class Orders:
                         "reasons": [],
                         "notices": [],
                         "result": "undefined" if is_live else "success",
-                        "hub_user": people[who].username,
+                        "hub_user": callers[who].username,
                         "hub_server": name,
                         "started_by": "manager",
                         "status_changed_at": at,
@@ -188,7 +188,8 @@ class Orders:
             await self._insert(rows)
         if not self._database.is_sqlite:
             async with self._database.write() as tx:
-                # PostgreSQL's autovacuum does this within a minute; before, plans are poor.
+                # Without statistics of the tables, PostgreSQL's query plans are slow. Autovacuum
+                # would collect the statistics only after a minute.
                 await tx.execute(sa.text("ANALYZE"))
 
     async def _insert(self, rows: list[dict[str, Any]]) -> None:
@@ -219,7 +220,7 @@ async def _serve(home: Path, database_url: str) -> None:
     async with manager_on(database_url, home, MovableClock()) as manager:
         world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
         await manager.folders.vfolders.start()
-        orders = Orders(world)
+        orders = Commands(world)
         async with serving(world) as api:
             keys = {name: (k.access_key, k.secret_key) for name, k in world.keys.items()}
             print(json.dumps({"url": api.url, "keys": keys}), flush=True)

@@ -124,16 +124,16 @@ def session_seconds(hub: RunningHub) -> float:
         began = time.perf_counter()
         made = rest.post("/sessions", json=body).raise_for_status().json()
         path = f"/sessions/{made['id']}"
-        session = waited(rest, path, "RUNNING")
+        session = wait_for_status(rest, path, "RUNNING")
         token = rest.headers["Authorization"]
         wait_until_usable(hub.url + session["url"], token)
         seconds = time.perf_counter() - began
         rest.delete(path).raise_for_status()
-        waited(rest, path, "TERMINATED")
+        wait_for_status(rest, path, "TERMINATED")
     return seconds
 
 
-def waited(rest: httpx.Client, path: str, status: str) -> dict[str, Any]:
+def wait_for_status(rest: httpx.Client, path: str, status: str) -> dict[str, Any]:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         answer = rest.get(path, params={"wait": status, "timeout": "10"})

@@ -198,7 +198,7 @@ def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str,
     client.put("warm", home / "source")
     one = _compared(client, home, 1, spec.single_mib)
     _fill(home / "source", spec.size_mib)
-    with _most_resident(client) as most:
+    with _peak_memory(client) as most:
         before = client.resident_bytes()
         eight = _compared(client, home, STREAMS, spec.size_mib)
     found["upload_ratio"] = round(min(one["upload"], eight["upload"]), 3)
@@ -224,7 +224,7 @@ def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[
     for _ in range(ROUNDS[streams]):
         _clear(client, home)
         for name, step in steps.items():
-            _make_room(home, total)
+            _provide_memory(home, total)
             best[name] = max(best[name], total / _seconds(streams, step))
     for number in range(streams):
         (home / f"copy-{number}").unlink()
@@ -243,7 +243,7 @@ def _clear(client: _Client, home: Path) -> None:
         path.unlink()
 
 
-def _make_room(home: Path, size_mib: int) -> None:
+def _provide_memory(home: Path, size_mib: int) -> None:
     """Allocate and free the memory that a step needs, before the step.
 
     A virtual machine returns free memory to its host. A step that must get it back takes up to
@@ -286,7 +286,7 @@ def _fill(path: Path, size_mib: int) -> None:
 
 
 @contextlib.contextmanager
-def _most_resident(client: _Client) -> Iterator[list[int]]:
+def _peak_memory(client: _Client) -> Iterator[list[int]]:
     """Yield a list whose only element is updated to the manager's peak resident memory."""
     most, over = [client.resident_bytes()], threading.Event()
 

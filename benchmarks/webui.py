@@ -33,7 +33,7 @@ IDLE_SECONDS = 120
 PAGES = ("/start", "/sessions", "/data", "/dashboard")
 UI = "/services/bai"
 TABLE_ROW = ".ant-table-row"
-# Copies an ended session; all its columns but these stay the same.
+# Copies an ended session; only these columns differ between the copies.
 COPY = """
 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
 INSERT INTO sessions ({columns})
@@ -72,7 +72,7 @@ async def first_pages(browser: Browser, hub: RunningHub) -> dict[str, Any]:
     }
 
 
-async def go(page: Page, path: str) -> float:
+async def open_from_sidebar(page: Page, path: str) -> float:
     """Open a page through the sidebar; return the milliseconds until it is shown."""
     began = time.perf_counter()
     await page.locator(f'.ant-menu a[href$="{path}"]').first.click()
@@ -83,12 +83,12 @@ async def go(page: Page, path: str) -> float:
 
 async def page_changes(page: Page) -> dict[str, Any]:
     for path in PAGES:
-        await go(page, path)
-    times = [await go(page, path) for _ in range(RUNS) for path in PAGES]
+        await open_from_sidebar(page, path)
+    times = [await open_from_sidebar(page, path) for _ in range(RUNS) for path in PAGES]
     browser = await page.context.new_cdp_session(page)
     before = await heap_mib(browser)
     for number in range(PAGE_CHANGES):
-        await go(page, PAGES[number % len(PAGES)])
+        await open_from_sidebar(page, PAGES[number % len(PAGES)])
     return {
         "page_change_ms": round(statistics.median(times)),
         "memory_growth_mib": round(await heap_mib(browser) - before, 1),
@@ -163,7 +163,7 @@ async def table_page_ms(page: Page, hub: RunningHub) -> dict[str, Any]:
     return {"table_page_ms": round(statistics.median(times))}
 
 
-async def measured(browser: Browser, hub: RunningHub) -> dict[str, Any]:
+async def measure(browser: Browser, hub: RunningHub) -> dict[str, Any]:
     result = await first_pages(browser, hub)
     context = await browser.new_context(locale="en-US", viewport={"width": 1440, "height": 900})
     page = await context.new_page()
@@ -186,7 +186,7 @@ async def run() -> dict[str, Any]:
         try:
             await asyncio.to_thread(hub.start)
             async with chromium.launch() as browser:
-                return await measured(browser, hub)
+                return await measure(browser, hub)
         finally:
             await asyncio.to_thread(hub.stop)
 
