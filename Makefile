@@ -1,12 +1,12 @@
-# make install   .venv with everything, for development
-# make run       the demo on this machine: address and accounts are printed, Ctrl-C ends it
-# make test      everything that CI runs
-# make test-fast the tests of core, database and REST API
-# make soak      long forms of three tests: 200 cycles of faults, 100,000 made-up requests, 500 sessions
-# make check     format, lint, types, layers, documentation
-# make docs      the documentation, in docs/_build/html
-# make image     the session image, in the Docker engine that answers
-# make clean     remove what these made, also the state in .bai
+# make install   create .venv with all dependencies, for development
+# make run       run the demo on this machine: prints its URL and accounts; Ctrl-C stops it
+# make test      run make check, then all tests
+# make test-fast run the tests of core, database and REST API
+# make soak      run long versions of three tests: 200 fault cycles, over 100,000 random requests, 500 sessions
+# make check     check format, lint, types, layers, front ends and documentation
+# make docs      build the documentation in docs/_build/html
+# make image     build the session image in the running Docker engine
+# make clean     remove everything that these targets created, including the state in .bai
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,13 +28,14 @@ install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
-# A test file stays on one worker; tests/testbed/plugin.py puts the longest files first. Tests without
-# a demo often wait for other processes, so three of them keep two cores busy.
+# All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
+# without a demo often wait for other processes, so three workers keep two cores busy.
 PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
 # More options for the tests, for example --reruns=1.
 TEST_OPTIONS ?=
 
-# Tests of whole demos run after the others: each nearly fills a small machine by itself.
+# The end-to-end tests run after the others, because each demo nearly uses the capacity of a small
+# machine.
 test: $(STAMP)-dev
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
@@ -43,14 +44,14 @@ test: $(STAMP)-dev
 test-fast: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 tests/core tests/db tests/api
 
-# Each of the 318 fuzz tests sends 320 requests.
+# Each fuzz test (one per operation of the API) sends 320 requests.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
 soak: export BAI_QUEUE_SESSIONS = 500
 soak: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=2 --timeout=3600 tests/api/test_fuzz.py tests/e2e/test_faults.py tests/e2e/test_queue.py
 
-# Parts that do not depend on each other, for `make --jobs`.
+# These targets do not depend on each other, so `make --jobs` can run them in parallel.
 check: check-style check-types check-labext check-webui docs
 
 check-style: $(STAMP)-dev
@@ -68,12 +69,12 @@ check-labext: $(LABEXT) $(STAMP)-dev
 check-webui: $(WEBUI) $(STAMP)-dev
 	scripts/webui check
 
-# Any warning is an error: an unknown page, anchor or directive, or a page that no other one lists.
+# Any warning is an error: an unknown page, anchor or directive, or a page in no table of contents.
 docs: $(STAMP)-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/html
 
-# The scheduler's numeric code, compiled once and cached beside its sources. `make run` leaves that
-# to the manager; tests start many managers at once, which would all wait for it.
+# The scheduler's numeric code, compiled once and cached beside its sources. With `make run`, the
+# manager compiles it. Tests start many managers at once, which would all wait for the compilation.
 $(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
 	$(BIN)/python -c 'from bai_services.core.scheduling.queue.jit_warmup import warm_up; warm_up()'
 	@touch $@

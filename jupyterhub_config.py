@@ -59,7 +59,7 @@ def commit_without_fsync(connection, record):
 
 
 scrub_tornado_log()
-apply_hub_patches()  # remove two needless costs of every spawn; see docs/security.md
+apply_hub_patches()  # remove two needless costs of each start; see docs/security.md
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 # Sessions continue while the Hub is down; a restarted Hub finds them by their saved state.
 c.JupyterHub.cleanup_servers = False
@@ -74,7 +74,7 @@ c.ConfigurableHTTPProxy.command = [
 ]
 c.ConfigurableHTTPProxy.api_url = f"http://127.0.0.1:{ports['proxy_api']}"
 c.ConfigurableHTTPProxy.auth_token = home.secret("proxy").read_text()
-# By this file a restarted Hub finds and replaces the proxy of a Hub that was killed.
+# With this file a restarted Hub finds the proxy of a killed Hub, and replaces it.
 c.ConfigurableHTTPProxy.pid_file = str(home.proxy_pid_file)
 c.ConfigurableHTTPProxy.check_running_interval = 2
 
@@ -88,8 +88,8 @@ os.environ["BAI_KEY_FILE"] = str(home.secret("key"))
 c.JupyterHub.authenticator_class = "bai"
 c.JupyterHub.spawner_class = "bai"
 c.JupyterHub.allow_named_servers = True
-# Policies in bai-hub's database limit sessions; this limit only keeps the Hub's event loop
-# responsive.
+# Policies in bai-hub's database limit the number of sessions. This limit only keeps the Hub's event
+# loop responsive.
 c.JupyterHub.concurrent_spawn_limit = 50
 c.JupyterHub.active_server_limit = 0
 c.JupyterHub.template_paths = [
@@ -116,7 +116,7 @@ PASSED = ("BAI_", "DOCKER_", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_D
 home_hash = hashlib.sha256(str(home.path).encode()).hexdigest()[:6]
 os.environ.setdefault("BAI_AGENT_ID", f"{platform.node().split('.')[0][:40]}-{home_hash}")
 environment = {name: text for name, text in os.environ.items() if name.startswith(PASSED)}
-# Only the creation of the demo needs it, which has ended by now.
+# Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
 # The supervisor restarts a killed service at once; the Hub checks services only every 30 seconds.
 supervised = [sys.executable, "-m", "bai_services.supervisor"]
@@ -138,7 +138,7 @@ c.JupyterHub.services = [
         "timeout": 60,
         "display": False,
     },
-    # No process: `make run` stops the sessions with this token before it ends.
+    # A token without a process: `make run` uses it to stop the sessions before it ends.
     {"name": "bai-run", "api_token": home.secret("run-token").read_text()},
 ]
 c.JupyterHub.load_roles = [

@@ -15,7 +15,7 @@ from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.tables import sessions
 from bai_services.manager.manager import Manager
 from bai_services.manager.scheduling import wait_states
-from benchmarks.served import Orders
+from benchmarks.served import Commands
 from tests.testbed.manager import MovableClock, make_world, manager_on
 
 CORES = 64
@@ -27,7 +27,7 @@ async def manager(tmp_path: Path) -> AsyncIterator[Manager]:
     """Provide a manager with one full agent and 20 pending sessions."""
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as made:
-        await Orders(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
+        await Commands(await make_world(made, clock)).queue(pending=CORES + 20, agents=1)
         await made.scheduling.scheduler.run_pass()
         yield made
 
