@@ -148,7 +148,7 @@ def test_empty_secret_has_a_remedy_only_in_the_state_folder(tmp_path: Path) -> N
         read_settings({"BAI_HOME": str(tmp_path)})
 
 
-def test_callback_hosts_and_networks(tmp_path: Path) -> None:
+def test_callback_settings_restrict_hosts_and_allow_networks(tmp_path: Path) -> None:
     environ = {"BAI_HOME": str(tmp_path), "BAI_CALLBACK_NETWORKS": "10.1.0.0/16"}
     reach = read_settings(environ).callback_reach
     assert reach.allows_address("10.1.2.3")

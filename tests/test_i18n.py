@@ -64,11 +64,13 @@ def test_translation_contains_the_script_of_the_language(language: str, script: 
         pytest.param("", "", "en", id="default is English"),
     ],
 )
-def test_language_negotiation(chosen: str, accept_language: str, expected: str) -> None:
+def test_language_is_chosen_from_cookie_and_header(
+    chosen: str, accept_language: str, expected: str
+) -> None:
     assert pick_language(chosen, accept_language) == expected
 
 
-def test_placeholders_and_plural_forms() -> None:
+def test_count_selects_the_plural_form() -> None:
     translate = Translator("en", {"a.b": {"one": "{count} day", "other": "{count} days"}})
     assert [translate("a.b", count=n) for n in (0, 1, 2)] == ["0 days", "1 day", "2 days"]
 

@@ -13,7 +13,7 @@ import pytest
 from bai_services import procfs
 
 
-def test_process_with_a_confusing_name_is_read(tmp_path: Path) -> None:
+def test_process_with_parentheses_in_its_name_is_read(tmp_path: Path) -> None:
     program = tmp_path / "a) S (b"
     program.symlink_to(sys.executable)
     with subprocess.Popen([program, "-c", "input()"], stdin=subprocess.PIPE) as process:
@@ -25,7 +25,7 @@ def test_process_with_a_confusing_name_is_read(tmp_path: Path) -> None:
     assert int(found.start_tick) > 0
 
 
-def test_process_that_does_not_exist() -> None:
+def test_stat_of_a_missing_process_is_none() -> None:
     assert procfs.process_stat(2**22 + 1) is None
 
 

@@ -107,7 +107,7 @@ def test_supervisor_gives_up_on_a_module_that_fails_to_start(
     assert done.stderr.count("restarting it") == starts - 1
 
 
-def test_usage_without_a_module() -> None:
+def test_supervisor_without_a_module_prints_its_usage() -> None:
     done = subprocess.run([*SUPERVISOR, "package"], capture_output=True, text=True)
     assert done.returncode == 1
     assert "PACKAGE:MODULE" in done.stderr

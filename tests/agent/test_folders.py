@@ -72,7 +72,9 @@ def test_home_belongs_to_the_user_of_the_session(tmp_path: Path) -> None:
         pytest.param("", None, id="empty kernel file"),
     ],
 )
-def test_exit_code(tmp_path: Path, text: str, code: int | None) -> None:
+def test_exit_code_is_read_from_the_kernel_folder(
+    tmp_path: Path, text: str, code: int | None
+) -> None:
     folders, mine = Folders(tmp_path), task()
     folders.create(mine, None, None)
     assert folders.exit_code(mine.session_id) is None

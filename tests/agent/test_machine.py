@@ -47,7 +47,7 @@ from bai_services.agent import machine
         ),
     ],
 )
-def test_capacity(
+def test_capacity_is_limited_by_cpu_affinity_and_cgroup(
     tmp_path: Path, files: dict[str, str], cpu_millis: int | None, mem_bytes: int | None
 ) -> None:
     for name, text in files.items():
@@ -70,7 +70,7 @@ def test_capacity(
         ("x" * 80, "x" * 64),
     ],
 )
-def test_hostname_slug(name: str, slug: str) -> None:
+def test_hostname_is_converted_to_a_valid_agent_id(name: str, slug: str) -> None:
     assert machine.hostname_slug(name) == slug
 
 

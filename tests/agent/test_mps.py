@@ -497,5 +497,5 @@ def test_cgroup_level_requests_gpu_through_cdi() -> None:
         pytest.param(125, 9 * GIB, Limits(13, 1024, 125), id="the percentage is rounded half up"),
     ],
 )
-def test_limits_of_a_share(share: int, memory: int, limits: Limits) -> None:
+def test_share_determines_the_mps_limits(share: int, memory: int, limits: Limits) -> None:
     assert Limits.of(share, memory) == limits

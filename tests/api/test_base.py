@@ -103,7 +103,7 @@ async def test_list_parses_query_parameters(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(errors.by_code()))
-async def test_status_of_each_error(http: httpx.AsyncClient, code: str) -> None:
+async def test_each_error_has_its_status(http: httpx.AsyncClient, code: str) -> None:
     answer = await http.get(f"/fail/{code}")
     assert answer.status_code == HTTP_STATUS[errors.by_code()[code]]
     assert answer.json() == {

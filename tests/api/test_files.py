@@ -95,7 +95,7 @@ async def test_upload_and_download_round_trip(api: Api, user: Client) -> None:
     assert staged_uploads(api) == []
 
 
-async def test_chunked_and_empty_bodies(user: Client) -> None:
+async def test_chunked_and_empty_bodies_are_stored(user: Client) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for number in range(5):
             yield bytes([number]) * 300_000
@@ -117,7 +117,7 @@ async def test_download_has_headers_that_prevent_rendering(user: Client) -> None
     )
 
 
-async def test_range_requests(user: Client) -> None:
+async def test_range_request_returns_the_part_or_416(user: Client) -> None:
     content = bytes(range(256)) * 10
     await put(user, "f", content)
     whole = await get(user, "f")
@@ -225,7 +225,7 @@ async def test_download_without_sendfile_support(
         pytest.param("lines=1-2", (0, 10), id="unknown unit: full file"),
     ],
 )
-def test_parse_range_header(header: str, part: tuple[int, int] | None) -> None:
+def test_range_header_is_parsed(header: str, part: tuple[int, int] | None) -> None:
     assert byte_range(header, 10) == part
 
 

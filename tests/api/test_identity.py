@@ -256,7 +256,9 @@ async def test_secrets_are_not_in_logs_lists_or_reprs(
         ),
     ],
 )
-async def test_client_address(api: Api, peer: str, forwarded: str, found: str) -> None:
+async def test_client_address_comes_only_from_trusted_proxies(
+    api: Api, peer: str, forwarded: str, found: str
+) -> None:
     headers = HTTPHeaders({"Host": "hub"} | ({"X-Forwarded-For": forwarded} if forwarded else {}))
     start = RequestStartLine("GET", "/", "HTTP/1.1")
     request = HTTPServerRequest(start_line=start, headers=headers)

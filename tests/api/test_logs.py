@@ -50,7 +50,7 @@ async def log_agent(agent: FakeAgent, session: dict[str, Any]) -> AsyncIterator[
     await made.stop()
 
 
-async def test_last_lines_and_search(
+async def test_log_is_limited_to_last_lines_and_to_matches(
     user: Client, session: dict[str, Any], log_agent: LogAgent
 ) -> None:
     log_agent.text = f"{AT}Epoch 1\n{AT}loss .5\n{AT}epoch 2\n"

@@ -47,7 +47,7 @@ async def test_resource_group_lifecycle(api: Api) -> None:
         pytest.param(
             {"name": "g1", "scheduler_opts": {"placement": "magic"}},
             "priced, fgd",
-            id="unknown agent selection",
+            id="unknown placement policy",
         ),
         pytest.param(
             {"name": "g1", "scheduler_opts": {"speed": 1}},

@@ -461,7 +461,9 @@ async def test_hub_creates_a_session_for_its_start_page(api: Api, agent: FakeAge
     )
 
 
-async def test_rename_session(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_session_is_renamed_to_an_unused_name(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await user.post("/sessions", {"name": "lab1"})
     await user.post("/sessions", {"name": "lab2"})
     with pytest.raises(errors.AlreadyExists):

@@ -119,7 +119,7 @@ async def test_outcome_of_every_folder_operation(api: Api, relation: str) -> Non
     assert not errors, "\n".join(errors)
 
 
-async def test_invitation_by_email_address(api: Api) -> None:
+async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     await user.post("/vfolders", {"name": "data"})
     address = (await guest.get("/me"))["email"]

@@ -76,7 +76,11 @@ async def test_folder_lifecycle(api: Api) -> None:
         pytest.param({"name": "a/b"}, InvalidRequest, id="invalid characters in the name"),
         pytest.param({"name": ".ssh"}, InvalidRequest, id="reserved name"),
         pytest.param({"name": "x" * 65}, InvalidRequest, id="name too long"),
-        pytest.param({"name": "a", "permission": "wd"}, InvalidRequest, id="unknown permission"),
+        pytest.param(
+            {"name": "a", "permission": "wd"},
+            InvalidRequest,
+            id="permission that a folder cannot give",
+        ),
         pytest.param({"name": "a", "host": "nfs"}, NotFound, id="unknown host"),
         pytest.param({"name": "a", "project": "none"}, NotFound, id="unknown project"),
         pytest.param(
@@ -210,7 +214,7 @@ async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) 
     assert (await admin.get("/vfolders/data"))["id"] == third["id"]
 
 
-async def test_trash_and_restore(api: Api) -> None:
+async def test_trashed_folder_is_hidden_until_it_is_restored(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     folder = await create_folder(user)
     await api.share_folder("user", "data", "user2", "rw")

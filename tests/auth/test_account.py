@@ -42,10 +42,10 @@ def test_superadmin_is_not_an_admin_of_the_hub() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "kim.1", "x" * 64, "0_-"])
-def test_valid_user_name(name: str) -> None:
+def test_valid_user_name_is_accepted(name: str) -> None:
     assert is_username(name)
 
 
 @pytest.mark.parametrize("name", ["", "Kim", ".kim", "a/b", "a b", "x" * 65, "kim\n"])
-def test_invalid_user_name(name: str) -> None:
+def test_invalid_user_name_is_rejected(name: str) -> None:
     assert not is_username(name)

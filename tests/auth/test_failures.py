@@ -63,7 +63,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("error, status, text", FAILURES)
-def test_sign_in_failure(error: errors.BaiError, status: int, text: str) -> None:
+def test_sign_in_failure_has_message_and_status(
+    error: errors.BaiError, status: int, text: str
+) -> None:
     failed = sign_in_failed(error, ENGLISH)
     assert (failed.status_code, failed.get_message()) == (status, text)
 
@@ -95,5 +97,5 @@ def test_retry_after_header_of_a_block() -> None:
         "manager unavailable",
     ],
 )
-def test_password_failure(error: errors.BaiError, text: str) -> None:
+def test_password_failure_has_message_and_status(error: errors.BaiError, text: str) -> None:
     assert password_text(error, ENGLISH) == text

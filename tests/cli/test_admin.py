@@ -7,7 +7,7 @@ import pytest
 from .conftest import Bai
 
 
-async def test_whoami(bai: Bai, hub_url: str) -> None:
+async def test_whoami_shows_projects_limits_and_usage(bai: Bai, hub_url: str) -> None:
     done = await bai("whoami", "--json", by="user")
     assert (done.code, done.stderr) == (0, "")
     me = done.document
@@ -108,7 +108,7 @@ async def test_unreachable_manager_has_exit_code_6(bai: Bai) -> None:
     assert (done.code, done.stdout, done.error["error"]) == (6, "", "unavailable")
 
 
-async def test_audit_counters(bai: Bai) -> None:
+async def test_audit_counters_reports_matching_counters(bai: Bai) -> None:
     done = await bai("admin", "audit-counters")
     assert (done.code, done.stdout) == (0, "all counters match the allocations\n")
     assert (await bai("admin", "audit-counters", by="user")).code != 0

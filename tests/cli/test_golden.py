@@ -86,7 +86,9 @@ async def wait_for_reason(bai: Bai, name: str) -> None:
     await wait_until_async(is_explained, 90, f"the reason why {name} is pending")
 
 
-async def test_screens_and_tables(bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path) -> None:
+async def test_screens_and_tables_equal_the_golden_files(
+    bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
+) -> None:
     await api.world.manager.folders.vfolders.start()
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "share", "data", "user2", "--permission", "rw", by="user")
@@ -159,7 +161,7 @@ PULLING = {
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_live_text(columns: int) -> None:
+def test_live_text_fits_the_terminal_width(columns: int) -> None:
     waiting = live_text(PENDING, 12, ["-r cpu=1", "--preset cpu-small"], columns)
     starting = live_text(PULLING, 3725, [], columns)
     compare(f"live-{columns}", f"{waiting.plain}\n\n{starting.plain}\n")
@@ -167,7 +169,7 @@ def test_live_text(columns: int) -> None:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("path", ["image list"])
-def test_help(path: str, columns: int) -> None:
+def test_help_equals_the_golden_file(path: str, columns: int) -> None:
     # In a separate process: click caches the help option of each command with the option names of
     # the first context.
     words = [sys.executable, "-m", "bai_services.cli.main", *path.split(), "--help"]

@@ -117,5 +117,7 @@ def test_error_names_an_invalid_file(environ: dict[str, str], content: str) -> N
         ({}, Path.home() / ".config/bai"),
     ],
 )
-def test_configuration_folder(environ: dict[str, str], expected: Path) -> None:
+def test_configuration_folder_is_taken_from_the_environment(
+    environ: dict[str, str], expected: Path
+) -> None:
     assert folder(environ) == expected

@@ -44,7 +44,7 @@ async def test_wait_for_a_failed_batch_session_and_read_its_log(
     assert (refused.code, "train (TERMINATED with failure)" in refused.stderr) == (1, True)
 
 
-async def test_callback_url_and_secret(bai: Bai, api: Api) -> None:
+async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, api: Api) -> None:
     keys = api.world.keys["user"]
     url = "https://hooks.example.org/sessions"
     made = await bai("session", "create", "lab1", "--callback-url", url, "--json", by="user")
@@ -79,7 +79,7 @@ async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: F
     assert "idle_ends_at" in every.stdout
 
 
-async def test_bulk_create_from_file(bai: Bai, tmp_path: Path) -> None:
+async def test_sessions_of_a_file_are_created_in_bulk(bai: Bai, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.yaml"
     jobs.write_text(
         "- {name: load, type: batch, startup_command: 'true', starts_at: 1h}\n"

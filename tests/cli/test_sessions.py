@@ -111,7 +111,7 @@ async def test_create_requires_the_project_of_a_member_of_several(bai: Bai, api:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-async def test_exit_codes_of_create(
+async def test_invalid_create_has_the_exit_code_of_its_error(
     bai: Bai, agent: FakeAgent, arguments: list[str], code: int, error: str
 ) -> None:
     done = await bai("session", "create", "lab1", *arguments, "--json", by="user")
@@ -247,7 +247,9 @@ async def test_interrupted_wait_prints_that_the_session_remains_pending(
         ("TERMINATING", Status.TERMINATED, "is still stopping; check it with: bai session info"),
     ],
 )
-def test_interruption_message(status: str, awaited: Status, part: str) -> None:
+def test_interruption_message_depends_on_the_status(
+    status: str, awaited: Status, part: str
+) -> None:
     assert part in interruption_message({"name": "lab1", "status": status}, awaited)
 
 

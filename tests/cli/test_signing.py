@@ -79,7 +79,9 @@ async def test_empty_password_is_a_usage_error(bai: Bai, hub_url: str) -> None:
     assert (done.code, "the password is empty" in done.stderr) == (2, True)
 
 
-async def test_change_password(bai: Bai, api: Api, hub_url: str) -> None:
+async def test_password_is_changed_if_the_new_one_satisfies_the_rules(
+    bai: Bai, api: Api, hub_url: str
+) -> None:
     await api.world.set_password("user")
     change = ("password", "--user", "user", "--url", hub_url, "--password-stdin", "--json")
     refused = await bai(*change, by=None, stdin=f"{PASSWORD}\nshort\n")

@@ -121,7 +121,7 @@ async def test_grantee_can_read_folder_info(bai: Bai) -> None:
     assert (await bai("vfolder", "info", "data", "--json", by="user2")).document["name"] == "data"
 
 
-async def test_restore_and_purge(bai: Bai, files: Path) -> None:
+async def test_folder_is_trashed_restored_and_purged(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")
     renamed = (await bai("vfolder", "rename", "data", "kept", "--json", by="user")).document
@@ -192,7 +192,7 @@ async def test_many_small_files_are_uploaded_in_one_request(
     assert content(tmp_path / "down/tree") == content(tree)
 
 
-async def test_include_and_exclude_patterns(bai: Bai, tmp_path: Path) -> None:
+async def test_patterns_select_the_transferred_files(bai: Bai, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for name in ("a.csv", "b.txt", ".git/config", "sub/c.csv", "sub/skip/d.csv"):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)

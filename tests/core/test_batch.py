@@ -30,7 +30,7 @@ TIMES: dict[str, datetime] = {
 
 
 @pytest.mark.parametrize("text", TIMES)
-def test_not_before(text: str) -> None:
+def test_start_time_is_parsed_from_a_time_or_a_delay(text: str) -> None:
     assert not_before(text, NOW) == TIMES[text]
 
 
@@ -79,7 +79,9 @@ CASES: list[tuple[SessionType, dict[str, Any], Batch | str]] = [
 
 
 @pytest.mark.parametrize(("kind", "asked", "expected"), CASES)
-def test_check_batch(kind: SessionType, asked: dict[str, Any], expected: Batch | str) -> None:
+def test_batch_fields_are_parsed_or_rejected(
+    kind: SessionType, asked: dict[str, Any], expected: Batch | str
+) -> None:
     if isinstance(expected, Batch):
         assert check_batch(kind, asked, NOW) == expected
     else:
@@ -97,7 +99,7 @@ def test_parse_duration_reads_formatted_duration(seconds: int) -> None:
         assert shown == seconds
 
 
-def test_exit_codes() -> None:
+def test_exit_code_determines_result_and_text() -> None:
     assert (result_of(0), result_of(1)) == (Result.SUCCESS, Result.FAILURE)
     assert command_end(3) == "the command exited with code 3"
     assert command_end(137) == "the command was terminated by signal 9 (exit code 137)"

@@ -81,7 +81,7 @@ def test_public_address_is_global_unicast(address: IPv6Address) -> None:
         assert not (address.is_private or address.is_multicast or address.is_link_local)
 
 
-def test_allowed_networks_and_hosts() -> None:
+def test_allowed_targets_restrict_hosts_and_add_networks() -> None:
     targets = AllowedTargets.parse("hooks.example.org, *.internal", "10.1.0.0/16")
     assert targets.allows_address("10.1.2.3")
     assert targets.allows_address("93.184.216.34")

@@ -17,7 +17,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("localhost/x__y-z.1:T_1", "localhost/x__y-z.1:T_1", id="all separators"),
     ],
 )
-def test_canonical_image(name: str, canonical: str) -> None:
+def test_image_name_is_completed_with_its_tag(name: str, canonical: str) -> None:
     assert canonical_image(name) == canonical
     assert canonical_image(canonical) == canonical
 
@@ -43,7 +43,7 @@ def test_invalid_image_name_is_rejected(name: str) -> None:
 
 
 @pytest.mark.parametrize("agent_id", ["a", "Node-1.example.org", "x" * 64])
-def test_agent_ids(agent_id: str) -> None:
+def test_valid_agent_id_is_unchanged(agent_id: str) -> None:
     assert check_agent_id(agent_id) == agent_id
 
 
@@ -53,7 +53,7 @@ def test_invalid_agent_id_is_rejected(agent_id: str) -> None:
         check_agent_id(agent_id)
 
 
-def test_devices() -> None:
+def test_invalid_device_id_or_family_is_rejected() -> None:
     check_device("GPU-4b1e", "cuda")
     for device_id, family in (("", "cuda"), ("a b", "cuda"), ("x" * 129, "cuda"), ("a", "CUDA")):
         with pytest.raises(InvalidRequest):

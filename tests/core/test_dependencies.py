@@ -70,7 +70,7 @@ def test_failed_dependency_is_rejected_with_its_reason() -> None:
     assert reason.startswith("DEPENDENCY_FAILED: its dependency, session load")
 
 
-def test_text_of_unmet_dependencies() -> None:
+def test_unmet_dependencies_are_listed_with_their_status() -> None:
     assert unmet_dependencies_text([one(Status.TERMINATED, Result.SUCCESS)]) == ""
     assert (
         unmet_dependencies_text([one(Status.RUNNING)]) == "waits for the success of load (RUNNING)"

@@ -54,7 +54,7 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
         pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
     ],
 )
-def test_largest_available_amount(devices: list[Device], slot: str, most: int) -> None:
+def test_largest_available_amount_of_a_slot(devices: list[Device], slot: str, most: int) -> None:
     assert most_of(devices, slot) == most
 
 

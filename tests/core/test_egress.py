@@ -31,7 +31,7 @@ CHAINS = Chains.of("m1")
         ),
     ],
 )
-def test_targets(text: str, found: tuple[Target, ...]) -> None:
+def test_egress_targets_are_parsed(text: str, found: tuple[Target, ...]) -> None:
     assert parse_targets(text) == found
 
 

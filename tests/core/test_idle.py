@@ -36,7 +36,7 @@ def time_at(seconds: float) -> datetime:
         pytest.param(INTERACTIVE, None, None, 600, None, id="not started: not idle"),
     ],
 )
-def test_start_of_idle_time(
+def test_idle_time_starts_at_the_last_activity(
     kind: SessionType, started: int | None, used: int | None, timeout: int, since: int | None
 ) -> None:
     times = [None if seconds is None else time_at(seconds) for seconds in (started, used)]

@@ -57,7 +57,7 @@ def test_parse_all_labels() -> None:
     assert facts.corecount_variables == ("OMP_NUM_THREADS", "NPROC")
 
 
-def test_defaults_without_labels() -> None:
+def test_image_without_labels_has_defaults() -> None:
     facts = parse_labels({})
     assert (facts.apps, facts.min_slots, facts.features) == ([], ResourceSlots(), frozenset())
     assert facts.preferred_shared_memory_bytes is None

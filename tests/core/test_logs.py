@@ -36,7 +36,7 @@ def test_timestamps_are_removed(text: str, plain: str) -> None:
     assert without_times(text) == plain
 
 
-def test_is_timed() -> None:
+def test_log_is_timed_if_its_lines_begin_with_timestamps() -> None:
     assert is_timed(f"{AT}one\n")
     assert not is_timed("one\ntwo\n")
     assert not is_timed("")

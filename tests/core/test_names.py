@@ -59,7 +59,7 @@ def test_user_names_are_lower_case() -> None:
             check_username(wrong)
 
 
-def test_e_mail_addresses() -> None:
+def test_email_address_is_accepted_or_rejected() -> None:
     assert check_email("Ada@Example.org") == "ada@example.org"
     for wrong in (
         "ada",
@@ -92,7 +92,9 @@ def test_e_mail_addresses() -> None:
         pytest.param("", ["0.0.0.0/0"], False, id="unknown address"),
     ],
 )
-def test_is_inside(address: str, networks: list[str] | None, inside: bool) -> None:
+def test_address_is_inside_an_allowed_network_or_rejected(
+    address: str, networks: list[str] | None, inside: bool
+) -> None:
     assert is_inside(address, networks) is inside
 
 

@@ -53,7 +53,9 @@ def scope_caps(scope: Scope = KEYPAIR, **facts: Any) -> ScopeCaps:
         pytest.param(scope_caps(max_sessions=0), {}, ["sessions"], id="session cap of 0"),
     ],
 )
-def test_violations(given: ScopeCaps, used: dict[str, int], broken: list[str]) -> None:
+def test_exceeded_caps_are_returned(
+    given: ScopeCaps, used: dict[str, int], broken: list[str]
+) -> None:
     assert [v.slot for v in violations([given], ONE, {given.scope: used})] == broken
 
 
@@ -116,6 +118,8 @@ def test_lowest_cap_of_all_scopes_applies() -> None:
         ),
     ],
 )
-def test_containers_of_one_session(limit: int | None, kernels: int, expected: list[str]) -> None:
+def test_number_of_containers_of_one_session_is_capped(
+    limit: int | None, kernels: int, expected: list[str]
+) -> None:
     found = container_violations([scope_caps(max_containers_per_session=limit)], kernels)
     assert [violation.message for violation in found] == expected

@@ -39,7 +39,7 @@ from bai_services.core.resources import (
         pytest.param("cuda.shares", "0", 0, id="zero"),
     ],
 )
-def test_parse(slot: str, text: str | float, amount: int) -> None:
+def test_valid_amount_is_parsed_as_an_integer(slot: str, text: str | float, amount: int) -> None:
     assert parse_amount(slot, text) == amount
 
 

@@ -69,7 +69,9 @@ FOREIGN = Target(domain="e", project_id="p9", owner=Owner("u9", Role.USER))
         pytest.param(USER, "user.read", Target(), False, id="user, target without owner"),
     ],
 )
-def test_reaches(caller: Caller, action: str, target: Target, allowed: bool) -> None:
+def test_role_reaches_only_permitted_targets(
+    caller: Caller, action: str, target: Target, allowed: bool
+) -> None:
     assert reaches(caller, action, target) is allowed
 
 
@@ -154,7 +156,7 @@ def test_invisible_session_is_not_found() -> None:
     require(USER, "session.write", MINE)
 
 
-def test_visibility_of_lists() -> None:
+def test_visibility_of_lists_depends_on_role_and_action() -> None:
     assert visibility(USER, "session.read") == Visibility(owner_id="u1")
     assert visibility(ADMIN, "session.read") == Visibility(
         domain="d", hidden_roles=frozenset({Role.SUPERADMIN})

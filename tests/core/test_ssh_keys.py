@@ -65,7 +65,7 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "a/b", "x" * 65, "ü"])
-def test_invalid_user_name_is_rejected(name: str) -> None:
+def test_invalid_key_name_is_rejected(name: str) -> None:
     with pytest.raises(InvalidRequest):
         check_key_name(name)
 

@@ -99,7 +99,7 @@ async def test_name_of_ended_session_can_be_reused(world: World) -> None:
     assert found.id == second.id
 
 
-async def test_pending_caps_are_exact(world: World) -> None:
+async def test_keypair_at_its_pending_cap_cannot_create_another_session(world: World) -> None:
     await world.set_caps("keypair", {}, max_pending_sessions=1)
     await world.sessions.enqueue(world.new_session("one"), NOW)
     with pytest.raises(QuotaExceeded, match="keypair AK1"):
@@ -345,7 +345,7 @@ async def test_rename_keeps_names_unique(world: World) -> None:
         await world.sessions.rename("none", "four")
 
 
-async def test_audit_reports_differences(world: World) -> None:
+async def test_audit_reports_counters_that_differ_from_allocations(world: World) -> None:
     await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     await world.write(sa.update(cluster.devices).values(used=10))

@@ -112,7 +112,7 @@ async def test_administrator_sees_and_removes_a_lockout(
     assert not (await users.get(SUPERADMIN, "user")).is_locked
 
 
-def test_canonical_names_and_networks() -> None:
+def test_equivalent_names_and_addresses_are_counted_together() -> None:
     assert canonical("\uff35ser\u3000") == canonical(" USER ") == "user"
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff") != network_of("2001:db8:1::")
     assert network_of("::ffff:10.0.0.1") == "10.0.0.1"

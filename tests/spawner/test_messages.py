@@ -142,7 +142,9 @@ def test_unreachable_engine_is_reported_as_unavailable() -> None:
         ({"status": "CANCELLED"}, 10, "ended"),
     ],
 )
-def test_progress_event(session: dict[str, Any], percent: int, words: str) -> None:
+def test_progress_event_has_percentage_and_text(
+    session: dict[str, Any], percent: int, words: str
+) -> None:
     event = progress_event(session, ENGLISH)
     assert event["progress"] == percent
     assert words in event["message"]

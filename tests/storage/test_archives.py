@@ -471,7 +471,7 @@ async def test_downloaded_tar_can_be_unpacked(
 
 
 @pytest.mark.parametrize("form", ["zip", "tar"])
-def test_archive_of_deep_directories(tmp_path: Path, form: str) -> None:
+def test_deep_directories_are_archived_without_recursion(tmp_path: Path, form: str) -> None:
     # In memory if possible: a disk takes about 1 s for 1,000 directories.
     shared = Path("/dev/shm")
     top = Path(tempfile.mkdtemp(dir=shared if os.access(shared, os.W_OK) else tmp_path))

@@ -316,7 +316,9 @@ async def test_special_files_are_listed_but_not_opened(
     assert {e.type for e in listed.items} == {FileType.OTHER}
 
 
-async def test_unicode_and_unusual_names(storage: StorageHost, folder: Location) -> None:
+async def test_unusual_file_names_are_kept_and_control_characters_rejected(
+    storage: StorageHost, folder: Location
+) -> None:
     for name in ("한글 파일.txt", "ไทย", "日本語", "🙂", "e\u0301", "-rf", "a:b", "*"):
         await put(storage, folder, name, name.encode())
         assert await get(storage, folder, name) == name.encode()

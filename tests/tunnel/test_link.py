@@ -278,7 +278,7 @@ def test_data_and_finish_after_finish_are_protocol_errors() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.binary(max_size=40), max_size=8))
-def test_rejected_garbage_opens_and_ends_no_stream(messages: list[bytes]) -> None:
+def test_rejected_messages_open_and_end_no_stream(messages: list[bytes]) -> None:
     link = Link(KEY, Streams(is_client=False))
     for message in messages:
         before = len(link.streams)

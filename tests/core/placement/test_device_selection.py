@@ -86,7 +86,7 @@ def devices_of(
         ),
     ],
 )
-def test_strategies(
+def test_strategy_selects_these_devices(
     used: tuple[int | None, ...], spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
     assert devices_of(agent("a", used), **spec) == devices
@@ -148,14 +148,14 @@ def test_device_of_a_share_by_policy(policy: Policy, device: str) -> None:
     assert devices_of(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
 
 
-RING = (0, 0, 0, 0)
+FOUR_UNUSED = (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
     "on, spec, devices",
     [
         pytest.param(
-            agent("a", RING, numa=(0, 1, 1, 0)), {"device": 2}, "g0 g3", id="one NUMA node"
+            agent("a", FOUR_UNUSED, numa=(0, 1, 1, 0)), {"device": 2}, "g0 g3", id="one NUMA node"
         ),
         pytest.param(
             agent("a", (0, 0, 500, 0), numa=(0, 1, 1, 0)),
@@ -164,13 +164,16 @@ RING = (0, 0, 0, 0)
             id="a partly used NUMA node is preferred",
         ),
         pytest.param(
-            agent("a", RING, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
+            agent("a", FOUR_UNUSED, numa=(0, 0, 1, 1), links=((3,), (2,), (1,), (0,))),
             {"device": 2},
             "g0 g3",
             id="NVLink takes precedence over NUMA",
         ),
         pytest.param(
-            agent("a", RING, numa=(0, 1, 1, 1)), {"device": 4}, "g0 g1 g2 g3", id="all devices"
+            agent("a", FOUR_UNUSED, numa=(0, 1, 1, 1)),
+            {"device": 4},
+            "g0 g1 g2 g3",
+            id="all devices",
         ),
         pytest.param(
             agent("a", (0, 0, 0, 0, 0), numa=(0, 1, 0, 1, 1)),
@@ -179,10 +182,16 @@ RING = (0, 0, 0, 0)
             id="a request for several NUMA nodes uses the largest node completely",
         ),
         pytest.param(
-            agent("a", RING), {"device": 2}, "g0 g1", id="unknown topology: the first devices"
+            agent("a", FOUR_UNUSED),
+            {"device": 2},
+            "g0 g1",
+            id="unknown topology: the first devices",
         ),
         pytest.param(
-            agent("a", RING, links=((), (3,), (), (1,))), {"device": 2}, "g1 g3", id="a linked pair"
+            agent("a", FOUR_UNUSED, links=((), (3,), (), (1,))),
+            {"device": 2},
+            "g1 g3",
+            id="a linked pair",
         ),
     ],
 )

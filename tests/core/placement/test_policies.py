@@ -105,7 +105,7 @@ def choose_agents(
         ),
     ],
 )
-def test_agent_chosen_by_policy(
+def test_policy_chooses_the_expected_agent(
     policy: Policy, agents: list[AgentState], wanted: Request, names: str
 ) -> None:
     assert choose_agents(agents, policy, wanted, len(names.split())) == names.split()
@@ -267,7 +267,7 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
         ),
     ],
 )
-def test_placement_of_cluster_sessions(
+def test_kernels_of_a_cluster_session_are_placed(
     agents: list[AgentState], spec: dict[str, Any], found: list[Any] | None
 ) -> None:
     placer = Placer(agents, Policy.BEST_FIT)
@@ -347,7 +347,9 @@ def test_placement_of_cluster_sessions(
         ),
     ],
 )
-def test_refusal_contains_numbers(agents: list[AgentState], wanted: Request, message: str) -> None:
+def test_refusal_names_the_missing_resources(
+    agents: list[AgentState], wanted: Request, message: str
+) -> None:
     placer = Placer(agents, Policy.PRICED)
     shape = placer.prepare(wanted)
     assert placer.place(shape) is None
@@ -362,7 +364,7 @@ def test_too_many_device_families_are_rejected() -> None:
         Placer([], Policy.PRICED).prepare(Request(slots, "main", "x86_64"))
 
 
-def test_fits_when_empty() -> None:
+def test_request_fits_if_it_would_fit_empty_agents() -> None:
     busy = agent("a", (1000, None), is_alive=False)
     placer = Placer([busy], Policy.PRICED)
     for wanted, can in ((request(device=2), True), (request(device=3), False)):
@@ -384,7 +386,7 @@ def test_agents_are_added_updated_and_removed() -> None:
     assert placer.version == version
 
 
-def test_fork_is_independent() -> None:
+def test_changes_of_a_fork_do_not_affect_the_original() -> None:
     placer = Placer([agent("a", (0, 0))], Policy.PRICED)
     shape = placer.prepare(request(device=1))
     fork = placer.fork()

@@ -216,7 +216,7 @@ def test_both_score_functions_choose_the_same_agent(
         assert one.place(one.prepare(request_of(kind))) == two.place(two.prepare(request_of(kind)))
 
 
-def test_share_prices() -> None:
+def test_share_prices_and_patterns_cover_the_demand() -> None:
     prices, patterns = share_prices({500: 2, 250: 1, 810: 3, 190: 1})
     assert prices == pytest.approx({190: 0, 250: 0.25, 500: 0.5, 810: 1})
     for size, wanted in {500: 2, 250: 1, 810: 3, 190: 1}.items():

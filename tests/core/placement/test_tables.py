@@ -71,7 +71,9 @@ AGENTS = [agent(f"a{i}", (0,) * 4, cpu=32, mem=128, model="T4") for i in range(6
         ),
     ],
 )
-def test_kinds_of_a_request(wanted: Request, kinds: list[tuple[RequestKind, int]]) -> None:
+def test_request_counts_as_these_kinds_in_the_mix(
+    wanted: Request, kinds: list[tuple[RequestKind, int]]
+) -> None:
     assert request_kinds(wanted) == kinds
 
 

@@ -199,7 +199,9 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
         ),
     ],
 )
-def test_estimated_starts(case, busy, queued, expected) -> None:
+def test_estimated_starts_have_the_expected_time_and_certainty(
+    case, busy, queued, expected
+) -> None:
     assert estimates(busy, queued, durations={"lab": [100] * 20}) == expected, case
 
 

@@ -143,7 +143,7 @@ def test_estimate_unknown_without_end_of_running_session() -> None:
         ),
     ],
 )  # fmt: skip
-def test_suggestions(
+def test_explanation_suggests_changes_that_start_sooner(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
     found = explanation_of(world, **choices).suggestions

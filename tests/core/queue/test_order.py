@@ -182,7 +182,7 @@ HISTORY = {
 
 
 @pytest.mark.parametrize("options, pending, expected", ORDERS)
-def test_start_order(
+def test_sessions_start_in_the_order_of_the_policy(
     options: dict[str, Any], pending: list[PendingSession], expected: list[str]
 ) -> None:
     world = snapshot(pending, [agent(cpu=64)], group=options, history=HISTORY)
@@ -267,7 +267,9 @@ def test_drf_adds_shares_and_devices_of_one_family() -> None:
         ),
     ],
 )
-def test_fair_share_factor(buckets: list[DailyUsage], options: FairShare, expected: float) -> None:
+def test_fair_share_factor_follows_the_formula(
+    buckets: list[DailyUsage], options: FairShare, expected: float
+) -> None:
     assert fair_factor(ANN, buckets, options, {"cpu": 8000}, DAY) == pytest.approx(expected)
 
 

@@ -66,13 +66,15 @@ def started_on_agents(result: PassResult) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_chosen_agent(agents: list[AgentState], wanted: Request, chosen: str) -> None:
+def test_pass_chooses_the_expected_agent(
+    agents: list[AgentState], wanted: Request, chosen: str
+) -> None:
     placement = place(agents, wanted)
     assert isinstance(placement, Placement)
     assert placement.agent_id == chosen
 
 
-def test_place_returns_the_refusal() -> None:
+def test_place_returns_a_refusal_if_no_agent_fits() -> None:
     refusal = place([agent("a", cpu=2), agent("b", cpu=4)], request(cpu="5"))
     assert isinstance(refusal, Refusal)
     assert "cpu=5 requested, but at most 4 is free" in refusal.message

@@ -164,7 +164,9 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
         ),
     ],
 )  # fmt: skip
-def test_reasons_of_pending_sessions(world: Snapshot, last: str, check: str, part: str) -> None:
+def test_pending_session_has_the_expected_reason(
+    world: Snapshot, last: str, check: str, part: str
+) -> None:
     result = run_pass(world)
     found = result.reasons[last]
     assert [reason["check"] for reason in found] == [check]
@@ -249,7 +251,7 @@ def test_cluster_session_is_charged_for_all_kernels() -> None:
         ),
     ],
 )
-def test_backfill_modes(mode: Backfill, expected: list[str]) -> None:
+def test_backfill_mode_decides_which_sessions_overtake(mode: Backfill, expected: list[str]) -> None:
     hour = timedelta(hours=1)
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
     pending = [

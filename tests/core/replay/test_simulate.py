@@ -53,7 +53,7 @@ WIDE_FIRST = [
         ),
     ],
 )
-def test_start_times_under_backfill(case, backfill, expected) -> None:
+def test_backfill_mode_determines_the_start_times(case, backfill, expected) -> None:
     assert start_times(run_replay(WIDE_FIRST, backfill=backfill)) == {"long": 0, **expected}, case
 
 

@@ -43,7 +43,9 @@ def create(rest: httpx.Client, name: str, **spec: object) -> str:
 
 @pytest.mark.checklist("DATA-01", "DATA-03", "DATA-05", "DATA-06", "DATA-10", "DATA-11")
 @pytest.mark.checklist("DATA-08", "DATA-12", "AUTO-01")
-async def test_life_of_a_folder(opened: Opener[Data], rest: httpx.Client) -> None:
+async def test_folder_is_created_cloned_renamed_trashed_and_restored(
+    opened: Opener[Data], rest: httpx.Client
+) -> None:
     ui = await opened(Data, "user2", "/data")
     await ui.page.get_by_role("region", name="Storage usage").get_by_text("free").first.wait_for()
     await ui.page.get_by_role("button", name="New folder").first.click()
@@ -100,7 +102,9 @@ async def test_trash_of_several_folders_and_purge(opened: Opener[Data], rest: ht
 
 
 @pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-05")
-async def test_share_and_leave(opened: Opener[Data], rest: httpx.Client) -> None:
+async def test_grantee_can_read_and_leave_a_shared_folder(
+    opened: Opener[Data], rest: httpx.Client
+) -> None:
     create(rest, PREFIX)
     owner = await opened(Data, "user2", "/data")
     await owner.choose(PREFIX, "Share")

@@ -198,7 +198,9 @@ async def test_cluster_has_a_size_and_a_placement(opened: Opener[Launcher]) -> N
 
 
 @pytest.mark.checklist("LCH-17")
-async def test_several_sessions_at_once(opened: Opener[Launcher], rest: httpx.Client) -> None:
+async def test_several_sessions_are_created_at_once(
+    opened: Opener[Launcher], rest: httpx.Client
+) -> None:
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(name="many", resources__mem="256m")
     await ui.preview.get_by_label("Number of sessions").fill("3")
