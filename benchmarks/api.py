@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _database(kind: str) -> Iterator[str | None]:
-    """Yield a database URL: "" means SQLite in the home folder, None that there is no server."""
+    """Yield a database URL: "" for SQLite in the home folder, None if there is no PostgreSQL
+    server.
+    """
     if kind == "sqlite":
         yield ""
         return
@@ -175,7 +177,7 @@ async def _time_calls(
 
 
 async def _time(client: Client, call: Call) -> CallTime:
-    """Return the duration of a call; an error response raises."""
+    """Return the duration of a call; raise if the response is an error."""
     began = time.perf_counter()
     await call.send(client)
     return CallTime(call.name, (time.perf_counter() - began) * 1000)

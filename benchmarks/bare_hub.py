@@ -1,4 +1,4 @@
-"""A JupyterHub without bai-hub, the reference for the rate of starts."""
+"""A JupyterHub without bai-hub: the reference for the number of starts per second."""
 
 from __future__ import annotations
 

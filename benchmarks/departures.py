@@ -89,7 +89,7 @@ class SteadyState:
 
 
 def weighted(pods: Sequence[Pod], weights: Sequence[float]) -> list[Pod]:
-    """Return rows, repeated according to their weights, as training data of the tables."""
+    """Return the rows as training data of the tables, each repeated according to its weight."""
     scale = 4 / max(min(w for w in weights if w), 1e-9)
     return [p for p, w in zip(pods, weights, strict=True) for _ in range(min(40, round(w * scale)))]
 

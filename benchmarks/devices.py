@@ -76,32 +76,34 @@ async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     processes = start_sessions(sessions)
     try:
         allocate_shares(sessions, processes, folder, inventory, grants)
-        looks, sums = [], []
+        check_seconds, sums = [], []
         for _ in range(options.runs):
             started = time.perf_counter()
             await inventory.refresh()
             seen = time.perf_counter()
             await watchdog.check()
-            looks.append(seen - started)
+            check_seconds.append(seen - started)
             sums.append(time.perf_counter() - seen)
         watched = sum(bool(watchdog.usage(key)["devices"][0]["processes"]) for key in sessions)
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    both = [look + added for look, added in zip(looks, sums, strict=True)]
+    both = [check + added for check, added in zip(check_seconds, sums, strict=True)]
     return {
         "milliseconds": milliseconds(both),
-        "discovery_and_sample_ms": milliseconds(looks),
+        "discovery_and_sample_ms": milliseconds(check_seconds),
         "sums_per_session_ms": milliseconds(sums),
-        "first_look_ms": round(first * 1000, 2),
+        "first_check_ms": round(first * 1000, 2),
         "gpus": len(inventory.devices),
         "sessions": watched,
     }
 
 
 def start_sessions(sessions: list[str]) -> list[subprocess.Popen[bytes]]:
-    """Start a process per session, with the environment by which the agent identifies it."""
+    """Start one process per session, with the environment variables by which the agent identifies
+    it.
+    """
     return [
         subprocess.Popen(
             ["sleep", "600"],

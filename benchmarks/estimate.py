@@ -198,7 +198,7 @@ class _Speed:
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
-        # Spread the ends, as if sessions had started at different times.
+        # The ends are distributed, as if the sessions had started at different times.
         spread = [
             replace(
                 r,
@@ -231,7 +231,9 @@ class _Speed:
         return round(statistics.median(found), 2)
 
     def pass_delay_ms(self, passes: int) -> float:
-        """Return the delay of a pass by concurrent estimates, the median over pairs of series."""
+        """Return the additional duration of a pass while estimates run: the median over pairs of
+        series.
+        """
         gate = WorkGate()
         stop = threading.Event()
         fork = self.queue.fork()

@@ -1,4 +1,4 @@
-"""Tenants of a GPU as worker processes, with or without MPS, for gpu_share."""
+"""Worker processes as tenants of a GPU, with or without MPS; used by `benchmarks.gpu_share`."""
 
 from __future__ import annotations
 

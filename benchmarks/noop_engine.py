@@ -1,4 +1,4 @@
-"""An engine without kernels, to measure or test only Hub, manager, agent and spawner."""
+"""An engine that starts no kernels: only Hub, manager, agent and spawner are measured or tested."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from bai_services.core.sessions.launch_plan import LaunchPlan
 from bai_spawner.engines.base import Engine, Exit, Running
 
-# Environment variable with the URL of all sessions: a server that answers every request.
+# Name of the environment variable with the URL of all sessions. Its server answers every request.
 URL_VARIABLE = "BAI_BENCH_SERVER"
 
 

@@ -276,7 +276,8 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
 def _path_processes(hub: RunningHub) -> dict[str, psutil.Process]:
     """Return the processes on the path of a response: Hub's proxy, session, app and `bai`."""
     found: dict[str, psutil.Process] = {}
-    # The bare proxy is a child of this process; the Hub's proxy comes later and replaces it.
+    # The bare proxy is also a child of this process. The Hub's proxy comes later in the list and
+    # replaces it.
     for process in [*psutil.Process().children(), *hub.left_running()]:
         try:
             words = " ".join(process.cmdline())

@@ -87,7 +87,7 @@ def _scopes(user: int, users: int) -> tuple[Scope, ...]:
 
 
 def _caps(scope: Scope, pending: int) -> ScopeCaps:
-    """Return caps: tight for one keypair in ten, never reached in other scopes."""
+    """Return caps that limit one keypair in ten; the caps of all other scopes are never reached."""
     if scope.kind == ScopeKind.KEYPAIR:
         is_tight = scope.id.endswith("7")
         slots = {"cpu": 10**6, "mem": 10**13, "cuda.device": 10**4, "cuda.shares": 10**6}

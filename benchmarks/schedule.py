@@ -1,8 +1,8 @@
 """Decisions per second of a scheduling pass, with quotas, history and reasons.
 
-One process without a database, so that only the pass is measured. Each round adds all sessions to
-an empty cluster, on which most of them start and the others get reasons, and measures the pass:
-order, admission in five scopes, agent and devices, reservations, reasons. Columns are reused
+The benchmark is one process without a database, so that only the pass is measured. Each round adds
+all sessions to an empty cluster and measures the pass: order, admission in five scopes, agent and
+devices, reservations, reasons. Most sessions start; the others get reasons. Columns are reused
 between rounds, as in the manager; for `cold_decisions_per_second` they are rebuilt from a snapshot.
 A decision is a session that was placed or got its reasons.
 """

@@ -166,7 +166,9 @@ class _Client:
 
     @staticmethod
     def _answer(wire: socket.socket) -> tuple[bytes, int]:
-        """Return the part of the body that arrived with the head, and the length of the body."""
+        """Return the length of the body, and the first part of the body, which arrived with the
+        head.
+        """
         got = b""
         while b"\r\n\r\n" not in got:
             piece = wire.recv(65536)
@@ -287,7 +289,7 @@ def _fill(path: Path, size_mib: int) -> None:
 
 @contextlib.contextmanager
 def _peak_memory(client: _Client) -> Iterator[list[int]]:
-    """Yield a list whose only element is updated to the manager's peak resident memory."""
+    """Yield a list with one element: the manager's peak resident memory, updated continuously."""
     most, over = [client.resident_bytes()], threading.Event()
 
     def watch() -> None:

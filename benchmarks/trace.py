@@ -89,7 +89,7 @@ def mix_of(pods: Iterable[Pod]) -> Mix:
 
 
 def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list[Pod]:
-    """Return the rows in the order of one seed, drawn or removed until the load is met."""
+    """Return the rows in random order; rows are added or removed to reach the load."""
     rng = random.Random(seed)
     rows = list(pods)
     rng.shuffle(rows)
@@ -136,7 +136,7 @@ def run(
     ranked = list(nodes)
     random.Random(-seed).shuffle(ranked)
     placed = np.zeros(len(rows), np.bool_)
-    # As in the queue: requests are deduplicated at creation, not during a pass.
+    # As in the queue, equal requests are merged when they are created, not during a pass.
     kinds: dict[Request, int] = {}
     of_row = [kinds.setdefault(pod.request, len(kinds)) for pod in rows]
     began = time.perf_counter()

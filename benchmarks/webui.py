@@ -42,7 +42,7 @@ SELECT {values} FROM sessions, numbers WHERE sessions.id = :id
 
 
 async def sign_in(page: Page, hub: RunningHub) -> float:
-    """Sign in on the way to *Start*; return the milliseconds from there to a usable page."""
+    """Sign in and wait for *Start*; return the milliseconds from the sign-in to a usable page."""
     await page.goto(f"{hub.url}{UI}/start")
     await page.fill("#username_input", "user")
     await page.fill("#password_input", hub.password)

@@ -103,7 +103,7 @@ class RunningHub:
             return False
 
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
-        """Wait until the launcher has printed ``text``; it prints once all components run."""
+        """Wait until the launcher, which prints when all components run, has printed ``text``."""
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
 
@@ -203,8 +203,8 @@ class RunningHub:
     def rest(self, name: str) -> httpx.Client:
         """Return a client for the REST API (``/sessions``, …) with a token of that account.
 
-        Clients of an account share the token: a new one takes 0.1 s of CPU time for the check of
-        the password.
+        Clients of an account share one token: the password check for a new token takes 0.1 s of
+        CPU time.
         """
         if name not in self._tokens or not self._is_valid(self._tokens[name]):
             self._tokens[name] = self.create_token(name)
@@ -247,7 +247,7 @@ def running_session(hub: RunningHub, name: str, **fields: Any) -> dict[str, Any]
 def session_in(
     hub: RunningHub, name: str, key: str, status: str, *, ended: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """Wait until a session has a status, and return it; fail at once in a status of ``ended``."""
+    """Wait until a session has a status, and return it; fail if the status is in ``ended``."""
     with hub.rest(name) as rest:
 
         def session() -> dict[str, Any] | None:
@@ -292,7 +292,8 @@ class _Processes:
         if process.status() == psutil.STATUS_ZOMBIE:
             return False
         environ = process.environ()
-        # Sessions have the URL of their Hub, but not the folder or the public port.
+        # The environment of a session has the URL of its Hub, but neither the folder nor the public
+        # port.
         return environ.get("BAI_HOME") == str(self._home) or (
             self._hub_api in environ.get("JUPYTERHUB_API_URL", "")
         )

@@ -102,7 +102,7 @@ class Agents:
         return agent
 
     async def time_passes(self, agent_id: str, seconds: float) -> None:
-        """Wait for a heartbeat, so that the agent is never LOST, and advance the clock."""
+        """Advance the clock and wait for a heartbeat, so that the agent is never LOST."""
         clock = self.api.world.clock
         agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")
         if agent["last_heartbeat_at"] != self.heard.get(agent_id):

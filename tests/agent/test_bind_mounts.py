@@ -161,7 +161,7 @@ except Unavailable as error:
 """
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     words = [sys.executable, "-c", script]
-    # Not ``tmp_path``, because other users cannot enter its parents.
+    # ``tmp_path`` cannot be used here, because other users cannot enter its parent directories.
     with tempfile.TemporaryDirectory() as place:
         os.chmod(place, 0o777)
         done = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True)

@@ -89,7 +89,7 @@ async def create_session(user: Client, image: str, name: str = "lab1") -> dict[s
 
 
 async def plan_of(api: Api, user: Client, image: str, name: str = "lab1") -> dict[str, Any]:
-    """Bring a session to PREPARED and return its launch plan."""
+    """Create a session, wait until it is PREPARED, and return its launch plan."""
     session = await create_session(user, image, name)
     session = await wait_for_session(user, session["id"], lambda s: s["status"] != "PREPARING")
     session = await wait_for_session(user, session["id"], lambda s: s["status"] == "PREPARED")

@@ -178,7 +178,7 @@ async def test_used_memory_counts_as_activity_without_utilization(
     cards.seen = {"memory_used_bytes": 0}
     await inventory.refresh()
     await watchdog.check()
-    # Idle since then: the time of the last activity is unchanged.
+    # The device has been idle since then, so the time of the last activity is unchanged.
     assert watchdog.usage(key)["devices"][0]["active_at"] == active_at
 
 

@@ -125,7 +125,7 @@ async def has_its_limits(api: Api, session: dict[str, Any], pipe: str) -> None:
     assert given["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=20224M"
     mount = {"source": pipe, "target": pipe, "read_only": False, "is_own": False}
     assert mount in injection["mounts"]
-    # The log is excluded, because it contains names of other users' programs.
+    # The log is not mounted, because it contains names of other users' programs.
     assert not any("log" in mount["source"] for mount in injection["mounts"])
 
 

@@ -219,7 +219,7 @@ async def test_invalid_subpath_fails_the_start(machine: Machine, target: str, re
 
 @pytest.fixture(params=["bubblewrap", "none"])
 async def unprivileged_machine(request: pytest.FixtureRequest, api: Api, agents: Agents) -> Machine:
-    """A machine whose agent may not mount, so the engine opens the directories itself."""
+    """A machine whose agent may not mount; the engine therefore opens the directories itself."""
     return await _process_machine(api, agents, UNPRIVILEGED, request.param)
 
 

@@ -1,4 +1,4 @@
-"""App shares: who may create and use them, and when access ends."""
+"""App shares: permissions to create and use a share, and the end of access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EnterApp = Callable[..., Awaitable[AdmittedVisit]]
 
 @pytest.fixture
 async def allow(api: Api) -> Callable[..., Awaitable[None]]:
-    """Return a function that sets the widest audience in the users' policy."""
+    """Return a function that sets the largest allowed audience in the users' policy."""
 
     async def change(app_sharing: str = "public", **others: Any) -> None:
         admin = await api.client("admin")

@@ -19,7 +19,7 @@ SMALL = {"cpu": "1", "mem": "1g"}
 
 @pytest.fixture
 async def admin(api: Api) -> Client:
-    """The superadmin; raises the policy's limit to four containers per session."""
+    """A client of the superadmin; the policy allows four containers per session."""
     client = await api.client("admin")
     for policy in (await client.get("/keypair-policies"))["items"]:
         changes = {"max_containers_per_session": 4}
@@ -122,7 +122,7 @@ async def create_running(
     containers = {f"sub{n}": f"c{n + 1}" for n in range(1, len(items))}
     await api.hub.post(f"{path}/started", {"container_id": "c1", "sub_containers": containers})
     await wait_for_status(user, session["id"], "RUNNING")
-    api.world.clock.advance(seconds=20)  # past the grace period of new kernels
+    api.world.clock.advance(seconds=20)  # later than the grace period of new kernels
     return items
 
 

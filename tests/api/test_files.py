@@ -167,7 +167,7 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         async for chunk in resting[0].aiter_bytes():
             received += len(chunk)
         assert received == size
-    # All clients disconnected during the download: their files must be closed.
+    # All clients have disconnected during the download, so their files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 

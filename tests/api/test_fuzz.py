@@ -55,7 +55,7 @@ OPERATIONS = {
 # Deletions are last, because the other requests need the resources.
 NAMES = sorted(set(OPERATIONS) - ENDLESS, key=lambda name: (name.startswith("DELETE"), name))
 
-# By the first part of the path: the method of ResourceFactory that creates the resource ``{key}``.
+# By the first component of a path: the method of ResourceFactory that creates its ``{key}``.
 CREATORS = {
     "domains": "domain",
     "projects": "project",

@@ -192,7 +192,7 @@ async def test_rate_limit_of_a_keypair(api: Api, clock: MovableClock) -> None:
         await user.get("/me")
     assert 0 < caught.value.details["retry_after_seconds"] <= 910
     await admin.get("/me")
-    # Requests with a wrong signature do not count, so other users cannot use up the limit.
+    # Requests with a wrong signature do not count. Otherwise other users could use up the limit.
     clock.advance(minutes=14)
     for _ in range(5):
         async with Client(api.url, Keypair(access_key, "x" * 40)) as thief:

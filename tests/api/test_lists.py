@@ -56,7 +56,8 @@ LISTS = [
     for method in METHODS
     if getattr(getattr(getattr(handler, method), "operation", None), "is_list", False)
 ]
-# Lists below a resource, with the placeholder of ResourceFactory for it.
+# Lists of one resource: the path with the placeholder for which ResourceFactory creates the
+# resource.
 TEMPLATES = {
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
@@ -100,7 +101,7 @@ async def errors_of_list(
 
     async def status_of(**params: str | int) -> int:
         response = await http.get(url, params=params)
-        # 404: some lists also accept the name of a resource, which must exist.
+        # A filter may name a resource. If the resource does not exist, some lists respond with 404.
         if response.status_code not in (200, 400, 404):
             errors[f"{url} {params}"[:100]] = response.text
         return response.status_code

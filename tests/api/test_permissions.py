@@ -298,7 +298,7 @@ TABLE = [
     Row("POST /sessions/{session}/token", "403 403 404 conflict 404 404 403 403 403"),
     Row("GET /app-shares", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /sessions/{session}/app-shares", "ok ok 404 ok 404 404 ok ok 403"),
-    # The policy of the demo data forbids sharing, also for those who have the permission.
+    # The policy of the demo data forbids sharing, even for roles with the permission.
     Row(
         "POST /sessions/{session}/app-shares",
         "403 403 404 403 404 404 403 403 403",

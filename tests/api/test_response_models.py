@@ -20,7 +20,7 @@ VARIANT_FIELDS = {"ChangedKeypair": {"secret_key"}}
 
 
 def _returned(annotation: Any) -> Iterator[type]:
-    """Yield the dataclasses that a return annotation contains."""
+    """Yield the dataclasses in a return annotation."""
     if typing.get_origin(annotation) in (typing.Union, UnionType):
         for part in typing.get_args(annotation):
             yield from _returned(part)

@@ -35,8 +35,7 @@ PRIVATE = "marker-of-private-data"
 RANKS = {"user": 0, "monitor": 0, "admin": 1, "superadmin": 2}
 OWNER_ROLES = ("user", "admin", "superadmin")
 DOMAINS = ("default", "acme")
-# Placeholders in TABLE that stand for a resource with an owner; one is created per owner under
-# test.
+# Placeholders in TABLE for a resource with an owner. One resource is created for each tested owner.
 OWNED = {
     "owner",
     "folder",
@@ -52,7 +51,7 @@ OWNED = {
     "template",
     "user_scope",
 }
-# Paths of TABLE with a fixed user name, rewritten to the owner under test.
+# Paths of TABLE with a fixed user name, and their replacement with the tested owner.
 FIXED_NAMES = {
     "/users/user": "/users/{owner}",
     "/accounts/user": "/accounts/{owner}",
@@ -365,7 +364,9 @@ async def test_lists_leave_out_resources_of_a_higher_role(api_with_all_roles: Ap
 def list_violations(
     caller: Account, path: str, response: httpx.Response, keys: dict[str, dict[str, str]]
 ) -> list[str]:
-    """Return a message for each rule that a list breaks; ``keys`` are by owner role and path."""
+    """Return a message for each rule that a list breaks; ``keys`` maps owner role and path to a
+    key.
+    """
     request = f"{caller.label}: {path}"
     if response.status_code != 200:
         # Session tokens are not accepted by every list; users may not read the audit log.

@@ -14,7 +14,9 @@ SIX = {"cpu": "6", "mem": "1g"}
 PATH = "/resource-groups/default/schedule"
 
 
-async def test_schedule_of_a_group(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_schedule_lists_running_and_pending_sessions_of_the_group(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     await user.post("/sessions", {"name": "runs", "resources": SIX})
     await wait_for_status(user, "runs", "SCHEDULED")
     for name in ("first", "second"):
@@ -39,7 +41,7 @@ async def test_schedule_of_a_group(api: Api, agent: FakeAgent, user: Client) -> 
         (2, "second"),
     ]
     assert first["reason"]
-    # The first one has a reservation on the agent of the running session.
+    # The first pending session has a reservation on the agent of the running session.
     assert [k["agent_id"] for k in first["kernels"]] == [kernel["agent_id"]]
     assert second["kernels"] == []
 

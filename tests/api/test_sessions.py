@@ -247,7 +247,7 @@ async def test_lost_agents_still_count_for_the_maximum_request(
     assert (created["status"], created["kernels"][0]["hostname"]) == ("PENDING", "main1")
     shown = await user.get("/sessions/large")
     assert shown.keys() == created.keys()
-    # The session may have got an agent since.
+    # The session may have been placed on an agent in the meantime.
     assert [k["id"] for k in created["kernels"]] == [k["id"] for k in shown["kernels"]]
     for name in ("requested", "created_at", "owner", "project", "mounts", "url"):
         assert created[name] == shown[name], name

@@ -182,7 +182,8 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
         exit_stack.enter_context(dead_mount(disk))
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
-    # The count fails in the first round; in the second, the host is already marked unavailable.
+    # In the first round, the count fails. In the second round, the host is already marked
+    # unavailable.
     for size in (3, 5):
         await user.call("PUT", where, query={"path": "f"}, content=b"x" * size)
         await api.world.manager.folders.quotas.step()

@@ -16,14 +16,14 @@ from tests.testbed.manager import Api
 
 from .test_permissions import METHODS
 
-# Relation of the caller to the folder: none, grantee by permission, member of its project with the
-# folder's permission, member with a lower permission, owner.
+# Relations of the caller to the folder: none; grantee with each permission; member of the folder's
+# project, with the folder's permission or a lower one; owner.
 RELATIONS = ("none", "ro", "rw", "wd", "member-ro", "member-rw", "member-less", "owner")
 READS = "404 ok ok ok ok ok ok ok"
 WRITES = "404 403 ok ok 403 ok 403 ok"
 MANAGES = "404 403 403 403 403 403 403 ok"
 
-# By method and path below the folder: outcomes in the order of RELATIONS, and the body.
+# Method and path below the folder; outcomes in the order of RELATIONS; body of the request.
 TABLE: list[tuple[str, str, dict[str, Any]]] = [
     ("GET ", READS, {}),
     ("PATCH ", MANAGES, {"json": {"permission": "rw"}}),

@@ -210,7 +210,8 @@ async def test_name_prefers_the_callers_own_folder_and_must_be_unique(api: Api) 
     assert (await user.get(f"/vfolders/{third['id']}"))["owner"] == "domain-admin"
     own = await create_folder(user)
     assert (await user.get("/vfolders/data"))["id"] == own["id"]
-    # Own folders take precedence over those visible by role: the admin sees all three by role.
+    # The admin can see all three folders because of the role. The admin's own folder takes
+    # precedence.
     assert (await admin.get("/vfolders/data"))["id"] == third["id"]
 
 

@@ -24,7 +24,7 @@ class AddressHandler(RequestHandler):
 
 @pytest.fixture
 async def address_of(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """Return the URL of a server whose authenticator trusts the proxies of the parameter."""
+    """Yield the URL of a server whose authenticator trusts the parametrized proxies."""
     authenticator = BaiAuthenticator(trusted_proxies=request.param)
     application = Application([("/", AddressHandler)], authenticator=authenticator)
     listening, port = bind_unused_port()

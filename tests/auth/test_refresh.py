@@ -1,4 +1,4 @@
-"""Refresh of accounts before each start: only necessary writes."""
+"""Refresh of the Hub's user before each start: only changed accounts are written."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_hub_admin_flag_is_removed(hub_user: Any) -> None:
 
 
 def test_refresh_age_is_five_minutes() -> None:
-    """The administration guide documents it; tests/e2e/test_account_changes.py tests the effect."""
+    """The administrator guide documents this value; test_account_changes.py tests its effect."""
     assert BaiAuthenticator().auth_refresh_age <= 300

@@ -59,7 +59,7 @@ def test_every_command_has_examples_that_parse(
     own = [line for line in examples_of(ALL[path]) if line.startswith(("bai ", "eval "))]
     assert own, f"the help of bai {path} has no example"
     for line in own:
-        # By identity: the example may use an alias of the command group.
+        # Compare the command objects, because the example may use an alias of the command group.
         assert parse_command(bai_words(line)) is ALL[path], line
 
 

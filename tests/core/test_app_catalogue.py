@@ -18,14 +18,14 @@ BUILTIN = ["jupyterlab", "terminal", "filebrowser"]
          ["vscode/", "tensorboard/"]),
         # an alias of the catalogue
         ("code-server:http:8180", [], ["vscode"], ["vscode/"]),
-        # the catalogue has no such app: its ports
+        # not in the catalogue: the ports of the image's label are used
         ("triton:http:[8000,8001]", [], ["triton-8000", "triton-8001"],
          ["proxy/8000/", "proxy/8001/"]),
         ("dashboard:preopen:8787", [9000], ["dashboard", "port-9000"],
          ["proxy/8787/", "proxy/9000/"]),
         # A declared port keeps its name.
         ("dashboard:preopen:8787", [8787], ["dashboard"], ["proxy/8787/"]),
-        # A browser cannot open these.
+        # A browser cannot open these apps.
         ("desktop:vnc:5900,database:tcp:5432", [], [], []),
     ],
 )  # fmt: skip

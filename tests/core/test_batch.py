@@ -24,7 +24,7 @@ TIMES: dict[str, datetime] = {
     "2 days": NOW + timedelta(days=2),
     "2026-03-02T19:00+09:00": NOW + timedelta(hours=1),
     "2026-03-02T10:00:00Z": NOW + timedelta(hours=1),
-    # A number of seconds, although the text is also a date in ISO 8601's basic format.
+    # This text is a number of seconds, although it is also a valid date in ISO 8601's basic format.
     "13440801": NOW + timedelta(seconds=13440801),
 }
 

@@ -297,7 +297,7 @@ def discovered() -> Iterator[str]:
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if ".placement" in info.name or ".queue" in info.name:
-            continue  # parameters of these types have already been parsed
+            continue  # parameters of these types contain values that are already parsed
         module = importlib.import_module(info.name)
         for name, found in vars(module).items():
             if getattr(found, "__module__", None) != info.name or name.startswith("_"):

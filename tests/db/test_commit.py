@@ -35,7 +35,7 @@ async def create_decisions(world: World, *shares: str) -> tuple[Decision, ...]:
 
 @contextmanager
 def statements() -> Iterator[list[bool]]:
-    """Yield a list to which each executed statement appends whether it was an executemany."""
+    """Yield a list with one entry per executed statement: whether it was an executemany."""
     seen: list[bool] = []
 
     def record_statement(*args: object) -> None:
@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """Two different shares are placed on a device before its shares must be uniform."""
+    """Shares of two sizes are placed on a device that requires equal shares before the commit."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

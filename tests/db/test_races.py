@@ -81,7 +81,7 @@ def test_concurrent_placements_respect_limits(database_url: str, cap: str | None
 
 
 def test_user_cap_applies_across_resource_groups(database_url: str) -> None:
-    """Two concurrent writers place sessions of one group each, up to the cap in their snapshot."""
+    """Each of two writers places the sessions of one group, up to the cap in its snapshot."""
     slots = {"cpu": "0.1", "mem": "64m"}
 
     async def prepare() -> None:

@@ -77,7 +77,7 @@ class SessionMachine(RuleBasedStateMachine):
         self.world = World(f"sqlite+aiosqlite:///{target}")
 
     async def _make(self, path: Path) -> None:
-        # Closing the last connection merges the WAL, so each run has to copy only one file.
+        # Closing the last connection merges the write-ahead log, so each run copies only one file.
         await (await make_world(f"sqlite+aiosqlite:///{path}")).close()
 
     def teardown(self) -> None:

@@ -84,7 +84,7 @@ async def test_waiting_for_another_writer_does_not_block_event_loop(
             await tx.execute(sa.text("INSERT INTO words (word) VALUES ('ours')"))
 
     task = asyncio.create_task(write())
-    for _ in range(20):  # the event loop keeps running; readers see neither of the two writes
+    for _ in range(20):  # the event loop is not blocked, and a read sees neither of the two writes
         assert await words_of(database) == []
     assert not task.done()
     other.execute("COMMIT")

@@ -20,7 +20,7 @@ SHARED: set[RunningHub] = set()
 # The time at which the failed phase of a test began.
 FAILED_SINCE = pytest.StashKey[datetime]()
 
-# Tests connect from other addresses than those of this machine.
+# Some tests connect from addresses of other machines.
 LISTEN_ON_ALL_ADDRESSES = """
 import os
 c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
@@ -76,7 +76,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _clean_up(since: datetime) -> list[tuple[str, str]]:
     """Remove the sessions and folders of a failed test; return the errors as report sections.
 
-    Otherwise their names would be in use and the machine's capacity allocated in its second try.
+    Otherwise, when the test is run again, their names and the machine's capacity would be in use.
     """
     problems = []
     for running in SHARED:

@@ -29,7 +29,7 @@ async def open_notebook(page: Page) -> None:
     launcher = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
     await launcher.click(timeout=TIMEOUT_MS)
     await page.locator(".jp-NotebookPanel").wait_for(timeout=TIMEOUT_MS)
-    # Wait for the kernel's connection: a cell that is run earlier is lost.
+    # Wait for the connection to the kernel. A cell that is run before that has no effect.
     await page.get_by_text("| Idle").wait_for(timeout=TIMEOUT_MS)
 
 
@@ -41,7 +41,7 @@ async def run_cell(page: Page, code: str) -> str:
     await cell.locator(".cm-content").click()
     await page.keyboard.insert_text(code)
     await page.keyboard.press("Shift+Enter")
-    # Running the last cell adds a new one; when it has finished, its prompt has a number.
+    # Running the last cell adds a new cell. When the cell has finished, its prompt has a number.
     await page.wait_for_function(
         "n => document.querySelectorAll('.jp-Notebook-cell.jp-CodeCell').length > n", arg=number
     )

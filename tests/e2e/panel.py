@@ -20,7 +20,7 @@ HIGH_CONTRAST = "JupyterLab Dark High Contrast"
 
 async def open_panel(page: Page) -> None:
     """Open the panel if it is closed; a click on the tab of an open panel would close it."""
-    # Wait until it has opened automatically at the first visit.
+    # At the first visit the panel opens automatically; wait for that.
     await page.wait_for_function(
         "Object.keys(localStorage).some(key => key.startsWith('bai-labext:panel-opened:'))"
     )

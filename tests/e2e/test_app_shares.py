@@ -65,7 +65,7 @@ class SharedPort:
         return found
 
     def routes(self, app: str) -> list[str]:
-        """Return all paths of an app: its own, those by port, and the shared one (last)."""
+        """Return all paths of an app: its own path, the paths by port, and the shared path."""
         base = self.session["url"]
         own = f"{base}proxy/{self.port}/" if app == self.app else f"{base}{app}/"
         return [

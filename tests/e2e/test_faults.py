@@ -46,7 +46,7 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# Held by the only thread that probes whether the demo is up; the others wait for its result.
+# The thread that holds this lock checks whether the demo is up. Other threads wait for its result.
 PROBE_LOCK = threading.Lock()
 # The status after which a session is stopped; None: immediately.
 STOP_STATUSES = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")
@@ -62,7 +62,8 @@ class RetryingClient:
     def __init__(self, hub: RunningHub, name: str) -> None:
         self._hub = hub
         self._http = hub.rest(name)
-        # Set after a failure of any client, so that the others do not delay its report by waiting.
+        # Set after a failure of any client, so that the other clients stop waiting and the failure
+        # is reported.
         self.is_aborted = threading.Event()
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -77,7 +78,7 @@ class RetryingClient:
             is_ours = found is not None and "json" in found.headers.get("Content-Type", "")
             if found is not None and is_ours and found.status_code < 500:
                 return found
-            # A stopping manager responds with 5xx, then there is no response for a while.
+            # A stopping manager first responds with 5xx and then does not respond.
             with PROBE_LOCK:
                 wait_until(self._hub.is_up, TIMEOUT_SECONDS, "the demo to be up again")
             return None
@@ -215,7 +216,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     RetryingClient(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
     session_in(hub, "domain-admin", steady["id"], "TERMINATED")
     wait_until(lambda: not session_processes(hub), TIMEOUT_SECONDS, "the last process to end")
-    # A Hub that was killed with a server polls it only after its restart.
+    # After a kill, the Hub polls the remaining servers only when it has been restarted.
     wait_until(lambda: not active_servers(hub), TIMEOUT_SECONDS, "the Hub's last server to end")
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")

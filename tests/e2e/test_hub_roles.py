@@ -76,7 +76,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "LogoutHandler": {"get": OPEN},
     "AddSlashHandler": {"get": OPEN},
     "PrefixRedirectHandler": {"get": OPEN},
-    # Shows that a server does not run; has no effect.
+    # The page only shows that a server does not run.
     "UserUrlHandler": dict.fromkeys(("get", "post", "patch", "delete"), OPEN),
     # Users.
     "SelfAPIHandler": {"get": OPEN},
@@ -137,7 +137,7 @@ class Route(NamedTuple):
 
 
 def hub_routes(folder: Path) -> Iterator[tuple[str, type[RequestHandler]]]:
-    """Yield the Hub's routes as at run time; for equal paths only the first one takes effect."""
+    """Yield the Hub's routes as at run time; of equal paths, only the first one is used."""
     secret = folder / "secret"
     secret.write_text("x")
     app = JupyterHub()
@@ -161,7 +161,7 @@ def methods_of(handler: type[RequestHandler]) -> set[str]:
 
 
 def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
-    """Return a path for a route's pattern; the literal before a group selects its value."""
+    """Return a path for a pattern; the text before a regex group selects the value of the group."""
     pattern = re.sub(r"\(\?:.*?\)\)?\?", "", route.pattern).rstrip("$")
     pattern = pattern.replace("/?", "/")
     values = {
@@ -186,7 +186,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     for part in re.findall(r"\(\?P<user_path>.*|\([^)]*\)\??|[^/(]+", pattern):
         if part.startswith("(?P<user_path>"):
             break
-        # A second consecutive group is the server of the user.
+        # A group that follows directly on the group of the user is a server of that user.
         parts.append(values[last] if last in values and part.startswith("(") else part)
         if part.startswith("("):
             parts[-1] = values.get(last, SERVER)
@@ -312,7 +312,7 @@ def violations_of(world: World, route: Route) -> Iterator[str]:
     for caller, target in product(CALLERS, targets):
         is_allowed = may_call(caller, route.rule, target)
         if is_allowed and route.method != "get":
-            continue  # The call would change the state for the calls after it.
+            continue  # The call would change the state that later calls depend on.
         domain = "acme" if target == "acme-user" else "default"
         path = path_of(route, target, domain, world.token_ids[target])
         if is_allowed and "progress" in path:

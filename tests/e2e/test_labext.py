@@ -328,7 +328,7 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
             '.jp-LauncherCard[data-category="Apps of the session"]', has_text="TensorBoard"
         )
         await tile.locator("svg").wait_for(timeout=lab.TIMEOUT_MS)
-        # One tile per app, in one section with its own icon.
+        # The launcher has one tile per app, in a separate section with an icon.
         assert await page.locator(".jp-LauncherCard", has_text="TensorBoard").count() == 1
         await page.locator(".jp-Launcher-sectionHeader svg").last.wait_for()
         await run_in_palette(page, "Show the session's log")

@@ -55,7 +55,7 @@ async def allow(page: Page, hub: RunningHub) -> None:
     await window.wait_for_url(f"{hub.url}/services/bai/panel-login?**")
     async with page.expect_response("**/auth/code/redeem"), window.expect_event("close"):
         await window.click('form button[type="submit"]')
-    # In a background page, an element gets the focus without a focus event.
+    # In a background page, no focus events are sent.
     await page.bring_to_front()
 
 
@@ -146,7 +146,7 @@ def size_of(rest: Any, folder: dict[str, Any], name: str) -> int:
 async def tab_into_form(page: Page, dialog: Locator) -> None:
     """Press Tab on the last button until the first field has the focus.
 
-    The page regains the focus from the closed consent window after an unknown delay; the dialog
+    After the consent window is closed, the page regains the focus with an unknown delay. The dialog
     then moves the focus to its button.
     """
     first = dialog.get_by_label("Name").and_(page.locator(":focus"))

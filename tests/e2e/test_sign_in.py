@@ -262,7 +262,7 @@ def test_a_domain_admin_can_read_but_not_change_users_of_the_domain(hub: Running
 
 
 def test_a_domain_admin_stops_only_sessions_of_the_domain(hub: RunningHub) -> None:
-    """Domain admins use the manager, which compares roles; the Hub denies access to servers."""
+    """Domain admins stop sessions through the manager; the Hub denies them access to servers."""
     own, foreign = running_session(hub, "user2"), running_session(hub, "acme-user")
     with hub.rest("domain-admin") as rest:
         headers = {"Authorization": rest.headers["Authorization"]}

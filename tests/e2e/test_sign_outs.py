@@ -161,7 +161,7 @@ def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[],
 
 @contextmanager
 def assert_access_ends(account: Account, client: httpx.Client) -> Iterator[None]:
-    """Assert that ``client``'s cookies and their connections are invalid 5 s after the block."""
+    """Assert that the cookies of ``client`` and its connections end within 5 s after the block."""
     with ExitStack() as stack:
         copy = stack.enter_context(client_with_copied_cookies(account, client))
         # A separate client, because the stream occupies its connection.
@@ -204,7 +204,8 @@ def test_a_logout_ends_only_the_cookies_of_that_browser(account: Account) -> Non
 @pytest.mark.parametrize("is_logged_out", [True, False], ids=["after logout", "before logout"])
 def test_logout_invalidates_a_pending_oauth_code(account: Account, is_logged_out: bool) -> None:
     with account.browser() as client:
-        # Without the manager's cookie, the browser gets an OAuth code, which the test stores.
+        # Without the manager's cookie, the Hub sends the browser an OAuth code, which the test
+        # stores.
         for cookie in [c for c in client.cookies.jar if c.path.startswith("/services/bai")]:
             client.cookies.jar.clear(cookie.domain, cookie.path, cookie.name)
         answer = client.get(f"/services/bai/sessions/{account.session['id']}")

@@ -114,9 +114,9 @@ class Session:
 
 
 class Gate:
-    """A replacement of ssh that passes half of the file and then waits.
+    """A program that replaces ssh, passes half of the file and then waits.
 
-    A test can thereby act in the middle of a transfer, regardless of its speed.
+    A test can then act in the middle of a transfer, regardless of the speed of the transfer.
     """
 
     def __init__(self, folder: Path, real: Sequence[str]) -> None:

@@ -154,7 +154,8 @@ async def test_the_form_shows_the_enforcement_level_of_shares(
 def test_a_rejected_form_shows_the_error_and_the_submitted_values(
     hub: RunningHub, rest: httpx.Client, other: httpx.Client
 ) -> None:
-    # As user2: the values are stored and would appear in the forms of other tests.
+    # The test uses user2, because the Hub stores the values and they would appear in the forms of
+    # other tests.
     answer = send_form(
         hub,
         other,
@@ -337,7 +338,8 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     await page.fill("input[name=environ_name]", "TOKEN")
     await page.fill("input[name=environ_value]", "s3cret-value")
     await page.check(".bai-secret input[type=checkbox]")
-    # The manager rejects the form, because the folder was deleted meanwhile; it is shown again.
+    # The folder was deleted in the meantime, so the manager rejects the form and the form is shown
+    # again.
     delete_folder(rest, folder_id)
     await page.click("#spawn_form button[type=submit]")
     await page.locator(".spawn-error-msg").wait_for()

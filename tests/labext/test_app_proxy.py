@@ -235,7 +235,7 @@ async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None
 
 @pytest.fixture
 def many_files() -> Iterator[None]:
-    """Raise the limit of open files for a thousand connections with three sockets each."""
+    """Raise the limit of open files: a thousand connections use three sockets each."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MAX_STREAMS
     if hard != resource.RLIM_INFINITY and hard < wanted:
@@ -245,7 +245,7 @@ def many_files() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# Less than a listener's backlog: on overflow, connections would hang.
+# Fewer than the backlog of a listener: if the backlog overflows, connections hang.
 CONNECTIONS_PER_BATCH = 50
 
 

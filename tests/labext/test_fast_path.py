@@ -24,7 +24,7 @@ pytestmark = pytest.mark.e2e
 
 
 class Caller:
-    """A persistent connection to the session's server, like one of the Hub's proxy."""
+    """A persistent connection to the session's server, like a connection of the Hub's proxy."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int

@@ -218,7 +218,7 @@ def start_app(running: RunningImage, name: str) -> None:
         timeout=60,
     )
     assert started.status_code == 202, started.text
-    # MLflow reads many files, which takes long with a cold page cache.
+    # MLflow reads many files, which takes minutes with a cold page cache.
     wait_until_running(running, name)
 
 

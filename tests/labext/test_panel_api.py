@@ -35,7 +35,7 @@ class Server(socketserver.UnixStreamServer):
 Server(sys.argv[1], http.server.SimpleHTTPRequestHandler).serve_forever()
 ' "$2"
 """
-# Accepts RStudio's command line and responds with it.
+# Accepts RStudio's command line and responds to requests with this command line.
 RSERVER = """#!/bin/sh
 exec {python} -c '
 import http.server, json, socketserver, sys
@@ -84,7 +84,7 @@ def server(home: Path) -> Iterator[JupyterServer]:
 
 @pytest.fixture
 def server_without_ports(tmp_path: Path) -> Iterator[JupyterServer]:
-    """A separate server, because messages about closed ports list listeners of other tests."""
+    """A server for one test: its messages about closed ports must not list ports of other tests."""
     home = with_programs(tmp_path)
     with session_server(home, {"PATH": f"{home}/bin:/usr/bin:/bin"}) as running:
         yield running

@@ -64,7 +64,8 @@ class Echo:
 @asynccontextmanager
 async def echo(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, Echo]]:
     serve = Echo()
-    # The backlog must hold all connections of a test: on overflow they hang without an error.
+    # The backlog must be large enough for all connections of a test: further connections would
+    # hang.
     server = await asyncio.start_server(serve, host, 0, backlog=1024)
     async with server:
         yield server.sockets[0].getsockname()[1], serve
@@ -316,7 +317,7 @@ async def test_only_stream_bytes_count_as_use_of_the_session(server: JupyterServ
         for _ in range(3):
             await send(encode(FrameKind.PING))
             await next_of(FrameKind.PONG)
-        # Open, but with keepalives only.
+        # The stream is open, but only keepalives are sent.
         assert activity() == before
         await send(encode(FrameKind.DATA, 1, b"hello"))
         assert bytes((await next_of(FrameKind.DATA)).payload) == b"hello"

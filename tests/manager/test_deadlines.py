@@ -85,7 +85,7 @@ async def make_overdue(url: str) -> World:
 
 
 async def check(world: World, left: Sequence[Status] = ()) -> None:
-    """Check that each session was stopped exactly once, or is still in a status of ``left``."""
+    """Check that each session was stopped exactly once or still has a status in ``left``."""
     assert await AllocationStore(world.database).audit() == []
     for row in await world.sessions.in_status(*Status):
         if row.name == "fails":

@@ -33,7 +33,7 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     soft = Sharing(Level.SOFT)
     await cluster.agent.beat(devices=[gpu("g1", soft)])
     first = await cluster.create("on-g1", resources=ONE)
-    # Run a pass now: the first one may have to JIT-compile its code, which takes long.
+    # Run a pass now, because the first pass may JIT-compile its code, which can take a minute.
     await cluster.manager.scheduling.scheduler.run_pass()
     item = await cluster.agent.prepare()
     await cluster.until(first.id, Status.RUNNING)

@@ -12,7 +12,7 @@ from tests.testbed.manager import HUB
 __all__ = ["cluster"]
 
 
-async def test_pending_session_is_not_scheduled(cluster: Cluster) -> None:
+async def test_drained_manager_schedules_no_pending_session(cluster: Cluster) -> None:
     running, _ = await cluster.running("first")
     waiting = await cluster.create("second")
     await cluster.manager.drain.begin(HUB)
@@ -21,7 +21,7 @@ async def test_pending_session_is_not_scheduled(cluster: Cluster) -> None:
     assert (await cluster.store.find(running.id)).status is Status.RUNNING
 
 
-async def test_prepared_session_is_not_started(cluster: Cluster) -> None:
+async def test_drained_manager_starts_no_prepared_session(cluster: Cluster) -> None:
     session = await cluster.create("first")
     await cluster.manager.scheduling.scheduler.run_pass()
     await cluster.manager.drain.begin(HUB)
@@ -31,6 +31,6 @@ async def test_prepared_session_is_not_started(cluster: Cluster) -> None:
     assert cluster.hub.start_requests == []
 
 
-async def test_only_the_hub_may_drain(cluster: Cluster) -> None:
+async def test_only_the_hub_may_drain_the_manager(cluster: Cluster) -> None:
     with pytest.raises(Forbidden):
         await cluster.manager.drain.begin(await cluster.world.caller("admin"))

@@ -1,4 +1,4 @@
-"""Event streams: every status change in order, then each changed queue position once."""
+"""Event streams: all status changes in order, then one event for each changed queue position."""
 
 from __future__ import annotations
 

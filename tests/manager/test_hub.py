@@ -118,7 +118,7 @@ async def test_password_is_exchanged_for_a_token_with_the_rights_of_its_user(
 
 async def test_token_can_revoke_itself(running: HubAndManager, hub: Hub) -> None:
     async with await token_of(running, "user2") as mine, await token_of(running, "user2") as other:
-        assert (await mine.get("/me"))["username"] == "user2"  # this caches it
+        assert (await mine.get("/me"))["username"] == "user2"  # caches the token
         await mine.delete("/auth/token")
         for _ in range(2):
             with pytest.raises(NotSignedIn):

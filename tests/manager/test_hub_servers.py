@@ -224,7 +224,7 @@ async def test_hub_servers_of_ended_sessions_are_deleted(cluster: Cluster) -> No
     key = key_of(session)
     await cluster.manager.sessions.launch.exited(HUB, session.id, SessionEnd(1, text="died"))
     await wait_until_async(lambda: cluster.hub.deleted_servers == [key], 10, "the deletion")
-    # The Hub lost the deletion in a crash: it lists the server again, stopped or running.
+    # After a crash, the Hub has lost the deletion and lists the server again, stopped or running.
     for facts in ({}, {"ready": True}):
         cluster.hub.add(*key, {"bai_session_id": session.id}, **facts)
 

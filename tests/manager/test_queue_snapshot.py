@@ -94,7 +94,7 @@ async def test_new_position_is_visible_at_once_and_written_later(
             query = sessions.sessions.select().where(sessions.sessions.c.id == last)
             return int((await tx.execute(query)).one().position)
 
-    await end_a_session()  # many positions have changed for the first time
+    await end_a_session()  # all positions are new, so many rows are written
     assert await stored_position() == 19
     await end_a_session()
     state = scheduler._states.of(last)

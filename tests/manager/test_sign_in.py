@@ -142,7 +142,7 @@ async def test_unknown_name_takes_the_same_time_as_a_known_one(
     await attempt(user_world, "no-such-user", "wrong horse 1!")
     await attempt(user_world, "user2", "wrong horse 1!")
     known, unknown, without_password = hashed
-    # Same algorithm and parameters, so the same work; only salt and hash differ.
+    # Both hashes have the same algorithm and parameters, so the checks take the same time.
     assert known.rsplit("$", 2)[0] == unknown.rsplit("$", 2)[0]
     assert unknown == without_password
 

@@ -61,7 +61,7 @@ async def test_standby_starts_no_servers(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     async with two_managers(database_url, tmp_path, clock, LONG) as (cluster, standby):
-        # The Hub accepts the start, but the server is not ready until the test says so.
+        # The Hub accepts the start, but the server is not ready until the test marks it as ready.
         cluster.hub.start_statuses = [202]
         session = await create_prepared(cluster, "lab1")
         expected = [key_of(session)]
@@ -189,7 +189,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 await beat()
                 return (await cluster.store.find(session.id)).status is status
 
-            # Less than the interval at which a manager reads the whole queue.
+            # This timeout is shorter than the interval at which a manager reads the whole queue.
             await wait_until_async(has_status, 90, f"{status} of {session.name}")
 
         async def holds(token: int) -> bool:
@@ -226,7 +226,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )
                 await beat(after_seconds=0)
-                # The Hub rejects 40 starts, so manager a would also send a start if it tried.
+                # The Hub rejects 40 starts, so a start by manager a would also be seen.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await wait_for_status(two, Status.RUNNING)

@@ -269,8 +269,8 @@ async def test_locked_memory_is_unlimited_if_devices_require_it(
     try:
         _, running = await start_plan(given)
     except EngineError as caught:
-        # A daemon without the privilege to raise hard limits rejects the start; the error proves
-        # that it received the limit.
+        # A daemon without the privilege to raise hard limits rejects the start. The error shows
+        # that the daemon received the limit.
         assert f"rlimit type {resource.RLIMIT_MEMLOCK}: operation not permitted" in str(caught)
         assert resource.getrlimit(resource.RLIMIT_MEMLOCK)[1] != resource.RLIM_INFINITY
     else:

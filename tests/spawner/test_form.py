@@ -1,4 +1,4 @@
-"""The start form: parse submitted values, and show saved ones."""
+"""The start form: parsing of submitted values, and display of stored ones."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_secret_values_are_not_in_the_stored_options() -> None:
     )
     assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
     assert "s3cret" not in json.dumps(showable(options))
-    # Only the start in the same request gets the value.
+    # The secret value is passed only to the start in the same request.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):

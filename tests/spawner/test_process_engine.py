@@ -36,7 +36,7 @@ Start = Callable[..., Any]
 
 @pytest.fixture
 async def start_plan(tmp_path: Path) -> AsyncIterator[Start]:
-    """Function that starts a plan with or without sandbox; the test's end stops all kernels."""
+    """Return a function that starts a plan with or without sandbox; stop all kernels at the end."""
     begun: list[tuple[ProcessEngine, Running]] = []
 
     async def start(
@@ -154,7 +154,7 @@ def test_invalid_log_size_is_rejected(size: str) -> None:
 def test_kill_ignores_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
-    # As if the process had ended after the check.
+    # Simulate a process that ends after the check.
     monkeypatch.setattr(processes, "is_alive", lambda pid, started: True)
     processes.kill(ended.pid, "")
 

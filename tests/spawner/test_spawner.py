@@ -105,7 +105,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
 async def test_only_the_owner_starts_a_session_through_the_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
-    """A service with the scope start:servers stands for any caller that is not the owner."""
+    """A service with the scope start:servers represents all callers that are not the owner."""
     chosen = {**SMALL, "environ": {"PYTHONPATH": "/home/work/theirs"}}
     answer = await hub.post_server("lab", chosen, as_service=True)
     assert answer.status_code == 403, answer.text

@@ -166,7 +166,7 @@ async def test_folders_of_one_scope_share_its_quota(
     assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
     with pytest.raises(QuotaExceeded, match="quota is used up"):
         await put(host, other, "second", os.urandom(5 * MIB))
-    # A session that writes directly gets the usual error for the same limit.
+    # A session that writes directly gets the operating system's error for the same limit.
     failure = run(
         "dd", "if=/dev/urandom", f"of={host.source_path(other)}/by-hand", "bs=1M", "count=6",
         "conv=fsync",

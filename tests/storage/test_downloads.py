@@ -51,7 +51,7 @@ async def test_descriptor_stays_open_while_abandoned_step_uses_it(
 
 
 class LockTakenByStep:
-    """A lock that a queued step acquires at its first release and holds forever."""
+    """A lock that a queued step acquires when it is first released, and never releases."""
 
     def __init__(self) -> None:
         self._is_held = False

@@ -182,7 +182,7 @@ ESCAPES = [
 
 @pytest.fixture
 def escape_target(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
-    """Fill the folder with links that lead out; return the file outside that they lead to."""
+    """Create links in the folder that lead to a file outside of it; return that file."""
     outside = tmp_path / "outer" / "outside"
     outside.parent.mkdir()
     outside.write_bytes(b"secret")

@@ -1,7 +1,7 @@
 """Project quotas without kernel support.
 
-An LD_PRELOAD library decodes our ioctl and quotactl structures with the kernel's headers. On a
-kernel that supports the file systems, test_backends.py also tests these backends.
+An LD_PRELOAD library decodes the structures passed to ioctl and quotactl with the kernel's headers.
+On a kernel that supports the file systems, test_backends.py also tests these backends.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class SharedBrowser:
     async def profile(self, **options: Any) -> BrowserContext:
         """Return the profile with these options, with its cookies and cached files.
 
-        Options are those of a browser context; ``name`` tells profiles apart.
+        Options are those of a browser context; ``name`` distinguishes profiles with equal options.
         """
         key = json.dumps(options, sort_keys=True)
         if key not in self._profiles:

@@ -93,7 +93,8 @@ class World:
     keys: dict[str, NewKeypair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # No delays after failed sign-ins; tests of the delays replace this function again.
+        # Failed sign-ins cause no delay; tests of the delays replace this function with another
+        # one.
         self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:
@@ -140,7 +141,7 @@ async def known_world(manager: Manager, clock: MovableClock) -> World:
 
 
 async def create_demo(database_url: str, home: Path) -> None:
-    """Create the demo data in a template database; copying it takes less time."""
+    """Create the demo data in a template database, which tests copy, because copying is faster."""
     clock = MovableClock()
     async with manager_on(database_url, home, clock) as manager:
         await make_world(manager, clock)

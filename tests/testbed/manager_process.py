@@ -1,7 +1,7 @@
 """A manager in a separate process that runs until it is killed, without a web server.
 
-``python -m tests.testbed.manager_process DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; its token for
-the Hub is the name of its home folder.
+``python -m tests.testbed.manager_process DATABASE_URL HOME LEASE_SECONDS [HUB_URL]``; the manager's
+token for the Hub is the name of the folder HOME.
 """
 
 from __future__ import annotations

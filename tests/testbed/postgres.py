@@ -17,7 +17,7 @@ from tests.testbed.wait import wait_until
 
 USER = "bai"
 
-# Tests need no durability, which takes most of their time.
+# Tests need no durability, and flushing to disk would take most of their time.
 NOT_DURABLE = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 SETTINGS = {
     "max_connections": "200",
@@ -50,7 +50,7 @@ class Postgres:
     def create_database(self, template: str = "template0") -> str:
         """Create a database and return its name; a copy of ``template`` takes about 20 ms."""
         name = f"bai_{os.getpid()}_{next(self._numbers)}"
-        # Copying files instead of logging pages is faster for a small database.
+        # For a small database, copying its files is faster than writing its pages to the log.
         self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return name
 

@@ -16,7 +16,7 @@ from tests.testbed import ComponentMissing
 
 @dataclass(frozen=True)
 class SecondMachine:
-    """``address`` of the second machine, and ``peer_address`` of this machine on their link."""
+    """A second machine at ``address``; this machine has ``peer_address`` on their link."""
 
     namespace: str
     address: str

@@ -166,7 +166,7 @@ def test_hanging_receiver_gets_at_most_its_window() -> None:
     while server.receive_frame(client, consumes=False):
         pass
     assert len(server.got[stuck]) == FIRST
-    # It does not block other streams.
+    # The full stream does not block other streams.
     client.streams.send(free, b"y" * 100)
     while client.send_frame():
         pass
@@ -196,7 +196,7 @@ def test_windows_of_fast_streams_grow_within_the_total_limit() -> None:
             assert number
             tunnel.client.streams.send(number, b"w" * limits.MAX_WINDOW_BYTES)
         tunnel.settle()
-    # From here on nothing is consumed: the bytes in transit fill the windows.
+    # From here on, the receiver consumes nothing, so the bytes in transit fill the windows.
     before = sum(map(len, tunnel.server.got.values()))
     for number in numbers:
         assert number

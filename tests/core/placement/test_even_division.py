@@ -37,7 +37,7 @@ ROWS = [
     ("the devices with the least sufficient capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
     ("three equal parts rather than two unequal ones", (1000, 600, 600, 0), 1500, {0: 500, 1: 500, 2: 500}, True),  # noqa: E501
     ("parts that differ by one step are even", (760, 750), 1510, {0: 760, 1: 750}, True),
-    ("the larger part is on the device with more free", (750, 760), 1510, {1: 760, 0: 750}, True),
+    ("the larger part is on the device with more free capacity", (750, 760), 1510, {1: 760, 0: 750}, True),
     ("a remainder below one step shrinks the largest part", (1000, 1000), 1505, {1: 755, 0: 750}, True),  # noqa: E501
     ("three equal parts rather than four", (500, 500, 500, 500), 1200, {0: 400, 1: 400, 2: 400}, True),  # noqa: E501
     ("a whole device and a part, if no even division exists", (1000, 400), 1400, {0: 1000, 1: 400}, False),  # noqa: E501
@@ -66,9 +66,9 @@ def test_division_of_a_share(
 
 
 def test_number_of_parts_follows_the_formula() -> None:
-    """The share R is divided over n devices. With D = R / n, rounded down to the step q, n is the
-    smallest number >= ceil(R / cap) for which n devices have at least D free, and
-    ceil((R - n D) / q) of them at least D + q.
+    """A share R is divided over n devices. Let D be R / n, rounded down to the step q. Then n is
+    the smallest number from ceil(R / cap) on with two properties: n devices have at least D free,
+    and ceil((R - n D) / q) devices have at least D + q free.
     """
 
     def part_count(free: tuple[int, ...], amount: int) -> int:
@@ -89,7 +89,7 @@ Key = tuple[int, int, int]
 
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
-    """Try all splits; return unevenness, device count and free capacity of the best one."""
+    """Try all divisions; return unevenness, number of devices and free capacity of the best one."""
     line = sorted(
         (room for room in free if room // PART_STEP * PART_STEP >= MIN_PART), reverse=True
     )

@@ -261,6 +261,6 @@ def test_capacity_values_grow_with_free_capacity() -> None:
         values = tables.costs.capacity_value
         for axis in (1, 2, 3):
             assert (np.diff(values, axis=axis) >= -1e-6).all()
-        # A reserve adds at most 2: the devices of the only multi-device request of MIX.
+        # The reserve adds at most 2, because the only multi-device request of MIX has two devices.
         assert values.max() <= 8 + (2 if variant.has_reserve else 0) + 1e-6
     assert thousandths("cuda.device", 2) == 2000

@@ -119,7 +119,8 @@ def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
     assert then.place(half) is not None
     both = now.fork()
     both.set_to_minimum(["a"], now, then)
-    # A quarter that starts now would set the share in force, which the half could not match.
+    # A share of 0.25 that starts now would set the share in force; the share of 0.5 could not start
+    # later.
     assert not both.fits(quarter) and not both.fits(half)
 
 

@@ -214,7 +214,7 @@ def test_caps_apply_across_resource_groups() -> None:
 
 
 def test_session_blocked_by_a_start_in_another_group_is_overtaken() -> None:
-    """No agent of main has capacity for s1; then s3 in side exhausts the cap of their owner."""
+    """s1 has no capacity in group main; then s3 in group side exhausts the cap of their owner."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + timedelta(hours=1))
     pending = [

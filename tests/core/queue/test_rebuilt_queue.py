@@ -21,8 +21,8 @@ from .factories import NOW, agent, pending_session, request, started_sessions, w
 def test_rebuilt_queue_withholds_the_quota_of_reserved_sessions() -> None:
     """The groups g0 (backfill off) and g1 share a limit of two sessions.
 
-    The reservation of s2 in g1 uses the second session of the limit. So s3 in g0 must wait,
-    although its group is scheduled first.
+    The reservation of s2 in g1 uses the second session of the limit. Therefore s3 in g0 must wait,
+    although g0 is scheduled first.
     """
     domain = Scope(ScopeKind.DOMAIN, "d1")
     caps = {domain: ScopeCaps(domain, "d1", max_sessions=2)}

@@ -111,7 +111,7 @@ def test_share_fits_beside_a_reserved_share() -> None:
     shape, handle = cluster.shape({"cuda.shares": 500}), cluster.shape({"cuda.shares": 300})
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
-    # 300 thousandths are free now; later, 500 will be free beside the reserved 500.
+    # Now, 300 thousandths are free. Later, 500 will be free in addition to the reserved 500.
     found = reserver.place(pending({"cuda.shares": 300}), handle)
     assert found is not None
     reserver.started(running("t", found))
@@ -193,7 +193,7 @@ def test_count_releases_until_fit_is_minimal() -> None:
             for n, found in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
-        # The placer has no more than the needed releases.
+        # The placer has only the releases that were necessary.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
@@ -224,7 +224,7 @@ def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
 
 
 def test_reserved_session_starts_as_early_as_without_backfill() -> None:
-    """Compare with its start from the same state without the sessions that overtook it."""
+    """Compare the start of the session with its start without the sessions that overtook it."""
     compared = 0
     for seed in range(300):
         found = simulate(seed, Backfill.RESERVING, is_exact=True)
@@ -278,7 +278,7 @@ def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) ->
 
 
 def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
-    """A session that needs the whole cluster starts in time, except with aggressive backfill."""
+    """A session that needs the whole cluster waits below 150 s, except with aggressive backfill."""
     rng = random.Random(7)
     stream = [
         Job(f"s{n}", n, 20, ResourceSlots({"cpu": 1000}), limit=20 + rng.randrange(20))

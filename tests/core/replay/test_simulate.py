@@ -85,7 +85,7 @@ def test_reason_of_a_session_that_never_fits() -> None:
     assert never["reasons"][0]["check"] == "resources"
 
 
-def test_report_of_a_small_replay() -> None:
+def test_report_contains_the_measures_of_the_replay() -> None:
     jobs = [job("a", 0, 4, 20, user="ann"), job("b", 0, 2, 20, user="bob")]
     found = report(run_replay(jobs))
     assert found["makespan_seconds"] == 40
@@ -97,7 +97,7 @@ def test_report_of_a_small_replay() -> None:
     assert use_over_time(run_replay(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
 
 
-def test_report_of_an_empty_replay() -> None:
+def test_report_of_an_empty_replay_has_no_jobs() -> None:
     assert report(run_replay([]))["jobs"] == 0
 
 

@@ -49,7 +49,7 @@ class Explorer(Data):
         await self.page.get_by_test_id("files").set_input_files(list(files))
 
     async def show(self, name: str) -> None:
-        """Show a file of the open directory; a file that is shown is closed first."""
+        """Close the shown file, if any, and show a file of the open directory."""
         if "file=" in self.page.url:
             await self.page.keyboard.press("Escape")
             await self.page.wait_for_function("() => !location.search.includes('file=')")
@@ -61,7 +61,7 @@ class Explorer(Data):
         return self.page.locator(".cm-content")
 
     async def type_at_the_start(self, line: str) -> None:
-        """Insert a line at the start of the text that is edited."""
+        """Insert a line at the start of the edited text."""
         await self.editor.focus()
         await self.page.keyboard.press("Control+Home")
         await self.page.keyboard.type(f"{line}\n")

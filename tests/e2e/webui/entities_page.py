@@ -19,7 +19,7 @@ class Entities(Shell):
 
     @property
     def drawer(self) -> Locator:
-        """The drawer on top."""
+        """The topmost drawer."""
         return self.page.get_by_role("dialog").last
 
     async def show(self, name: str) -> None:
@@ -39,7 +39,7 @@ class Entities(Shell):
             await self.page.get_by_role("checkbox", name=name, exact=True).check()
 
     async def view(self, name: str) -> None:
-        """Choose a part of the list, for example ``Inactive``."""
+        """Choose a view of the list, for example ``Inactive``."""
         await self.page.locator(".ant-segmented-item", has_text=name).first.click()
 
     async def confirm(self, name: str) -> None:

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Several users at once, and the keypairs of all users."""
+"""Web UI: creation and changes of several users together, and the keypairs of all users."""
 
 from __future__ import annotations
 

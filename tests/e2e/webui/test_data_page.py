@@ -146,7 +146,7 @@ async def test_files_are_uploaded_moved_downloaded_and_deleted(
     await ui.upload(*(text_file(f"{number}.txt", "old") for number in range(5)))
     await ui.page.get_by_text("Entries: 5").wait_for()
 
-    # A file that exists is replaced only after the user's decision.
+    # An existing file is replaced only after the user's confirmation.
     await ui.upload(text_file("0.txt", "newer"))
     await ui.page.get_by_role("button", name="Replace", exact=True).click()
     await ui.row("0.txt").get_by_text("5 B").wait_for()
@@ -292,7 +292,7 @@ async def test_text_is_edited_and_conflicts_are_detected(
     await ui.type_at_the_start("# first")
     await ui.dialog.get_by_role("button", name="Save", exact=True).click()
     await ui.page.get_by_text("Saved").wait_for()
-    # The separators of the lines are kept.
+    # The line separators are unchanged.
     assert read(rest, folder, "code.py") == b"# first\r\nimport os\r\nprint(1)\r\n"
 
     write(rest, folder, "code.py", b"of another\n")

@@ -16,7 +16,7 @@ from .pages import Sessions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Prints a red line, then more than the viewer keeps in the page, then waits.
+# Prints a red line, then more lines than the page keeps, then waits.
 PRINTER = (
     "printf '\\033[31mred line\\033[0m <b>markup</b>\\n'; for n in $(seq 300); do echo step $n; "
     "done; echo on the last line; sleep 300"
