@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import fields
 
 import pytest
 
 from bai_services.cli.sessions.waiting import interruption_message, wait_for_status
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.spec import SessionSpec, traits_of
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
+from tests.testbed.session_fields import (
+    FIELD_EXAMPLES,
+    SECRET,
+    create_dependency,
+    ready_admin,
+    request_of,
+)
 from tests.testbed.wait import wait_until_async
 
 from .conftest import Bai
@@ -83,6 +92,28 @@ async def test_create_is_idempotent_and_has_defaults(bai: Bai, agent: FakeAgent)
     assert again["id"] == made["id"]
     other = await bai("session", "create", "lab1", "-e", "A=b", "--json", by="user")
     assert (other.code, other.error["error"]) == (1, "already-exists")
+
+
+async def test_every_field_of_the_spec_has_an_option(bai: Bai, api: Api, agent: FakeAgent) -> None:
+    with_help = {f.name for f in fields(SessionSpec) if traits_of(f).help}
+    with_words = {name for name, example in FIELD_EXAMPLES.items() if example.words}
+    assert with_help | {"name"} == with_words
+    # The sessions stay pending, and nobody calls the callback URL.
+    await api.world.manager.stop_session_loops()
+    admin = await ready_admin(api)
+    await create_dependency(admin)
+    # Without --reuse, the command returns the same session only if each field has the same value.
+    omitted = ("allow_fractional_resource_fragmentation", "reuse")
+    session = await admin.post("/sessions", request_of(without=omitted))
+    words = [word for n, one in FIELD_EXAMPLES.items() if n not in omitted for word in one.words]
+    again = (await bai("session", "create", *words, "--json", **SECRET)).document
+    assert (again["id"], again["priority"]) == (session["id"], 0)
+    other = await bai("session", "create", *words, "--priority", "1", "--json", **SECRET)
+    assert other.error["error"] == "already-exists"
+    reused = await bai(
+        "session", "create", *words, "--priority", "1", "--reuse", "--json", **SECRET
+    )
+    assert reused.document["id"] == session["id"]
 
 
 async def test_create_requires_the_project_of_a_member_of_several(bai: Bai, api: Api) -> None:

@@ -8,12 +8,10 @@ from typing import Any
 
 import pytest
 
-from bai_services.api.sessions.bodies import NewSession, SessionRequest
+from bai_services.api.sessions.bodies import SessionRequest
 from bai_services.core.folders.mounts import MountRequest, ResolvedMount
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.sessions.spec import (
-    DEFAULTS,
-    FIELDS,
     HUB_OPTIONS,
     MERGED_FIELDS,
     PRIVATE_FIELDS,
@@ -42,12 +40,6 @@ CONTENT: Sequence[dict[str, Any]] = (
 )
 
 MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO, subpath="x"),)
-
-
-def test_rest_model_has_the_same_fields_and_defaults_as_the_spec() -> None:
-    of_rest = {"template", "enqueue_only", "max_wait_seconds"}
-    assert set(NewSession.model_fields) - of_rest == FIELDS
-    assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
 
 
 def test_every_field_of_a_body_reaches_the_spec() -> None:

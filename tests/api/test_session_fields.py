@@ -1,0 +1,141 @@
+"""Every field of `SessionSpec` reaches REST model, template, database and launch plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from bai_services.api.sessions.bodies import NewSession, SessionRequest
+from bai_services.client import Client
+from bai_services.core import errors
+from bai_services.core.sessions.resolved_spec import ResolvedSpec
+from bai_services.core.sessions.spec import (
+    DEFAULTS,
+    FIELDS,
+    STORED_OPTIONS,
+    SessionSpec,
+    default_of,
+    traits_of,
+)
+from bai_services.db.tables.sessions import sessions
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+from tests.testbed.session_fields import (
+    FIELD_EXAMPLES,
+    FIRST,
+    NAME,
+    create_dependency,
+    ready_admin,
+    request_of,
+)
+
+OF_HUB = {"owner", "hub_server"}
+# Columns that no field of the request determines alone.
+COMMON_COLUMNS = {"id", "options", "request_hash", "notices"}
+
+# The part of a launch plan that contains a field, and its value for the examples.
+IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
+    "image": (lambda plan: plan["image"], "local/session:latest"),
+    "resources": (lambda plan: plan["slots"]["cpu"], 2000),
+    "preset": (lambda plan: plan["slots"]["mem"], 4 * 2**30),
+    "shared_memory": (lambda plan: plan["shared_memory_bytes"], 128 * 2**20),
+    "mounts": (lambda plan: [m["target"] for m in plan["mounts"]], ["/home/work/data"]),
+    "environ": (lambda plan: plan["environ"]["SEED"], "1"),
+    "secret_environ": (lambda plan: plan["environ"]["TOKEN"], "swordfish"),
+    "type": (lambda plan: plan["command"][-1], "bai_labext.batch"),
+    "cluster_size": (lambda plan: len(plan["subs"]), 1),
+    "preopen_ports": (lambda plan: plan["environ"]["BAI_PREOPEN_PORTS"], "9000"),
+    "owner": (lambda plan: plan["user"], "admin"),
+    "hub_server": (lambda plan: plan["server"].startswith(NAME), True),
+}
+# Only the manager needs these fields: they decide when and where a session runs.
+OF_MANAGER = {
+    "starts_at", "batch_timeout", "dependencies", "cluster_mode", "agent_list", "agent_selection",
+    "allow_fractional_resource_fragmentation", "callback_url", "priority", "reuse",
+}  # fmt: skip
+
+
+@pytest.fixture
+async def admin(api: Api) -> Client:
+    return await ready_admin(api)
+
+
+def test_every_field_has_an_example_that_differs_from_its_default() -> None:
+    assert set(FIELD_EXAMPLES) | OF_HUB == FIELDS
+    for spec_field in fields(SessionSpec):
+        example = FIELD_EXAMPLES.get(spec_field.name)
+        is_only_possible_value = spec_field.name == "resource_group"
+        assert is_only_possible_value or example is None or example.value != default_of(spec_field)
+
+
+def test_rest_model_has_the_same_fields_and_defaults_as_the_spec() -> None:
+    of_rest = {"template", "enqueue_only", "max_wait_seconds"}
+    assert set(NewSession.model_fields) - of_rest == FIELDS
+    assert set(SessionRequest.model_fields) | OF_HUB == FIELDS
+    assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
+
+
+def test_the_columns_of_a_session_are_those_of_the_spec() -> None:
+    resolved = {f.name for f in fields(ResolvedSpec)}
+    assert resolved <= set(sessions.c.keys())
+    named = {name for f in fields(SessionSpec) for name in traits_of(f).columns or ()}
+    assert named | COMMON_COLUMNS == resolved | {"cluster_size"}
+
+
+async def test_every_field_is_stored_and_part_of_templates(
+    api: Api, agent: FakeAgent, admin: Client
+) -> None:
+    # The sessions stay pending, and nobody calls the callback URL.
+    await api.world.manager.stop_session_loops()
+    await create_dependency(admin)
+    await admin.post("/sessions", {"name": "plain", "project": "default"})
+    full = await admin.post("/sessions", request_of())
+    async with api.world.manager.database.read() as tx:
+        found = await tx.execute(sa.select(sessions).where(sessions.c.name.in_([NAME, "plain"])))
+        rows = {row["name"]: row for row in found.mappings()}
+    for spec_field in fields(SessionSpec):
+        name, columns = spec_field.name, traits_of(spec_field).columns
+        if name in STORED_OPTIONS:
+            assert rows[NAME]["options"][name] == FIELD_EXAMPLES[name].value
+        elif columns and name not in OF_HUB | {"image", "resource_group"}:
+            # The image and the group are the only ones, so their columns do not differ.
+            assert rows[NAME][columns[0]] != rows["plain"][columns[0]], name
+    graph = await admin.get(f"/sessions/{NAME}/dependency-graph")
+    assert {item["name"] for item in graph["items"]} == {FIRST, NAME}
+
+    # A template may not contain secrets. Without ``reuse``, the response is the same session only
+    # if each field has the same value.
+    own = ("name", "secret_environ", "environ", "reuse")
+    template = {"name": "all", "request": request_of(without=own)}
+    await admin.post("/session-templates", template)
+    request = {name: FIELD_EXAMPLES[name].value for name in own if name != "reuse"}
+    again = await admin.post("/sessions", {**request, "template": "all"})
+    assert again["id"] == full["id"]
+    with pytest.raises(errors.AlreadyExists):
+        await admin.post("/sessions", {**request, "template": "all", "priority": 1})
+
+
+async def test_every_field_reaches_the_launch_plan(
+    api: Api, agent: FakeAgent, admin: Client
+) -> None:
+    with_variable = {f.name for f in fields(SessionSpec) if traits_of(f).variable}
+    assert with_variable | set(IN_PLAN) | OF_MANAGER == FIELDS
+    without = ("starts_at", "dependencies", "callback_url")
+    session = await admin.post("/sessions", request_of(without=without))
+    key = f"/sessions/{session['id']}"
+    # The first placement of a test run may have to compile its code.
+    await admin.get(key, wait="SCHEDULED", timeout="60", timeout_seconds=70)
+    for item in await agent.work(5):
+        await agent.report(item, injection={})
+    await admin.get(key, wait="PREPARED", timeout="60", timeout_seconds=70)
+    where = {"user": session["hub_user"], "server": session["hub_server"]}
+    plan = await api.hub.post(f"{key}/launch", where)
+    for name, (read, expected) in IN_PLAN.items():
+        assert read(plan) == expected, name
+    for spec_field in fields(SessionSpec):
+        if variable := traits_of(spec_field).variable:
+            assert plan["environ"][variable] == str(FIELD_EXAMPLES[spec_field.name].value)

@@ -1,0 +1,77 @@
+"""A value of each field of a session request, for tests that no layer forgets a field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bai_services.client import Client
+
+from .manager import Api
+
+# Name of the session to which the requests belong, and of the session on which it depends.
+NAME = "full"
+FIRST = "first"
+SECRET = {"TOKEN": "swordfish"}
+
+
+@dataclass(frozen=True, slots=True)
+class FieldExample:
+    """A value that differs from the default, and the words of `bai session create` for it."""
+
+    value: Any
+    words: Sequence[str] = ()
+
+
+# ``owner`` and ``hub_server`` are missing: only the Hub may set them.
+FIELD_EXAMPLES: Mapping[str, FieldExample] = {
+    "name": FieldExample(NAME, (NAME,)),
+    "project": FieldExample("research", ("--project", "research")),
+    "image": FieldExample("python", ("--image", "python")),
+    "resources": FieldExample({"cpu": "2"}, ("-r", "cpu=2")),
+    "preset": FieldExample("cpu-medium", ("--preset", "cpu-medium")),
+    "resource_group": FieldExample("default", ("--resource-group", "default")),
+    "mounts": FieldExample([{"vfolder": "data"}], ("--mount", "data")),
+    "environ": FieldExample({"SEED": "1", **SECRET}, ("-e", "SEED=1")),
+    "secret_environ": FieldExample(list(SECRET), ("--secret-env", *SECRET)),
+    "shared_memory": FieldExample("128m", ("--shared-memory", "128m")),
+    "type": FieldExample("batch", ("--type", "batch")),
+    "startup_command": FieldExample("true", ("--command", "true")),
+    "starts_at": FieldExample("10min", ("--starts-at", "10min")),
+    "batch_timeout": FieldExample("2h", ("--batch-timeout", "2h")),
+    "dependencies": FieldExample([FIRST], ("--depends-on", FIRST)),
+    "cluster_size": FieldExample(2, ("--cluster-size", "2")),
+    "cluster_mode": FieldExample("multi-node", ("--cluster-mode", "multi-node")),
+    "agent_list": FieldExample(["a1"], ("--agent", "a1")),
+    "agent_selection": FieldExample("preferred", ("--agent-selection", "preferred")),
+    "allow_fractional_resource_fragmentation": FieldExample(False),
+    "preopen_ports": FieldExample([9000], ("--preopen", "9000")),
+    "callback_url": FieldExample(
+        "https://callbacks.example.org/", ("--callback-url", "https://callbacks.example.org/")
+    ),
+    # 0 is a priority, not a missing value.
+    "priority": FieldExample(0, ("--priority", "0")),
+    "reuse": FieldExample(True, ("--reuse",)),
+}
+
+
+def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the body of a request with all fields but these."""
+    return {name: one.value for name, one in FIELD_EXAMPLES.items() if name not in without}
+
+
+async def ready_admin(api: Api) -> Client:
+    """Return a superadmin who may make the request, with its folder."""
+    client = await api.client("admin")
+    await client.put("/projects/research/members/admin", {})
+    for policy in (await client.get("/keypair-policies"))["items"]:
+        changes = {"max_containers_per_session": 4}
+        await client.patch(f"/keypair-policies/{policy['name']}", changes)
+    await client.post("/vfolders", {"name": "data"})
+    return client
+
+
+async def create_dependency(client: Client) -> None:
+    small = {"cpu": "1", "mem": "1g"}
+    await client.post("/sessions", {"name": FIRST, "project": "research", "resources": small})
