@@ -7,7 +7,7 @@ from .accounts import auth, domains, keypairs, me, policies, projects, ssh_keys,
 from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
-from .cluster import agents, devices, images, presets, resource_groups
+from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, uploads, vfolders
 from .folders import storage_hosts as storage
 from .scheduling import counter_audit
@@ -35,6 +35,7 @@ ROUTES: list[Route] = [
     *uploads.ROUTES,
     *storage.ROUTES,
     *resource_groups.ROUTES,
+    *replays.ROUTES,
     *agents.ROUTES,
     *devices.ROUTES,
     *images.ROUTES,

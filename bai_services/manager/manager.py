@@ -66,7 +66,7 @@ class Manager:
             sessions=self.sessions.sessions,
             lease=self.scheduling.lease,
         )
-        self.cluster = cluster_services(context, settings, self.sessions, self.scheduling.scheduler)
+        self.cluster = cluster_services(context, settings, self.sessions, self.scheduling)
         self.session_apps = SessionApps(database, self.sessions.sessions)
         self.app_shares = AppShares(context, settings, self.sessions.sessions)
         self.sign_outs = SignOuts(
@@ -88,6 +88,7 @@ class Manager:
     async def stop(self) -> None:
         """Stop the loops and wait for them."""
         await self.scheduling.counter_audit.stop()
+        await self.cluster.replays.stop()
         await self.cluster.agents.stop()
         await self.stop_session_loops()
         await self.sign_outs.stop()

@@ -6,6 +6,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 from bai_services.client import Client
@@ -53,6 +54,10 @@ class ResourceFactory:
     async def fresh(self) -> str:
         """Return an unused name."""
         return f"t{next(self._numbers)}-{secrets.token_hex(3)}"
+
+    async def yesterday(self) -> str:
+        """A time one day ago."""
+        return (self._api.world.clock() - timedelta(days=1)).isoformat()
 
     async def template(self) -> str:
         body = {"name": await self.fresh(), "request": {}}

@@ -120,6 +120,14 @@ TABLE = [
     ),
     Row("DELETE /resource-groups/{group}", "ok 403 403 403 403 403 403 403 403"),
     Row("GET /resource-groups/default/schedule", "ok ok ok 403 403 403 ok 403 403"),
+    Row("GET /resource-groups/default/replays", "ok ok ok 403 403 403 ok 403 403"),
+    Row(
+        "POST /resource-groups/default/replays",
+        "ok ok ok 403 403 403 403 403 403",
+        {"since": "{yesterday}"},
+    ),
+    Row("GET /resource-groups/default/replays/nothing", "404 404 404 403 403 403 404 403 403"),
+    Row("DELETE /resource-groups/default/replays/nothing", "404 404 404 403 403 403 403 403 403"),
     Row("GET /resource-groups/{linked_group}/links", "ok 403 403 403 403 403 ok 403 403"),
     Row("PUT /resource-groups/{group}/links/domain/acme", "ok 403 403 403 403 403 403 403 403"),
     Row(

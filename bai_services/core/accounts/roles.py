@@ -134,6 +134,11 @@ ACTIONS: Mapping[str, Mapping[Role, Reach]] = {
     "resource-group.read": _reaches(R.PROJECT, R.DOMAIN, R.ALL),
     "resource-group.read-links": _reaches(R.NONE, R.NONE, R.ALL),
     "resource-group.write": _SUPERADMIN,
+    # Replay the history of a resource group under other policies, without names of other domains.
+    "replay.read": _reaches(R.NONE, R.ALL, R.ALL),
+    "replay.create": _reaches(R.NONE, R.ALL, R.NONE),
+    # Cancel a replay of another user.
+    "replay.cancel": _SUPERADMIN,
     "agent.read": _reaches(R.NONE, R.ALL, R.ALL),
     "agent.read-summary": _EVERYONE,
     "agent.write": _SUPERADMIN,

@@ -58,7 +58,8 @@ _COMMON = (
     sessions.c.lifetime_extension_seconds.label("added"),
 )
 
-_PENDING: sa.Select[Any] = (
+# Sessions with everything that their requests depend on, in the order of creation.
+REQUESTED: sa.Select[Any] = (
     sa.select(
         *_COMMON,
         sessions.c.architecture,
@@ -73,16 +74,11 @@ _PENDING: sa.Select[Any] = (
         resource_groups.c.engine,
         images.c.labels[MIN_CUDA].as_string().label("min_cuda"),
         users.c.username,
-        (users.c.status == "active").label("is_user_active"),
-        keypairs.c.is_active.label("is_keypair_active"),
         projects.c.name.label("project"),
-        projects.c.is_active.label("is_project_active"),
-        domains.c.is_active.label("is_domain_active"),
     )
     .join_from(sessions, resource_groups, sessions.c.resource_group == resource_groups.c.name)
     .join(users, sessions.c.owner_id == users.c.id)
     .join(projects, sessions.c.project_id == projects.c.id)
-    .join(domains, sessions.c.domain == domains.c.name)
     .outerjoin(
         images,
         sa.and_(
@@ -92,8 +88,18 @@ _PENDING: sa.Select[Any] = (
     # Outer joins, because the keypair may have been deleted.
     .outerjoin(keypairs, sessions.c.access_key == keypairs.c.access_key)
     .outerjoin(keypair_policies, keypairs.c.resource_policy == keypair_policies.c.name)
-    .where(sessions.c.status == Status.PENDING)
     .order_by(sessions.c.sequence)
+)
+
+_PENDING: sa.Select[Any] = (
+    REQUESTED.add_columns(
+        (users.c.status == "active").label("is_user_active"),
+        keypairs.c.is_active.label("is_keypair_active"),
+        projects.c.is_active.label("is_project_active"),
+        domains.c.is_active.label("is_domain_active"),
+    )
+    .join(domains, sessions.c.domain == domains.c.name)
+    .where(sessions.c.status == Status.PENDING)
 )
 
 _RECENT: sa.Select[Any] = (
@@ -179,20 +185,26 @@ async def read_running(
     return [running for _, running in sorted(found, key=itemgetter(0))]
 
 
-async def read_durations(tx: AsyncConnection) -> dict[str, list[int]]:
-    """Return the run times in seconds of recently ended sessions, by kind (see ``_kind``)."""
+async def read_durations(
+    tx: AsyncConnection, before: datetime | None = None
+) -> dict[str, list[int]]:
+    """Return the run times in seconds of recently ended sessions, by kind (see ``kind_of``).
+
+    With ``before``, only sessions that had ended at that time are considered.
+    """
+    is_wanted = sa.true() if before is None else sessions.c.terminated_at <= before
     rows = await tx.execute(
         sa.select(
             sessions.c.type, sessions.c.image, sessions.c.started_at, sessions.c.terminated_at
         )
-        .where(sessions.c.started_at.is_not(None), sessions.c.terminated_at.is_not(None))
+        .where(sessions.c.started_at.is_not(None), sessions.c.terminated_at.is_not(None), is_wanted)
         .order_by(sessions.c.started_at.desc())
         .limit(_MAX_ENDED)
     )
     found: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         seconds = (row.terminated_at - row.started_at).total_seconds()
-        found[_kind(row)].append(max(0, int(seconds)))
+        found[kind_of(row)].append(max(0, int(seconds)))
     return dict(found)
 
 
@@ -211,7 +223,7 @@ async def read_recent(
         else None
         for row in rows
     ]
-    return [_request_of(row) for row in rows], seconds
+    return [request_of_row(row) for row in rows], seconds
 
 
 async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
@@ -407,7 +419,7 @@ async def _placements(
 def _pending_session(
     row: Any, awaited: Sequence[Dependency], previous_agents: tuple[str, ...]
 ) -> PendingSession:
-    request = _request_of(row)
+    request = request_of_row(row)
     if previous_agents or row.min_cuda:
         request = replace(request, avoid=previous_agents, min_cuda_driver=row.min_cuda or "")
     return PendingSession(
@@ -423,14 +435,14 @@ def _pending_session(
         dependency_ids=tuple(d.id for d in awaited if not d.is_met),
         not_before=row.starts_at,
         created_at=row.created_at,
-        max_run_seconds=_longest(row),
-        kind=_kind(row),
+        max_run_seconds=max_run_seconds_of(row),
+        kind=kind_of(row),
     )
 
 
 def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
     began: datetime = row.started_at or row.scheduled_at or row.created_at
-    seconds = _longest(row)
+    seconds = max_run_seconds_of(row)
     return RunningSession(
         id=row.id,
         group=row.resource_group,
@@ -441,7 +453,7 @@ def _running(row: Any, placements: tuple[Placement, ...]) -> RunningSession:
         slots=total_of(placements),
         started_at=began,
         ends_at=None if seconds is None else began + timedelta(seconds=seconds),
-        kind=_kind(row),
+        kind=kind_of(row),
     )
 
 
@@ -459,7 +471,7 @@ def total_of(placements: Iterable[Placement]) -> ResourceSlots:
 _scopes = lru_cache(_CACHE_SIZE)(scopes_of)
 
 
-def _request_of(row: Any) -> Request:
+def request_of_row(row: Any) -> Request:
     return _request(
         row.slots,
         row.resource_group,
@@ -492,14 +504,14 @@ def _request(
     )
 
 
-def _longest(row: Any) -> int | None:
+def max_run_seconds_of(row: Any) -> int | None:
     """Return the maximum run time of a session in seconds, None if unlimited."""
     lifetime = row.lifetime and row.lifetime + row.added
     limits = [n for n in (row.batch_timeout_seconds, lifetime) if n]
     return min(limits, default=None)
 
 
-def _kind(row: Any) -> str:
+def kind_of(row: Any) -> str:
     """Return the kind of a session for estimates of run times: type and image without tag."""
     return f"{row.type}:{row.image.rpartition(':')[0] or row.image}"
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..context import ManagerContext
-from ..scheduling.scheduler import Scheduler
+from ..scheduling.services import SchedulingServices
 from ..sessions.services import SessionServices
 from ..settings import Settings
 from .agents import Agents
 from .images import ImageAliases, Images
 from .presets import Presets
+from .replays import GroupReplays
 from .resource_groups import ResourceGroups
 from .schedules import Schedules
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterServices:
-    """Services for agents, images, presets, resource groups and their schedules."""
+    """Services for agents, images, presets, resource groups, their schedules and replays."""
 
     agents: Agents
     images: Images
@@ -25,10 +26,14 @@ class ClusterServices:
     presets: Presets
     resource_groups: ResourceGroups
     schedules: Schedules
+    replays: GroupReplays
 
 
 def cluster_services(
-    context: ManagerContext, settings: Settings, sessions: SessionServices, scheduler: Scheduler
+    context: ManagerContext,
+    settings: Settings,
+    sessions: SessionServices,
+    scheduling: SchedulingServices,
 ) -> ClusterServices:
     """Build the services and pass them their dependencies."""
     resource_groups = ResourceGroups(context)
@@ -38,5 +43,8 @@ def cluster_services(
         image_aliases=ImageAliases(context),
         presets=Presets(context, sessions.options),
         resource_groups=resource_groups,
-        schedules=Schedules(resource_groups, scheduler, sessions.sessions, context.clock),
+        schedules=Schedules(
+            resource_groups, scheduling.scheduler, sessions.sessions, context.clock
+        ),
+        replays=GroupReplays(context, resource_groups, scheduling.jit_warmup),
     )

@@ -8,8 +8,6 @@ stops the process until it begins to move files into the folder, and is ignored 
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import os
 import resource
@@ -19,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from bai_services.confinement import drop_privileges, limit_resources, outlive_parent
 from bai_services.core.errors import BaiError
 
 from .. import safe_paths
@@ -31,9 +30,6 @@ MEMORY_BYTES = 512 * 2**20
 OPEN_FILES = 256
 # Lower priority than the manager and the sessions' requests.
 NICENESS = 5
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NO_NEW_PRIVS = 38
-_CLONE_NEWNET = 0x40000000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +54,19 @@ class Job:
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     job = Job(**json.load(sys.stdin.buffer))
-    _confine(job.cpu_seconds)
+    limit_resources(
+        {
+            resource.RLIMIT_AS: MEMORY_BYTES,
+            resource.RLIMIT_CPU: job.cpu_seconds,
+            resource.RLIMIT_NOFILE: OPEN_FILES,
+        }
+    )
+    drop_privileges(NICENESS)
     try:
         result: dict[str, Any] = asdict(translate_errors(_unpack, job))
     except BaiError as error:
         result = {"error": error.code, "message": error.message, "details": error.details}
     json.dump(result, sys.stdout)
-
-
-def _confine(cpu_seconds: int) -> None:
-    """Set resource limits, and drop privileges that unpacking does not need.
-
-    A failure to drop a privilege is ignored: the limits apply in any case.
-    """
-    for kind, limit in (
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-        (resource.RLIMIT_CPU, cpu_seconds),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        _, hard = resource.getrlimit(kind)
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(kind, (limit, limit))
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    libc.unshare(_CLONE_NEWNET)
-    with contextlib.suppress(OSError):
-        os.nice(NICENESS)
 
 
 def _unpack(job: Job) -> Unpacked:
@@ -103,7 +84,7 @@ def _before_commit() -> None:
     # Ignore SIGTERM and the end of the parent from now on: a partly unpacked archive must not
     # remain in the folder.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)
+    outlive_parent()
 
 
 if __name__ == "__main__":

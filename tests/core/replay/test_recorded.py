@@ -85,8 +85,9 @@ def jobs_of(found: Record, until: datetime = UNTIL) -> dict[str, Any]:
     return {job.id: job for job in workload_of(found, SINCE, until, until).jobs}
 
 
-def compared(found: Record, *others: ReplayPolicy) -> Comparison:
-    return compare(workload_of(found, SINCE, UNTIL, UNTIL), policy(), others)
+def compared(found: Record, *others: ReplayPolicy, visible_in: str | None = None) -> Comparison:
+    full = compare(workload_of(found, SINCE, UNTIL, UNTIL), policy(), others)
+    return full.visible_in(visible_in)
 
 
 def test_times_count_from_midnight_and_resources_are_held_from_placement_to_release() -> None:
@@ -237,8 +238,24 @@ def test_comparison_of_history_and_policies() -> None:
     users = {(g.domain, g.name): g.wait_seconds.max for g in strict.by_user}
     assert users == {("default", "ann"): 0, ("default", "bob"): 999, ("acme", "eve"): 1898}
     assert [(g.name, g.sessions) for g in strict.by_priority] == [("20", 1), ("10", 2)]
-    assert strict.outside["default"].wait_seconds.max == 1898
-    assert strict.outside["acme"].sessions == 2
+
+
+def test_names_of_other_domains_are_hidden() -> None:
+    found = record(
+        session("a", 0, 0, 10, user="u1", project="p1"),
+        session("b", 1, 10, 20, user="u2", project="p2", domain="acme"),
+        session("c", 2, 20, 30, user="u3", project="p3", domain="other"),
+        names={"u1": "ann", "u2": "eve", "p2": "secret-plan"},
+    )
+    for report in compared(found, visible_in="default").reports:
+        assert [(g.domain, g.name, g.sessions) for g in report.by_user] == [
+            ("default", "ann", 1), ("", "", 2),
+        ]  # fmt: skip
+        assert report.by_user[-1] == report.by_project[-1]
+        assert report.by_user[-1].wait_seconds.max == 18
+        assert "eve" not in repr(report) and "secret" not in repr(report)
+    for report in compared(found, visible_in="empty-domain").reports:
+        assert [(g.name, g.sessions) for g in report.by_user] == [("", 3)]
 
 
 def test_comparison_of_an_empty_record() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from ..queue.model import DEFAULT_PRIORITY
 from .measures import Floats, capacity_of, mean_fragmentation, spread, use_of
 from .policies import ReplayPolicy
-from .recorded import Gap, RecordedWorkload
+from .recorded import GAP_MESSAGES, Gap, RecordedWorkload
 from .simulate import OnProgress, Outcome, Replay, ignore_progress
 from .workload import Job
 
@@ -76,8 +76,7 @@ class PolicyReport:
     """The history, or a replay under one policy.
 
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
-    current policy; None in the report that would be compared with itself. ``outside`` has, by
-    domain, the waiting times of all other domains.
+    current policy; None in the report that would be compared with itself.
     """
 
     name: str
@@ -95,14 +94,23 @@ class PolicyReport:
     by_project: tuple[GroupWaits, ...]
     by_user: tuple[GroupWaits, ...]
     by_priority: tuple[GroupWaits, ...]
-    outside: Mapping[str, GroupWaits]
+
+
+@dataclass(frozen=True, slots=True)
+class CountedGap:
+    """Something that the replay cannot know, and how many sessions, agents or scopes it affects."""
+
+    kind: Gap
+    count: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Reports of the history, the current policy and the other policies, in this order.
 
-    ``times`` are the begins of the intervals of ``Utilisation``.
+    ``times`` are the begins of the intervals of ``Utilisation``. ``running_before`` sessions were
+    already running at ``since``; no other number counts them as sessions.
     """
 
     since: datetime
@@ -112,8 +120,47 @@ class Comparison:
     agents: int
     interval_seconds: int
     times: tuple[datetime, ...]
-    gaps: Mapping[Gap, int]
+    gaps: tuple[CountedGap, ...]
     reports: tuple[PolicyReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FullComparison:
+    """A comparison with the names of all domains.
+
+    ``outside`` has, by domain, the waiting times of all other domains, one entry per report.
+    """
+
+    comparison: Comparison
+    outside: Mapping[str, tuple[GroupWaits, ...]]
+
+    def visible_in(self, domain: str | None) -> Comparison:
+        """Return the comparison for a reader who may see the names of one domain; None: of all.
+
+        The projects and users of other domains are one entry without a name.
+        """
+        if domain is None:
+            return self.comparison
+        reports = tuple(
+            replace(
+                report,
+                by_project=_of_domain(report.by_project, domain, others),
+                by_user=_of_domain(report.by_user, domain, others),
+            )
+            for report, others in zip(
+                self.comparison.reports,
+                self.outside.get(domain, self.outside[""]),
+                strict=True,
+            )
+        )
+        return replace(self.comparison, reports=reports)
+
+
+def _of_domain(
+    groups: Iterable[GroupWaits], domain: str, others: GroupWaits
+) -> tuple[GroupWaits, ...]:
+    own = tuple(group for group in groups if group.domain == domain)
+    return (*own, others) if others.sessions else own
 
 
 def compare(
@@ -121,7 +168,7 @@ def compare(
     current: ReplayPolicy,
     others: Sequence[ReplayPolicy],
     on_progress: OnProgress = ignore_progress,
-) -> Comparison:
+) -> FullComparison:
     """Replay a workload under the current policy and the others, and compare them."""
     policies = (current, *others)
     steps = len(policies) + 1
@@ -149,7 +196,7 @@ def compare(
                 than_current=_shifts(workload, replayed, replays[1]) if number > 1 else None,
             )
         )
-    return Comparison(
+    comparison = Comparison(
         since=_time(workload, workload.begin),
         until=_time(workload, workload.end),
         sessions=len(workload.jobs) - len(workload.conditions.starts),
@@ -157,9 +204,22 @@ def compare(
         agents=len(workload.agents),
         interval_seconds=int(edges[1] - edges[0]),
         times=tuple(_time(workload, int(edge)) for edge in edges[:-1]),
-        gaps=workload.gaps,
+        gaps=tuple(
+            CountedGap(gap, count, GAP_MESSAGES[gap]) for gap, count in workload.gaps.items()
+        ),
         reports=tuple(reports),
     )
+    measured = [_measured(workload, replayed) for replayed in replays]
+    # A domain without sessions in the period has the key "".
+    domains = {"", *(o.job.domain for o in measured[0])}
+    outside = {
+        domain: tuple(
+            _group_waits("", "", [o for o in outcomes if o.job.domain != domain])
+            for outcomes in measured
+        )
+        for domain in sorted(domains)
+    }
+    return FullComparison(comparison, outside)
 
 
 def recorded_history(workload: RecordedWorkload, current: ReplayPolicy) -> Replay:
@@ -197,7 +257,7 @@ def _edges(workload: RecordedWorkload) -> Floats:
 def _report(
     workload: RecordedWorkload, policy: ReplayPolicy, replayed: Replay, edges: Floats
 ) -> PolicyReport:
-    measured = [o for o in replayed.outcomes if o.job.id not in workload.conditions.starts]
+    measured = _measured(workload, replayed)
     started = [o for o in measured if o.started is not None]
     ends = [o.started + o.job.seconds for o in started if o.started is not None]
     return PolicyReport(
@@ -216,8 +276,12 @@ def _report(
         by_project=_by_name(measured, lambda job: job.project, workload.names),
         by_user=_by_name(measured, lambda job: job.user, workload.names),
         by_priority=_by_priority(measured),
-        outside=_outside(measured),
     )
+
+
+def _measured(workload: RecordedWorkload, replayed: Replay) -> list[Outcome]:
+    """Return the outcomes of all jobs that were not already running at the begin."""
+    return [o for o in replayed.outcomes if o.job.id not in workload.conditions.starts]
 
 
 def _waits(outcomes: Iterable[Outcome]) -> Waits:
@@ -263,22 +327,12 @@ def _by_priority(outcomes: Iterable[Outcome]) -> tuple[GroupWaits, ...]:
     return tuple(_group_waits("", str(n), groups[n]) for n in sorted(groups, reverse=True))
 
 
-def _outside(outcomes: Sequence[Outcome]) -> dict[str, GroupWaits]:
-    domains = {o.job.domain for o in outcomes}
-    return {
-        domain: _group_waits("", "", [o for o in outcomes if o.job.domain != domain])
-        for domain in sorted(domains)
-    }
-
-
 def _shifts(workload: RecordedWorkload, replayed: Replay, other: Replay) -> Shifts:
     """Compare the starts in two replays; a session that never starts is the latest."""
     never = float("inf")
     before = {o.job.id: never if o.started is None else o.started for o in other.outcomes}
     earlier = later = same = 0
-    for outcome in replayed.outcomes:
-        if outcome.job.id in workload.conditions.starts:
-            continue
+    for outcome in _measured(workload, replayed):
         start = never if outcome.started is None else outcome.started
         reference = before[outcome.job.id]
         if start == reference or abs(start - reference) <= EQUAL_SECONDS:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import floor
 from statistics import median_low
+from types import MappingProxyType
 
 from ..caps import Scope, ScopeCaps
 from ..placement import AgentState, Placement, Request
@@ -22,15 +23,7 @@ DEFAULT_SECONDS = 3600
 
 
 class Gap(StrEnum):
-    """Something that a replay of recorded sessions cannot know; the count says how often.
-
-    ``behaviour``: users would have acted differently under another policy. ``still-running``,
-    ``never-started``: run times of sessions are estimated. ``agents-gone``: sessions ran on agents
-    that no longer exist. ``agents-today``: agents have their current devices in the whole period.
-    ``placed-again``: only the last placement of a session is replayed. ``dependencies``: sessions
-    are ready when their dependencies ended in the record. ``quotas-today``: the quotas, priorities
-    and limits are the current ones, without the usage in other resource groups.
-    """
+    """Something that a replay of recorded sessions cannot know; see ``GAP_MESSAGES``."""
 
     BEHAVIOUR = "behaviour"
     STILL_RUNNING = "still-running"
@@ -40,6 +33,24 @@ class Gap(StrEnum):
     PLACED_AGAIN = "placed-again"
     DEPENDENCIES = "dependencies"
     QUOTAS_TODAY = "quotas-today"
+
+
+# Texts for administrators; each follows the number of affected sessions, agents or scopes.
+GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
+    {
+        Gap.BEHAVIOUR: "sessions: their users would have created or cancelled other sessions under "
+        "another policy",
+        Gap.STILL_RUNNING: "sessions have not ended; their run times are estimated",
+        Gap.NEVER_STARTED: "sessions never started; their run times are estimated",
+        Gap.AGENTS_GONE: "sessions ran on agents that no longer exist; the replay does not have "
+        "these agents",
+        Gap.AGENTS_TODAY: "agents have their current devices and capacity during the whole period",
+        Gap.PLACED_AGAIN: "sessions were placed more than once; only the last placement is known",
+        Gap.DEPENDENCIES: "sessions become ready when their dependencies ended in the history",
+        Gap.QUOTAS_TODAY: "quotas have their current values, without the usage in other resource "
+        "groups; sessions have their last priority",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

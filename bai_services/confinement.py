@@ -1,0 +1,40 @@
+"""Limit the resources and the privileges of the current process."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+from collections.abc import Mapping
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNET = 0x40000000
+
+
+def limit_resources(limits: Mapping[int, int]) -> None:
+    """Set resource limits (``resource.RLIMIT_…``), and no core dumps; never above a hard limit."""
+    for kind, value in {**limits, resource.RLIMIT_CORE: 0}.items():
+        _, hard = resource.getrlimit(kind)
+        limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (limit, limit))
+
+
+def drop_privileges(niceness: int) -> None:
+    """Forbid new privileges and the network, lower the priority, and end with the parent.
+
+    Failures are ignored: not every system allows all of these.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.unshare(_CLONE_NEWNET)
+    with contextlib.suppress(OSError):
+        os.nice(niceness)
+
+
+def outlive_parent() -> None:
+    """Revert that this process ends with its parent."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)

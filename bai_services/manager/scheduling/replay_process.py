@@ -1,0 +1,94 @@
+"""Start, limit and kill the processes that compare policies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import pickle
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+
+from bai_services.core.errors import TooLarge
+from bai_services.core.scheduling.replay.comparison import FullComparison
+from bai_services.core.scheduling.replay.simulate import OnProgress
+
+from .replay_worker import OUT_OF_MEMORY, RESULT, ReplayTask
+
+log = logging.getLogger(__name__)
+
+# Address space; numba and numpy alone map more than 1 GiB.
+MEMORY_BYTES = 4 * 2**30
+CPU_SECONDS = 600
+# Limit of elapsed time: with the lowest priority, the process may wait for the CPU.
+WALL_SECONDS = 1800.0
+_PASSED_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "NUMBA_CACHE_DIR")
+
+
+async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullComparison:
+    """Compare policies in a separate process. Cancelling this call kills the process.
+
+    Raises
+    ------
+    TooLarge
+        If the process exceeds its limit of time or memory, or fails.
+    """
+    content = await asyncio.to_thread(pickle.dumps, task)
+    # The manager's environment contains secrets.
+    environ = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "bai_services.manager.scheduling.replay_worker"),
+        stdin=PIPE,
+        stdout=PIPE,
+        # The replay uses one thread; each additional one would reserve memory.
+        env={**environ, "LC_ALL": "C.UTF-8", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    try:
+        async with asyncio.timeout(WALL_SECONDS):
+            result = await _exchange(process, content, on_progress)
+            code = await process.wait()
+    except TimeoutError:
+        raise _too_large(task, "time") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await asyncio.shield(process.wait())
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise _too_large(task, "time")
+    if code == OUT_OF_MEMORY:
+        raise _too_large(task, "memory")
+    if code or result is None:
+        log.error("the process that compares policies exited with status %d", code)
+        # Native libraries end the process in different ways if they cannot allocate memory.
+        raise TooLarge(
+            "the policies could not be compared: the replay needs too much memory, or fails; "
+            "choose a shorter period"
+        )
+    found: FullComparison = await asyncio.to_thread(pickle.loads, result)
+    return found
+
+
+async def _exchange(process: Process, content: bytes, on_progress: OnProgress) -> bytes | None:
+    """Send the task and return the result; None if the process ended without a result."""
+    assert process.stdin is not None and process.stdout is not None
+    # A process that failed has closed its input; its exit status says why.
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(content)
+        await process.stdin.drain()
+        process.stdin.close()
+    while line := await process.stdout.readline():
+        if line == RESULT:
+            return await process.stdout.read()
+        on_progress(float(line))
+    return None
+
+
+def _too_large(task: ReplayTask, what: str) -> TooLarge:
+    count = len(task.record.sessions)
+    return TooLarge(
+        f"the replay of {count} sessions exceeds its limit of {what}; choose a shorter period or "
+        "fewer policies",
+        sessions=count,
+    )

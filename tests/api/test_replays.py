@@ -1,0 +1,209 @@
+"""`/resource-groups/{key}/replays`: the history of a group under other policies."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bai_services.client import Client
+from bai_services.core.errors import (
+    Forbidden,
+    InUse,
+    InvalidRequest,
+    NotFound,
+    RateLimited,
+)
+from bai_services.manager.cluster import replays
+from bai_services.manager.scheduling import replay_process
+from tests.api.test_sessions import status_of
+from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import Api
+from tests.testbed.wait import wait_until_async
+
+SIX = {"cpu": "6", "mem": "1g"}
+TWO = {"cpu": "2", "mem": "1g"}
+PATH = "/resource-groups/default/replays"
+# The worker process imports numba, and may have to compile the placement code.
+WORKER_SECONDS = 120
+SPREAD = {"scheduler": "lifo", "scheduler_opts": {"placement": "spread"}}
+
+
+def an_hour(api: Api) -> dict[str, Any]:
+    now = api.world.clock()
+    return {"since": (now - timedelta(hours=1)).isoformat()}
+
+
+async def result_of(client: Client, replay: dict[str, Any], status: str = "done") -> dict[str, Any]:
+    """Wait for the end of a replay and return it; its progress never decreases."""
+    seen = [0.0]
+
+    async def ended() -> dict[str, Any] | None:
+        found = dict(await client.get(f"{PATH}/{replay['id']}"))
+        seen.append(found["replay"]["progress"])
+        return None if found["replay"]["status"] == "running" else found
+
+    found = await wait_until_async(ended, WORKER_SECONDS, "the end of the replay")
+    assert seen == sorted(seen)
+    assert found["replay"]["status"] == status, found["replay"]
+    return found
+
+
+async def history(api: Api, user: Client) -> None:
+    """Run three sessions of 6, 6 and 2 cores on 8 cores: the second waits for the first.
+
+    The second one belongs to another domain; the third one is still running.
+    """
+    foreign = await api.client("acme-user")
+    clock = api.world.clock
+    first = await user.post("/sessions", {"name": "first", "resources": SIX})
+    await status_of(user, "first", "SCHEDULED")
+    clock.advance(seconds=10)
+    await foreign.post("/sessions", {"name": "secret-plan", "resources": SIX})
+    clock.advance(seconds=10)
+    await user.post("/sessions", {"name": "third", "resources": TWO})
+    await status_of(user, "third", "SCHEDULED")
+    clock.advance(seconds=100)
+    await user.delete(f"/sessions/{first['id']}")
+    await status_of(foreign, "secret-plan", "SCHEDULED")
+    clock.advance(seconds=30)
+
+
+async def test_replay_compares_the_history_with_policies(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
+    await history(api, user)
+    admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
+    body = {**an_hour(api), "policies": [SPREAD, {"scheduler_opts": {"backfill": "off"}}]}
+    started = await domain_admin.post(PATH, body)
+    assert (started["username"], started["resource_group"]) == ("domain-admin", "default")
+    assert started["policies"] == ["lifo / spread / reserving", "fifo / priced / off"]
+    with pytest.raises(InUse, match="you already run a replay of resource group default"):
+        await domain_admin.post(PATH, an_hour(api))
+    own = (await result_of(domain_admin, started))["comparison"]
+    full = (await admin.get(f"{PATH}/{started['id']}"))["comparison"]
+
+    assert (full["sessions"], full["running_before"], full["agents"]) == (3, 0, 1)
+    recorded, current, _, off = full["reports"]
+    assert [r["name"] for r in full["reports"]] == ["history", "current", *started["policies"]]
+    # The second session waited 110 s; the clock does not move while a pass runs.
+    assert recorded["wait_seconds"] == current["wait_seconds"]
+    assert recorded["wait_seconds"]["max"] == 110
+    assert current["than_history"] == {"earlier": 0, "later": 0, "same": 3}
+    # Without backfill, the third one waits for the second.
+    assert off["than_current"] == {"earlier": 0, "later": 1, "same": 2}
+    assert off["by_user"] != current["by_user"]
+    assert {g["kind"]: g["count"] for g in full["gaps"]}["still-running"] == 2
+    assert {u["resource"] for u in recorded["utilisation"]} == {"cpu", "cuda"}
+    assert len(recorded["utilisation"][0]["percents"]) == len(full["times"])
+
+    # Names of the other domain are hidden; numbers of its sessions are not.
+    assert {(g["domain"], g["name"]) for g in recorded["by_user"]} == {
+        ("default", "user"), ("acme", "acme-user"),
+    }  # fmt: skip
+    shown = own["reports"][0]["by_user"]
+    assert [(g["domain"], g["name"], g["sessions"]) for g in shown] == [
+        ("default", "user", 2), ("", "", 1),
+    ]  # fmt: skip
+    assert shown[1]["wait_seconds"]["max"] == 110
+    assert "acme" not in str(own)
+
+    monitor = await api.client("monitor")
+    (listed,) = (await monitor.get(PATH))["replays"]
+    assert (listed["id"], listed["status"]) == (started["id"], "done")
+    with pytest.raises(Forbidden):
+        await monitor.post(PATH, an_hour(api))
+    with pytest.raises(Forbidden):
+        await user.get(f"{PATH}/{started['id']}")
+
+
+async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(api: Api) -> None:
+    admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
+    first = await admin.post(PATH, an_hour(api))
+    (listed,) = (await domain_admin.get(PATH))["replays"]
+    assert listed["id"] == first["id"]
+    with pytest.raises(Forbidden, match=r"replay\.cancel"):
+        await domain_admin.delete(f"{PATH}/{first['id']}")
+    second = await domain_admin.post(PATH, an_hour(api))
+    for replay in (first, second):
+        assert (await admin.delete(f"{PATH}/{replay['id']}"))["status"] == "cancelled"
+    # Repeating the request changes nothing, and the next replay can start.
+    assert (await admin.delete(f"{PATH}/{first['id']}"))["status"] == "cancelled"
+    third = await admin.post(PATH, an_hour(api))
+    found = await result_of(admin, third)
+    assert found["comparison"]["sessions"] == 0
+
+
+async def test_number_of_replays_of_all_callers_is_limited(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "MAX_RUNNING", 1)
+    admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
+    running = await admin.post(PATH, an_hour(api))
+    with pytest.raises(RateLimited, match="other users run 1 replays"):
+        await domain_admin.post(PATH, an_hour(api))
+    await admin.delete(f"{PATH}/{running['id']}")
+
+
+async def test_process_over_its_memory_limit_fails_with_an_explanation(
+    api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process needs more memory than it has after its start."""
+    await user.post("/sessions", {"name": "only-one", "resources": TWO})
+    await status_of(user, "only-one", "SCHEDULED")
+    api.world.clock.advance(seconds=1)
+    monkeypatch.setattr(replays, "MEMORY_BYTES", 2**20)
+    admin = await api.client("admin")
+    found = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
+    assert "memory" in found["replay"]["error"]
+    assert found["comparison"] is None
+
+
+async def test_process_over_its_time_limit_is_killed(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_process, "WALL_SECONDS", 0.05)
+    admin = await api.client("admin")
+    found = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
+    assert "exceeds its limit of time; choose a shorter period" in found["replay"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"since": "2030-01-01T00:00:00"}, "since"),
+        ({"since": "0001-01-01T00:00:00+14:00"}, "at most 92 days"),
+        ({"since": "9999-12-31T23:59:59Z"}, "since must be before until"),
+        ({"until": "2001-01-01T00:00:00Z"}, "since must be before until"),
+        ({"policies": [{}, {}, {}]}, "policies"),
+        ({"policies": [{}, {}]}, "two policies are equal"),
+        ({"policies": [{"scheduler": "magic"}]}, "is not a valid scheduler"),
+        ({"policies": [{"scheduler_opts": {"speed": 1}}]}, "'speed'"),
+        ({"policies": [{"placement": "spread"}]}, "placement"),
+    ],
+)
+async def test_invalid_replay_is_rejected(api: Api, change: dict[str, Any], message: str) -> None:
+    admin = await api.client("admin")
+    with pytest.raises(InvalidRequest, match=message):
+        await admin.post(PATH, {**an_hour(api), **change})
+
+
+async def test_period_with_too_many_sessions_is_rejected(
+    api: Api, user: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "MAX_SESSIONS", 0)
+    await user.post("/sessions", {"name": "only-one", "resources": TWO})
+    api.world.clock.advance(seconds=1)
+    admin = await api.client("admin")
+    with pytest.raises(InvalidRequest, match="had 1 sessions in this period; at most 0"):
+        await admin.post(PATH, an_hour(api))
+
+
+async def test_replay_of_another_group_is_not_found(api: Api) -> None:
+    admin = await api.client("admin")
+    await admin.post("/resource-groups", {"name": "other", "engine": "process"})
+    replay = await admin.post(PATH, an_hour(api))
+    with pytest.raises(NotFound, match="there is no replay"):
+        await admin.get(f"/resource-groups/other/replays/{replay['id']}")
+    await admin.delete(f"{PATH}/{replay['id']}")
