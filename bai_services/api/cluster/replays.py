@@ -121,7 +121,7 @@ class PolicyReport(ResponseModel):
 
 
 class CountedGap(ResponseModel):
-    """Something that the replay cannot know; ``message`` follows the number of affected objects."""
+    """Something that the replay cannot know; ``count`` sessions, agents or quotas are affected."""
 
     kind: str
     count: int

@@ -25,6 +25,7 @@ from ..command import (
 from .entities import AGENT, ENTITIES, USER, Entity
 from .fields import Field, FieldKind, validate_value
 from .replay import replay
+from .try_policy import try_policy
 
 NONE = "none"
 _EMPTY: Mapping[FieldKind, Any] = {
@@ -435,6 +436,9 @@ async def audit_counters(connection: Connection, *, as_json: bool) -> None:
     output.print_done(text, found, as_json=as_json)
     if differences:
         sys.exit(1)
+
+
+_resource_group_command.add_command(try_policy)
 
 
 @_user_command.command("sign-out", epilog=example("bai admin user sign-out ann"))

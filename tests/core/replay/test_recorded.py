@@ -12,7 +12,7 @@ from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import AgentState, Placement, Policy, Request
 from bai_services.core.scheduling.queue import Backfill, DailyUsage, Order
-from bai_services.core.scheduling.replay.comparison import Comparison, compare
+from bai_services.core.scheduling.replay.comparison import Comparison, compare, recorded_history
 from bai_services.core.scheduling.replay.ledger import FIRST_DAY
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.recorded import (
@@ -262,3 +262,15 @@ def test_comparison_of_an_empty_record() -> None:
     result = compared(record(agents=[]))
     assert result.sessions == 0
     assert all(report.wait_seconds.max == 0 for report in result.reports)
+
+
+def test_session_on_an_agent_that_joined_in_the_same_second() -> None:
+    workload = workload_of(
+        record(session("a", 10, 10, 20), agents=[agent(joined=10)]), SINCE, UNTIL, UNTIL
+    )
+    recorded = recorded_history(workload, policy())
+    current = policy().replay(
+        workload.jobs, workload.agents, group=GROUP, conditions=workload.conditions
+    )
+    assert recorded.outcomes == current.outcomes
+    assert recorded.samples == current.samples

@@ -98,7 +98,7 @@ class PolicyReport:
 
 @dataclass(frozen=True, slots=True)
 class CountedGap:
-    """Something that the replay cannot know, and how many sessions, agents or scopes it affects."""
+    """Something that the replay cannot know, and how many sessions, agents or quotas it affects."""
 
     kind: Gap
     count: int

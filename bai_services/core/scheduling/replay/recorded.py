@@ -35,20 +35,20 @@ class Gap(StrEnum):
     QUOTAS_TODAY = "quotas-today"
 
 
-# Texts for administrators; each follows the number of affected sessions, agents or scopes.
+# Texts for administrators, without the number of affected sessions, agents or quotas.
 GAP_MESSAGES: Mapping[Gap, str] = MappingProxyType(
     {
-        Gap.BEHAVIOUR: "sessions: their users would have created or cancelled other sessions under "
-        "another policy",
-        Gap.STILL_RUNNING: "sessions have not ended; their run times are estimated",
-        Gap.NEVER_STARTED: "sessions never started; their run times are estimated",
-        Gap.AGENTS_GONE: "sessions ran on agents that no longer exist; the replay does not have "
-        "these agents",
-        Gap.AGENTS_TODAY: "agents have their current devices and capacity during the whole period",
-        Gap.PLACED_AGAIN: "sessions were placed more than once; only the last placement is known",
-        Gap.DEPENDENCIES: "sessions become ready when their dependencies ended in the history",
-        Gap.QUOTAS_TODAY: "quotas have their current values, without the usage in other resource "
-        "groups; sessions have their last priority",
+        Gap.BEHAVIOUR: "Users would have created or cancelled other sessions under another policy",
+        Gap.STILL_RUNNING: "Sessions that have not ended: their run times are estimated",
+        Gap.NEVER_STARTED: "Sessions that never started: their run times are estimated",
+        Gap.AGENTS_GONE: "Sessions that ran on agents that no longer exist: the replay does not "
+        "have these agents",
+        Gap.AGENTS_TODAY: "Agents have their current devices and capacity during the whole period",
+        Gap.PLACED_AGAIN: "Sessions that were placed more than once: only the last placement is "
+        "known",
+        Gap.DEPENDENCIES: "Sessions become ready when their dependencies ended in the history",
+        Gap.QUOTAS_TODAY: "Quotas have their current values, without the usage in other resource "
+        "groups, and sessions have their last priority",
     }
 )
 

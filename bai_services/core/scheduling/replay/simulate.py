@@ -274,7 +274,10 @@ class _Driver:
         history = None
         if self._ledger is not None and self._ledger.is_due(seconds):
             history = self._ledger.history()
-        queue.apply(replace(self._changes(seconds, removed), history=history))
+        changes = self._changes(seconds, removed)
+        # Before sessions are added that start on new agents.
+        queue.apply(Changes(agents=changes.agents))
+        queue.apply(replace(changes, agents=(), history=history))
         result = queue.run(_at(seconds), explains=False)
         world.passes += 1
         for decision in result.decisions:
