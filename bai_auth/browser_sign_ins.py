@@ -11,6 +11,7 @@ JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when the
 from __future__ import annotations
 
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,7 +20,10 @@ from jupyterhub.handlers import BaseHandler
 from jupyterhub.handlers.base import SESSION_COOKIE_NAME
 from sqlalchemy.orm import Session
 
+from .user_agent import describe
+
 NOTE = "Browser sign-in"
+MAX_NOTE_CHARACTERS = 200
 # OAuth client of sign-in tokens; other OAuth tokens belong to the client of a service or server.
 HUB_CLIENT = "jupyterhub"
 # Attribute of the handler in which the authenticator passes the account's limit to
@@ -48,7 +52,7 @@ def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
     token = orm.APIToken.new(
         user=user.orm_user,
         scopes=[],
-        note=NOTE,
+        note=_note(handler),
         session_id=handler._session_id,
         expires_in=handler.cookie_max_age_days * DAY_SECONDS,
     )
@@ -60,18 +64,32 @@ def _revoke_oldest_sign_ins(handler: Any, user: Any) -> None:
     limit: int | None = getattr(handler, LIMIT_ATTRIBUTE, None)
     if limit is None:
         return
-    current = (
-        handler.db.query(orm.APIToken)
+    for oldest in sign_ins_of(handler.db, user.name)[max(0, limit - 1) :]:
+        handler.log.info("Too many sign-ins: revoking the oldest one of %s", user.name)
+        handler.db.delete(oldest)
+
+
+def sign_ins_of(db: Session, username: str) -> list[Any]:
+    """Return the tokens of a user's sign-ins that have not expired, newest first."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+    return list(
+        db.query(orm.APIToken)
+        .join(orm.User, orm.APIToken.user_id == orm.User.id)
         .filter(
-            orm.APIToken.user_id == user.orm_user.id,
+            orm.User.name == username,
             orm.APIToken.client_id == HUB_CLIENT,
             orm.APIToken.session_id.is_not(None),
+            sa.or_(orm.APIToken.expires_at.is_(None), orm.APIToken.expires_at > now),
         )
         .order_by(orm.APIToken.created.desc(), orm.APIToken.id.desc())
     )
-    for oldest in current.all()[max(0, limit - 1) :]:
-        handler.log.info("Too many sign-ins: revoking the oldest one of %s", user.name)
-        handler.db.delete(oldest)
+
+
+def _note(handler: Any) -> str:
+    """Return the note of a sign-in on the Hub's token page: browser, system and address."""
+    program = describe(handler.request.headers.get("User-Agent", ""))
+    address = handler.authenticator.client_address(handler.request)
+    return ", ".join(part for part in (f"{NOTE}: {program}", address) if part)[:MAX_NOTE_CHARACTERS]
 
 
 def _user_for_cookie(handler: Any, cookie_name: str, cookie_value: str | None = None) -> Any:

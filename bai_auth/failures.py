@@ -39,6 +39,15 @@ class PasswordChangeNeeded(Exception):
         self.username = username
 
 
+class TooManySignIns(Exception):
+    """The password is correct, but the sign-in would end the user's oldest one."""
+
+    def __init__(self, username: str, limit: int) -> None:
+        super().__init__(f"{username} is already signed in in {limit} browsers")
+        self.username = username
+        self.limit = limit
+
+
 def sign_in_failed(error: errors.BaiError, translate: Translator) -> SignInFailed:
     """Convert an error of the manager.
 

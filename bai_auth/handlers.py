@@ -15,7 +15,9 @@ from tornado.httputil import url_concat
 from bai_services.core import errors
 from bai_services.i18n import catalogue
 
-from .failures import PasswordChangeNeeded, password_text, rule_text
+from . import browser_sign_ins
+from .failures import PasswordChangeNeeded, TooManySignIns, password_text, rule_text
+from .pending_sign_ins import Credentials, PendingSignIns
 
 YEAR_SECONDS = 365 * 24 * 3600
 
@@ -63,11 +65,15 @@ class Page(BaseHandler):
     async def render_change_form(self, username: str, **ns: Any) -> str:
         """Return the page with the form for a new password."""
         action = url_path_join(self.hub.base_url, "change-password")
+        target = self.get_argument("next", "")
         page = self.render_template(
             "change-password.html",
             username=username,
             rule=rule_text(catalogue.translator_for(self)),
-            action=url_concat(action, {"next": self.get_argument("next", "")}),
+            action=url_concat(action, {"next": target}),
+            cancel=url_concat(
+                url_path_join(self.hub.base_url, "login"), {"next": target, "username": username}
+            ),
             xsrf=self.xsrf_token.decode("ascii"),
             **ns,
         )
@@ -75,17 +81,76 @@ class Page(BaseHandler):
 
 
 class LoginHandler(Page, HubLoginHandler):
-    """The Hub's login with our page; asks for a new password if the account requires one."""
+    """The Hub's login with our page.
+
+    It asks for a new password if the account requires one, and for a confirmation if the sign-in
+    would end another one.
+    """
+
+    _is_confirmed = False
 
     async def get(self) -> None:
         self.remember_language()
         await super().get()
 
     async def post(self) -> None:
+        if key := self.get_body_argument("pending", ""):
+            self._restore_credentials(key)
         try:
             await super().post()
         except PasswordChangeNeeded as needed:
             self.finish(await self.render_change_form(needed.username, must_change=True))
+        except TooManySignIns as reached:
+            self.set_status(HTTPStatus.CONFLICT)
+            self.finish(await self._render_confirmation(reached))
+
+    async def authenticate(self, data: dict[str, Any]) -> dict[str, Any] | None:
+        """Check the password, and that the sign-in ends no other one unless that is confirmed.
+
+        Raises
+        ------
+        TooManySignIns
+            If the account's limit is reached and the user has not confirmed the sign-in.
+        """
+        model: dict[str, Any] | None = await super().authenticate(data)
+        limit: int | None = getattr(self, browser_sign_ins.LIMIT_ATTRIBUTE, None)
+        if model is None or limit is None or self._is_confirmed:
+            return model
+        if len(browser_sign_ins.sign_ins_of(self.db, model["name"])) >= limit:
+            raise TooManySignIns(model["name"], limit)
+        return model
+
+    def _restore_credentials(self, key: str) -> None:
+        """Replace the form's fields by those of the sign-in that the user has confirmed."""
+        credentials = self._pending_sign_ins.take(key)
+        if credentials is None:
+            text = catalogue.translator_for(self)("common.form_expired")
+            raise web.HTTPError(HTTPStatus.FORBIDDEN, text)
+        self._is_confirmed = True
+        fields = {"username": credentials.username, "password": credentials.password}
+        self.request.body_arguments = {name: [text.encode()] for name, text in fields.items()}
+        self.request.arguments |= self.request.body_arguments
+
+    async def _render_confirmation(self, reached: TooManySignIns) -> str:
+        name = self.get_body_argument("username", "")
+        password = self.get_body_argument("password", "", strip=False)
+        login_url = url_path_join(self.hub.base_url, "login")
+        target = self.get_argument("next", "")
+        page = self.render_template(
+            "sign-in-limit.html",
+            action=url_concat(login_url, {"next": target}),
+            cancel=url_concat(login_url, {"next": target, "username": name}),
+            sign_ins=browser_sign_ins.sign_ins_of(self.db, reached.username),
+            limit=reached.limit,
+            pending=self._pending_sign_ins.add(Credentials(name, password)),
+            xsrf=self.xsrf_token.decode("ascii"),
+        )
+        return str(await page)
+
+    @property
+    def _pending_sign_ins(self) -> PendingSignIns:
+        pending: PendingSignIns = self.settings.setdefault("bai_pending", PendingSignIns())
+        return pending
 
     def check_xsrf_cookie(self) -> None:
         try:

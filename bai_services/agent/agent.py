@@ -21,6 +21,7 @@ from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
 from .link import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, Link
 from .machine import machine_facts
+from .machine_load import MachineLoad
 from .work import WorkExecutor
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Agent:
         grants: DeviceGrants,
         watchdog: Watchdog,
         disk: DiskWatch,
+        load: MachineLoad,
     ) -> None:
         self._identity = identity
         self._link = link
@@ -68,6 +70,7 @@ class Agent:
         self._grants = grants
         self._watchdog = watchdog
         self._disk = disk
+        self._load = load
         self._executor = WorkExecutor(
             link, engine, inventory, folders, grants, watchdog, self.send_heartbeat
         )
@@ -136,7 +139,12 @@ class Agent:
             "endpoint": self._engine.endpoint,
             "architecture": self._identity.architecture,
             "version": __version__,
-            "facts": {**facts, **self._inventory.facts(), **self._disk.facts()},
+            "facts": {
+                **facts,
+                **self._inventory.facts(),
+                **self._disk.facts(),
+                **await asyncio.to_thread(self._load.facts),
+            },
             "slots": self._identity.slots.format(),
             "devices": devices,
             "kernels": None if kernels is None else [kernel.to_report() for kernel in kernels],

@@ -41,6 +41,7 @@ from .folders.disk import DiskSettings, DiskWatch, ExcessAction
 from .folders.kernel_folders import Folders
 from .link import Link
 from .machine import detect_capacity, hostname_slug
+from .machine_load import MachineLoad
 from .processes import ProcessEngine
 
 log = logging.getLogger("bai_services.agent")
@@ -289,7 +290,8 @@ class AgentApp(Application):
             grants = DeviceGrants(folders)
             watchdog = Watchdog(inventory, engine, grants, Action(self.device_excess))
             disk = self._disk_watch(engine, folders)
-            agent = Agent(identity, link, engine, inventory, folders, grants, watchdog, disk)
+            load = MachineLoad(Path(self.home))
+            agent = Agent(identity, link, engine, inventory, folders, grants, watchdog, disk, load)
             await agent.run(stop)
 
     def device_kinds(self) -> list[DeviceKind]:

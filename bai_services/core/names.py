@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
 
 from .client_address import parse_address
 from .errors import InvalidRequest
@@ -11,6 +12,8 @@ from .user_input import shown
 
 MAX_NAME = 64
 MAX_EMAIL = 64
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # A slug needs no escaping in a Hub group, a path or a label.
 _SLUG = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
@@ -93,6 +96,31 @@ def check_networks(texts: list[str]) -> list[str]:
                 field="allowed_client_ip",
             ) from None
     return found
+
+
+def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:
+    """Return whether ``after`` lacks addresses that ``before`` has; None is every address.
+
+    >>> excludes_addresses(None, ["10.0.0.0/8"]), excludes_addresses(["10.0.0.0/8"], None)
+    (True, False)
+    >>> excludes_addresses(["10.1.0.0/16"], ["10.0.0.0/8"])
+    False
+    """
+    if before is None or after is None:
+        return before is None and after is not None
+    remaining = [ipaddress.ip_network(text) for text in after]
+    return any(
+        not any(_is_subnet(ipaddress.ip_network(text), network) for network in remaining)
+        for text in before
+    )
+
+
+def _is_subnet(inner: Network, outer: Network) -> bool:
+    if isinstance(inner, ipaddress.IPv4Network) and isinstance(outer, ipaddress.IPv4Network):
+        return inner.subnet_of(outer)
+    if isinstance(inner, ipaddress.IPv6Network) and isinstance(outer, ipaddress.IPv6Network):
+        return inner.subnet_of(outer)
+    return False
 
 
 def is_inside(address: str, networks: list[str] | None) -> bool:

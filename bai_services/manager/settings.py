@@ -45,6 +45,8 @@ class Settings:
     # Cost of argon2id; a change applies to each user at the next sign-in.
     password_memory_kib: int = 65_536
     password_rounds: int = 3
+    # Days after which a password must be changed at the next sign-in; 0: never.
+    password_max_age_days: int = 0
     # The first storage host is the default. If empty, the only host is ``local`` at
     # ``storage_root``.
     storage_hosts: tuple[StorageHostSettings, ...] = ()

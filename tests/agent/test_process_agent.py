@@ -74,7 +74,11 @@ async def test_agent_reports_its_machine(api: Api, agents: Agents) -> None:
     facts = agent["facts"]
     assert facts["isolation"] in ("bubblewrap", "none")
     assert facts["enforcement"] == {"cuda": "none"}
-    assert {"hostname", "os", "kernel"} <= set(facts)
+    assert {"hostname", "os", "kernel", "started_at"} <= set(facts)
+    load = facts["load"]
+    assert len(load["cpus_percent"]) == psutil.cpu_count()
+    assert 0 < load["memory_used_bytes"] < load["memory_bytes"]
+    assert 0 < load["disk_used_bytes"] < load["disk_bytes"]
     assert agent["engine"] == "process"
 
 

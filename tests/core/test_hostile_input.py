@@ -233,6 +233,7 @@ NOT_FROM_USERS = {
     "folders.storage_hosts.missing_permissions",
     "folders.storage_hosts.granted_on",
     "listing.page_of",
+    "names.excludes_addresses",
     "resources.ResourceSlots.fits_in",
     "resources.ResourceSlots.get",
     "resources.format_amount",

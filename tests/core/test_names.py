@@ -11,6 +11,7 @@ from bai_services.core.names import (
     check_networks,
     check_slug,
     check_username,
+    excludes_addresses,
     is_inside,
 )
 
@@ -110,3 +111,23 @@ def test_host_permissions_are_known_and_ordered() -> None:
     assert check_hosts({"local": list(reversed(PERMISSIONS))}) == {"local": list(PERMISSIONS)}
     with pytest.raises(InvalidRequest, match="fly is not a permission"):
         check_hosts({"local": ["fly"]})
+
+
+@pytest.mark.parametrize(
+    "before, after, excludes",
+    [
+        pytest.param(None, None, False, id="no rule"),
+        pytest.param(None, ["10.0.0.0/8"], True, id="first rule"),
+        pytest.param(["10.0.0.0/8"], None, False, id="rule removed"),
+        pytest.param(["10.0.0.0/8"], ["10.0.0.0/8", "::/0"], False, id="network added"),
+        pytest.param(["10.1.0.0/16"], ["10.0.0.0/8"], False, id="wider network"),
+        pytest.param(["10.0.0.0/8"], ["10.1.0.0/16"], True, id="narrower network"),
+        pytest.param(["10.0.0.0/8", "::1/128"], ["10.0.0.0/8"], True, id="network removed"),
+        pytest.param(["::/0"], ["0.0.0.0/0"], True, id="other version of IP"),
+        pytest.param(["10.0.0.0/8"], [], True, id="no address is allowed"),
+    ],
+)
+def test_excludes_addresses(
+    before: list[str] | None, after: list[str] | None, excludes: bool
+) -> None:
+    assert excludes_addresses(before, after) is excludes

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from bai_services.core.accounts.passwords import broken_rules, check_password
+from bai_services.core.accounts.passwords import broken_rules, check_password, is_expired
 from bai_services.core.errors import InvalidRequest
 
 
@@ -42,3 +44,19 @@ def test_password_error_names_the_violated_rule() -> None:
         check_password("abcdefg-h", "adam", "")
     assert caught.value.details["broken_rules"] == ["must contain a digit"]
     assert "abcdefg" not in caught.value.message
+
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "changed_at, max_age_days, expired",
+    [
+        pytest.param(NOW - timedelta(days=400), 0, False, id="no maximum age"),
+        pytest.param(NOW - timedelta(days=90), 90, False, id="last day"),
+        pytest.param(NOW - timedelta(days=90, seconds=1), 90, True, id="after the last day"),
+        pytest.param(None, 90, True, id="unknown age"),
+    ],
+)
+def test_is_expired(changed_at: datetime | None, max_age_days: int, expired: bool) -> None:
+    assert is_expired(changed_at, max_age_days, NOW) is expired

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bai_services.i18n.catalogue import LANGUAGES, translator
+from tests.e2e.engines import checked
 from tests.hub import RunningHub
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 ENGLISH = translator("en")
+PASSWORD = "Correct-horse-7"
 
 # Returns the contrast ratio of every text on the page to its background (WCAG 2).
 CONTRASTS = """
@@ -55,10 +58,14 @@ async def submit_sign_in(page: Page, name: str, password: str) -> None:
         await page.keyboard.press("Enter")
 
 
+@pytest.mark.checklist("AUTH-01")
 async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Browser) -> None:
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
     await wait_for_focus(page, "username_input")
+    # Name and password; no address of a server, because the page belongs to one.
+    assert await page.locator("input:visible").count() == 2
+    assert await page.get_by_role("button", name=ENGLISH("sign_in.submit")).count() == 1
     await page.keyboard.type("user")
     await page.keyboard.press("Tab")
     await wait_for_focus(page, "password_input")
@@ -70,12 +77,14 @@ async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Br
     await wait_for_focus(page, "old_password")
 
 
+@pytest.mark.checklist("AUTH-04")
+@pytest.mark.parametrize("name", ["user", "nobody@example.org"], ids=["password", "e-mail"])
 async def test_an_error_is_announced_at_the_focused_field(
-    hub: RunningHub, browser: Browser
+    hub: RunningHub, browser: Browser, name: str
 ) -> None:
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
-    await submit_sign_in(page, "user", "wrong")
+    await submit_sign_in(page, name, "wrong")
     await wait_for_focus(page, "password_input")
     field = page.locator("#password_input")
     assert await field.get_attribute("aria-invalid") == "true"
@@ -84,7 +93,8 @@ async def test_an_error_is_announced_at_the_focused_field(
     assert texts == [ENGLISH("sign_in.refused")]
     assert await page.get_by_role("alert").inner_text() == ENGLISH("sign_in.refused")
     # Every field has a label, and the name remains filled in.
-    assert await page.get_by_label(ENGLISH("sign_in.name")).input_value() == "user"
+    assert await page.get_by_label(ENGLISH("sign_in.name")).input_value() == name
+    assert await page.locator("form .alert-danger").is_visible()
     assert await page.get_by_label(ENGLISH("sign_in.password"), exact=True).count() == 1
 
 
@@ -126,9 +136,12 @@ async def test_a_narrow_window_needs_no_horizontal_scrolling(
     assert await page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
+@pytest.mark.checklist("AUTH-16")
 async def test_the_selected_language_is_remembered(hub: RunningHub, browser: Browser) -> None:
-    page = await browser.new_page(locale="en-GB")
+    page = await browser.new_page(locale="ko-KR")
     await page.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
+    # At the first visit, the language is that of the browser.
+    await page.get_by_role("heading", name=translator("ko")("sign_in.title")).wait_for()
     await page.get_by_role("link", name="日本語").click()
     japanese = translator("ja")
     heading = page.get_by_role("heading", name=japanese("sign_in.title"))
@@ -139,3 +152,85 @@ async def test_the_selected_language_is_remembered(hub: RunningHub, browser: Bro
     assert page.url == f"{hub.url}/hub/home"
     await page.goto(f"{hub.url}/hub/change-password")
     await page.get_by_role("heading", name=japanese("password.title")).wait_for()
+
+
+def new_account(hub: RunningHub, **fields: Any) -> str:
+    """Create an account with ``PASSWORD`` in the domain ``default``; return its user name."""
+    name = f"p-{secrets.token_hex(5)}"
+    spec = {"username": name, "email": f"{name}@example.org", "password": PASSWORD}
+    with hub.rest("admin") as admin:
+        checked(admin.post("/users", json={**spec, "domain": "default", **fields}), 201)
+    return name
+
+
+@pytest.mark.checklist("AUTH-10")
+async def test_an_expired_password_is_changed_before_the_sign_in(
+    hub: RunningHub, browser: Browser
+) -> None:
+    name = new_account(hub, need_password_change=True)
+    page = await browser.new_page()
+    await page.goto(f"{hub.url}/hub/login")
+    await submit_sign_in(page, name, PASSWORD)
+    await page.get_by_text(ENGLISH("password.must_change")).wait_for()
+    await page.get_by_role("link", name=ENGLISH("common.cancel")).click()
+    await page.get_by_role("heading", name=ENGLISH("sign_in.title")).wait_for()
+    await page.goto(f"{hub.url}/hub/home")
+    assert "/hub/login" in page.url
+
+    await submit_sign_in(page, name, PASSWORD)
+    submit = page.get_by_role("button", name=ENGLISH("password.submit"))
+    await submit.click()
+    # The browser does not submit an empty form.
+    assert await page.locator("input:invalid").count() == 3
+    for new, repeated, key in (
+        (PASSWORD, PASSWORD, "password.same"),
+        ("Another-horse-8", "Another-horse-9", "password.differs"),
+        ("no-digit-here", "no-digit-here", "password.rule_broken"),
+    ):
+        await page.fill("#old_password", PASSWORD)
+        await page.fill("#new_password", new)
+        await page.fill("#repeat_password", repeated)
+        await submit.click()
+        await page.get_by_role("alert").get_by_text(ENGLISH(key)).wait_for()
+    await page.fill("#old_password", PASSWORD)
+    await page.fill("#new_password", "Another-horse-8")
+    await page.fill("#repeat_password", "Another-horse-8")
+    await submit.click()
+    await page.wait_for_url(f"{hub.url}/hub/home")
+
+
+@pytest.mark.checklist("AUTH-08")
+async def test_a_sign_in_that_would_end_another_one_is_confirmed_first(
+    hub: RunningHub, browser: Browser
+) -> None:
+    policy = f"one-{secrets.token_hex(3)}"
+    with hub.rest("admin") as admin:
+        body = {"name": policy, "max_concurrent_logins": 1}
+        checked(admin.post("/user-policies", json=body), 201)
+    name = new_account(hub, resource_policy=policy)
+    first, second = [await browser.new_page() for _ in range(2)]
+    await first.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
+    await submit_sign_in(first, name, PASSWORD)
+    assert first.url == f"{hub.url}/hub/home"
+
+    await second.goto(f"{hub.url}/hub/login?next=%2Fhub%2Fhome")
+    await submit_sign_in(second, name, PASSWORD)
+    await second.get_by_role("heading", name=ENGLISH("sign_in.limit_title")).wait_for()
+    shown = second.locator("#sign-ins li")
+    assert await shown.count() == 1
+    assert "Chrome on Linux, 127.0.0.1" in await shown.inner_text()
+    assert PASSWORD not in await second.content()
+    await second.get_by_role("link", name=ENGLISH("common.cancel")).click()
+    assert await second.locator("#username_input").input_value() == name
+    # A sign-in that was not confirmed ends no other one, and a reload never asks.
+    await first.reload()
+    assert first.url == f"{hub.url}/hub/home"
+
+    await submit_sign_in(second, name, PASSWORD)
+    await second.get_by_role("button", name=ENGLISH("sign_in.limit_proceed")).click()
+    await second.wait_for_url(f"{hub.url}/hub/home")
+    await first.reload()
+    await first.get_by_role("heading", name=ENGLISH("sign_in.title")).wait_for()
+    # The user sees the sign-ins on the Hub's page of tokens.
+    await second.goto(f"{hub.url}/hub/token")
+    await second.get_by_text("Browser sign-in: Chrome on Linux, 127.0.0.1").wait_for()

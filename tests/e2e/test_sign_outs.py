@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
@@ -15,6 +16,7 @@ import httpx
 import pytest
 import websocket
 
+from bai_services.i18n.catalogue import translator
 from tests.hub import RunningHub, session_in
 from tests.testbed.wait import wait_until
 
@@ -23,6 +25,7 @@ pytestmark = pytest.mark.e2e
 PASSWORD = "Correct-horse-7"
 NEW_PASSWORD = "Another-horse-8"
 LIMIT_SECONDS = 5
+ENGLISH = translator("en")
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +47,39 @@ class Account:
         return f"/user/{self.name}/{self.session['hub_server']}/"
 
     @contextmanager
-    def browser(self, password: str = PASSWORD) -> Iterator[httpx.Client]:
-        """Sign in, and open the session and its page of the manager like a browser."""
-        with self.hub.sign_in(self.name, password) as client:
+    def browser(
+        self, password: str = PASSWORD, *, confirms: bool = False
+    ) -> Iterator[httpx.Client]:
+        """Sign in, and open the session and its page of the manager like a browser.
+
+        With ``confirms``, the Hub asks first, because the sign-in ends another one.
+        """
+        signing_in = (
+            self._confirmed_sign_in() if confirms else self.hub.sign_in(self.name, password)
+        )
+        with signing_in as client:
             client.follow_redirects = True
             assert client.get(self.server + "lab").status_code == 200
             page = client.get(f"/services/bai/sessions/{self.session['id']}")
             assert page.status_code == 200, page.text
             client.follow_redirects = False
             assert accepting_components(self, client) == {"hub", "manager", "session"}
+            yield client
+
+    @contextmanager
+    def _confirmed_sign_in(self) -> Iterator[httpx.Client]:
+        with self.hub.client() as client:
+            fields = {"username": self.name, "password": PASSWORD}
+            page = self.hub.post_form(client, "/hub/login", **fields)
+            assert page.status_code == 409, page.text
+            found = re.search(r'name="pending" value="([^"]+)"', page.text)
+            assert found is not None
+            for status in (302, 403):
+                # A confirmation can be used once.
+                with self.hub.client() as once:
+                    sender = client if status == 302 else once
+                    answer = self.hub.post_form(sender, "/hub/login", pending=found[1])
+                assert answer.status_code == status, answer.text
             yield client
 
     def token(self, password: str = PASSWORD) -> str:
@@ -286,7 +313,8 @@ def test_a_password_set_by_an_administrator_ends_all_access_except_sessions(
         assert client.get(account.server + "bai/api/session").status_code == 200
 
 
-@pytest.mark.parametrize("action", ["sign-out", "deactivation"])
+@pytest.mark.checklist("AUTH-15")
+@pytest.mark.parametrize("action", ["sign-out", "deactivation", "address rule"])
 def test_an_administrator_ends_the_access_of_a_user(
     account: Account, admin: httpx.Client, action: str
 ) -> None:
@@ -295,12 +323,21 @@ def test_an_administrator_ends_the_access_of_a_user(
         if action == "sign-out":
             assert admin.post(f"/users/{account.name}/sign-out").status_code == 202
         else:
-            answer = admin.patch(f"/users/{account.name}", json={"status": "inactive"})
+            rule = {"allowed_client_ip": ["10.20.30.0/24"]}
+            change = {"status": "inactive"} if action == "deactivation" else rule
+            answer = admin.patch(f"/users/{account.name}", json=change)
             assert answer.status_code == 200, answer.text
     wait_until(lambda: not is_accepted(account, token), LIMIT_SECONDS, "the token to be rejected")
     headers = {"Authorization": f"Bearer {token}"}
     answer = httpx.get(f"{account.hub.url}/hub/api/user", headers=headers, timeout=30)
     assert answer.status_code in (401, 403)
+    if action == "address rule":
+        # The session continues, and the user may not sign in again from here.
+        session_in(account.hub, "admin", account.session["id"], "RUNNING")
+        with account.hub.client() as client:
+            fields = {"username": account.name, "password": PASSWORD}
+            answer = account.hub.post_form(client, "/hub/login", **fields)
+        assert (answer.status_code, ENGLISH("sign_in.address") in answer.text) == (403, True)
 
 
 def test_a_sign_in_above_the_limit_of_the_policy_ends_the_oldest(
@@ -311,8 +348,8 @@ def test_a_sign_in_above_the_limit_of_the_policy_ends_the_oldest(
     assert answer.status_code == 201, answer.text
     assert admin.patch(f"/users/{account.name}", json={"resource_policy": policy}).is_success
     with account.browser() as first, account.browser() as second:
-        with assert_access_ends(account, first), account.browser() as third:
-            assert accepting_components(account, second) == accepting_components(account, third)
+        with assert_access_ends(account, first), account.browser(confirms=True) as third:
+            assert accepting_components(account, second) == accepted(account, third)
         assert accepting_components(account, second) == {"hub", "manager", "session"}
     assert admin.patch(f"/users/{account.name}", json={"resource_policy": "default"}).is_success
     assert admin.delete(f"/user-policies/{policy}").status_code == 204

@@ -259,6 +259,24 @@ async def test_expired_password_is_changed_with_the_old_one(user_world: World) -
     assert (await attempt(user_world, "user", PASSWORD)).kind is SignInRefused
 
 
+async def test_old_password_must_be_changed(
+    demo_database_url: str, tmp_path: Path, clock: MovableClock
+) -> None:
+    options = {"is_migrated": True, "password_max_age_days": 90}
+    async with manager_on(demo_database_url, tmp_path, clock, **options) as manager:
+        world = await known_world(manager, clock)
+        await world.set_password("user")
+        sign_ins = manager.accounts.sign_ins
+        clock.advance(days=90)
+        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"] is False
+        clock.advance(seconds=1)
+        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"] is True
+        with pytest.raises(SignInRefused, match="change the password first"):
+            await sign_ins.create_token("user", PASSWORD, IP)
+        await sign_ins.change_password("user", PASSWORD, NEW, IP)
+        assert (await sign_ins.verify(HUB, "user", NEW, IP))["need_password_change"] is False
+
+
 async def test_lockout_applies_to_password_changes(user_world: World) -> None:
     for _ in range(FAILURES_ALLOWED):
         with pytest.raises(SignInRefused):

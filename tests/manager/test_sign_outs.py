@@ -61,3 +61,22 @@ async def test_background_loop_processes_pending_sign_outs(world: World) -> None
         return not await store.pending_sign_outs()
 
     await wait_until_async(is_done, 20, "the user to be signed out")
+
+
+async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -> None:
+    store, users = UserStore(world.manager.database), world.manager.accounts.users
+
+    async def revoked(allowed: list[str] | None) -> list[str | None]:
+        """Return what is revoked after a change of the allowed addresses."""
+        await users.update(SUPERADMIN, "user", {"allowed_client_ip": allowed})
+        pending = await store.pending_revocations()
+        for each in pending:
+            await store.mark_revoked(each.id, "all")
+        return [each.tokens_to_end for each in pending]
+
+    assert await revoked(["10.0.0.0/8"]) == ["all"]
+    assert await revoked(["10.0.0.0/8", "192.168.1.7"]) == []
+    assert await revoked(["10.0.0.0/8"]) == ["all"]
+    assert await revoked(None) == []
+    # Servers are not stopped.
+    assert await store.pending_sign_outs() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from ..errors import InvalidRequest
 
@@ -24,12 +24,27 @@ def delay_seconds(attempts: int) -> float:
     ``attempts`` is the number of recent failed attempts plus this one.
 
     >>> [delay_seconds(n) for n in (1, 10, 11, 12, 13, 14, 15, 1000)]
-        [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    [0.0, 0.0, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     """
     if attempts <= FAILURES_ALLOWED:
         return 0.0
     doublings = min(attempts - FAILURES_ALLOWED - 1, 8)
     return min(MAX_DELAY_SECONDS, float(2**doublings))
+
+
+def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) -> bool:
+    """Return whether a password is too old; with ``max_age_days`` 0 it never is.
+
+    A password whose age is unknown has expired.
+
+    >>> from datetime import UTC
+    >>> changed_at, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)
+    >>> [is_expired(changed_at, days, now) for days in (0, 30, 90)]
+    [False, True, False]
+    """
+    if not max_age_days:
+        return False
+    return changed_at is None or now - changed_at > timedelta(days=max_age_days)
 
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:

@@ -309,6 +309,7 @@ class Account:
     domain: str
     is_domain_active: bool
     need_password_change: bool
+    password_changed_at: datetime | None
     allowed_client_ip: list[str] | None
     main_access_key: str | None
     # (id, name) of each active project
@@ -316,9 +317,12 @@ class Account:
 
 
 # Built at import, because every request reads an account.
-_ACCOUNT_NAMES = ("id", "username", "email", "role", "status", "domain", "need_password_change")
+_ACCOUNT_NAMES = (
+    *("id", "username", "email", "role", "status", "domain", "need_password_change"),
+    *("password_changed_at", "allowed_client_ip", "main_access_key"),
+)
 _ACCOUNT = sa.select(
-    *(users.c[name] for name in (*_ACCOUNT_NAMES, "allowed_client_ip", "main_access_key")),
+    *(users.c[name] for name in _ACCOUNT_NAMES),
     domains.c.is_active.label("is_domain_active"),
 ).join(domains, domains.c.name == users.c.domain)
 _PROJECTS_OF = (

@@ -71,6 +71,7 @@ def account_services(
             metrics,
             lockouts,
             token_seconds=settings.cli_token_seconds,
+            max_password_age_days=settings.password_max_age_days,
         ),
         token_revocations=token_revocations,
     )

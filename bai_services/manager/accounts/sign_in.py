@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from bai_services.core.accounts.passwords import MAX_LENGTH, check_password
+from bai_services.core.accounts.passwords import MAX_LENGTH, check_password, is_expired
 from bai_services.core.accounts.records import PendingSignOut, Revocation
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.audit import AuditEntry
@@ -62,7 +62,9 @@ class SignIns:
         lockouts: Lockouts,
         *,
         token_seconds: int,
+        max_password_age_days: int = 0,
     ) -> None:
+        """``max_password_age_days``: 0 if passwords do not expire."""
         self._accounts = AccountStore(context.database)
         self.lockouts = lockouts
         self._users = UserStore(context.database)
@@ -74,6 +76,7 @@ class SignIns:
         self._sign_outs_due = context.sign_outs_due
         self._metrics = metrics
         self._token_seconds = token_seconds
+        self._max_password_age_days = max_password_age_days
         # In memory only: after a restart the user starts the browser sign-in again.
         self._codes: dict[str, _Code] = {}
         revocations.listen(self._discard_codes)
@@ -94,7 +97,11 @@ class SignIns:
         authorizer.require(caller, "account.verify")
         account = await self._check_password(name, password, client_ip, "sign-in.hub")
         limit = await self._accounts.max_concurrent_logins(account.id)
-        return {**hub_account(account), "max_concurrent_logins": limit}
+        return {
+            **hub_account(account),
+            "need_password_change": self._must_change_password(account),
+            "max_concurrent_logins": limit,
+        }
 
     async def account(self, caller: Caller, username: str) -> dict[str, Any]:
         """Return the account data that the Hub needs."""
@@ -107,7 +114,7 @@ class SignIns:
     async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
         """Return a new Hub token for a name and password; raises the errors of ``verify``."""
         account = await self._check_password(name, password, client_ip, "sign-in.token")
-        if account.need_password_change:
+        if self._must_change_password(account):
             raise SignInRefused(
                 "change the password first, with bai password --user NAME or on the sign-in page",
                 reason="need-password-change",
@@ -169,6 +176,11 @@ class SignIns:
         except BaiError:
             # The password has changed; the sign-out loop retries the revocations at the Hub.
             self._sign_outs_due()
+
+    def _must_change_password(self, account: Account) -> bool:
+        return account.need_password_change or is_expired(
+            account.password_changed_at, self._max_password_age_days, self._clock()
+        )
 
     def _discard_codes(self, username: str) -> None:
         self._codes = {k: c for k, c in self._codes.items() if c.username != username}

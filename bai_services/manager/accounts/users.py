@@ -131,7 +131,7 @@ class Users:
             if projects is None
             else await self._project_ids(caller, projects, domain),
             signs_out=is_deactivated or leaves_domain,
-            revokes_tokens="password_hash" in values,
+            revokes_tokens="password_hash" in values or self._narrows(user, values),
         )
         changed = await self._store.update(user.id, change, entry)
         if change.signs_out or change.revokes_tokens:
@@ -162,6 +162,11 @@ class Users:
         user = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(user.id, (user.username, user.email), entry)
+
+    def _narrows(self, user: User, values: Mapping[str, Any]) -> bool:
+        """Return whether the user may no longer sign in from an address that was allowed."""
+        allowed = values.get("allowed_client_ip", user.allowed_client_ip)
+        return names.excludes_addresses(user.allowed_client_ip, allowed)
 
     async def _with_locks(self, users: Sequence[User]) -> list[User]:
         """Return the users with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""

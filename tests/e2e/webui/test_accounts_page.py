@@ -118,3 +118,26 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
         await ui.row(key).wait_for(state="detached")
     finally:
         admin.delete(f"/keypairs/{key}")
+
+
+@pytest.mark.checklist("AUTH-15")
+async def test_user_is_locked_out_at_once_when_the_address_is_no_longer_allowed(
+    opened: Opener[Entities], admin: httpx.Client, hub: RunningHub
+) -> None:
+    name = f"webui-{secrets.token_hex(4)}"
+    account = {"username": name, "email": f"{name}@example.com", "password": hub.password}
+    checked(admin.post("/users", json=account), 201)
+    try:
+        ui = await opened(Entities, name, "/dashboard")
+        await ui.page.get_by_role("heading", name="Dashboard").wait_for()
+        rule = {"allowed_client_ip": ["10.20.30.0/24"]}
+        checked(admin.patch(f"/users/{name}", json=rule), 200)
+        # The page notices it without any action of the user.
+        await ui.drawer.get_by_text("Your sign-in has ended").wait_for()
+        await ui.drawer.get_by_role("button", name="Sign in again").click()
+        # For up to 3 s the manager still knows the cookie and shows the reason itself.
+        login, reason = ui.page.locator("#username_input"), ui.page.get_by_text("may not be used")
+        await login.or_(reason).wait_for()
+        assert await ui.page.locator("#content").count() == 0
+    finally:
+        admin.delete(f"/users/{name}")

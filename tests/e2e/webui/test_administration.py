@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.e2e.engines import checked
+from tests.e2e.engines import checked, start, stop
 from tests.hub import RunningHub
 
 from .conftest import Opener
@@ -33,13 +33,18 @@ def new_user(admin: httpx.Client) -> Iterator[str]:
     admin.delete(f"/users/{name}")
 
 
-@pytest.mark.checklist("USR-01", "USR-04", "USR-05", "USR-06")
+@pytest.mark.checklist("USR-01", "USR-04", "USR-05", "USR-06", "AUTH-13")
 async def test_user_is_created_changed_and_deleted(
     opened: Opener[Entities], admin: httpx.Client, new_user: str
 ) -> None:
     ui = await opened(Entities, "admin", "/users")
     await ui.page.get_by_role("button", name="New user").click()
     await ui.fill(User_name="user", **{"E-mail": f"{new_user}@example.com"})
+    await ui.drawer.get_by_text("with a letter, a digit and a special character").wait_for()
+    await ui.fill(Password="no-digit-here")
+    await ui.save()
+    await ui.drawer.get_by_text("must contain a digit").wait_for()
+    await ui.fill(Password="")
     await ui.save()
     # The form shows the message of the API and keeps the typed values.
     await ui.drawer.get_by_text("is taken").first.wait_for()
@@ -166,21 +171,60 @@ async def test_preset_is_created_and_lists_are_exported(
         admin.delete(f"/presets/{found['id']}")
 
 
-@pytest.mark.checklist("AGT-04")
-async def test_agent_shows_its_devices_and_stops_accepting_sessions(
-    opened: Opener[Entities], admin: httpx.Client
+@pytest.mark.checklist("AGT-01", "AGT-02", "AGT-03", "AGT-04")
+async def test_agent_shows_load_devices_and_sessions_and_stops_new_sessions(
+    opened: Opener[Entities], admin: httpx.Client, hub: RunningHub
 ) -> None:
     agent = checked(admin.get("/agents"), 200)["items"][0]["id"]
-    ui = await opened(Entities, "admin", f"/agents?item={agent}")
-    await ui.drawer.get_by_text("simulated").first.wait_for()
-    await ui.drawer.get_by_role("button", name="Edit").click()
-    await ui.drawer.get_by_role("switch").click()
-    await ui.save()
+    acme = hub.rest("acme-user")
+    resources = {"cpu": "1", "mem": "512m", "cuda.shares": "0.25"}
+    session = start(acme, "webui-agent", resources=resources)
     try:
+        ui = await opened(Entities, "admin", "/agents")
+        await ui.view("Terminated")
+        await ui.row(agent).wait_for(state="detached")
+        await ui.view("Connected")
+        await ui.filter(agent)
+        row = ui.row(agent)
+        for name in ("cpu", "mem", "cuda.shares", "CPU", "Memory", "Disk"):
+            await row.get_by_role("progressbar", name=name, exact=True).wait_for()
+        for text in ("process", "cuda", "up "):
+            await row.get_by_text(text).first.wait_for()
+
+        await ui.show(agent)
+        device = ui.drawer.get_by_role("row").filter(has_text="simulated")
+        await device.get_by_text("(acme-user): 0.25").wait_for()
+        await ui.drawer.get_by_role("tab", name="Load").click()
+        await ui.drawer.get_by_role("progressbar", name="CPU 0").wait_for()
+        await ui.drawer.get_by_text("received").wait_for()
+        await ui.drawer.get_by_role("tab", name="Sessions").click()
+        await ui.drawer.get_by_role("link", name="webui-agent").wait_for()
+
+        await ui.drawer.get_by_role("button", name="Stop new sessions").click()
+        await ui.confirm("Stop new sessions")
         await ui.row(agent).get_by_role("cell", name="no", exact=True).wait_for()
         assert checked(admin.get(f"/agents/{agent}"), 200)["schedulable"] is False
+        running = checked(acme.get(f"/sessions/{session['id']}"), 200)
+        assert running["status"] == "RUNNING"
+        await ui.drawer.get_by_role("button", name="Accept sessions").click()
+        await ui.confirm("Accept sessions")
+        await ui.row(agent).get_by_role("cell", name="yes", exact=True).wait_for()
+
+        # A domain admin sees how much users of other domains hold, but nothing about them, and
+        # changes nothing.
+        ui = await opened(Entities, "domain-admin", f"/agents?item={agent}")
+        await ui.drawer.get_by_text("others: 0.25").wait_for()
+        assert await ui.drawer.get_by_text("webui-agent").count() == 0
+        assert await ui.drawer.get_by_role("button", name="Edit").count() == 0
+        assert await ui.drawer.get_by_role("button", name="Stop new sessions").count() == 0
+        stop(acme, session["id"])
+        ui = await opened(Entities, "admin", f"/agents?item={agent}")
+        await ui.drawer.get_by_role("tab", name="Sessions").click()
+        await ui.drawer.locator(".ant-segmented-item", has_text="Finished").click()
+        await ui.drawer.get_by_role("link", name="webui-agent").first.wait_for()
     finally:
         checked(admin.patch(f"/agents/{agent}", json={"schedulable": True}), 200)
+        acme.delete(f"/sessions/{session['id']}")
 
 
 @pytest.mark.checklist("PRJ-01")

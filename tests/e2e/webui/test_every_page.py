@@ -116,6 +116,7 @@ async def test_pages_of_the_hub_have_the_same_header_and_no_wcag_violation(
     await ui.page.wait_for_url(f"{ui.url}/start")
 
 
+@pytest.mark.checklist("AUTH-16")
 async def test_a_sign_in_leads_to_start_in_the_language_of_the_browser(
     browser: Browser, hub: RunningHub
 ) -> None:

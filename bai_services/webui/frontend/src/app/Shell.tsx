@@ -7,6 +7,7 @@ import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './CommandPalette';
 import { Header } from './Header';
 import { Navigation } from './Navigation';
+import { SignedOut } from './SignedOut';
 import { useSidebar } from './sidebar';
 import { useLiveNotices } from './useLiveNotices';
 
@@ -67,6 +68,7 @@ function Frame() {
         </Layout.Content>
       </Layout>
       <CommandPalette />
+      <SignedOut />
     </Layout>
   );
 }

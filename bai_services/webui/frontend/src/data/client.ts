@@ -2,6 +2,7 @@ import createClient from 'openapi-fetch';
 import { config } from '../config';
 import { logRequest } from './requestLog';
 import type { components, paths } from './schema';
+import { markSignedOut } from './signedOut';
 
 export type Schemas = components['schemas'];
 export type Session = Schemas['Session'];
@@ -31,6 +32,8 @@ export const api = createClient<paths, 'application/json'>({
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
+const UNAUTHORIZED = 401;
+
 const begins = new Map<string, number>();
 
 function log(id: string, { method, url }: Request, status: number): void {
@@ -52,6 +55,9 @@ api.use({
   },
   onResponse({ id, request, response }) {
     log(id, request, response.status);
+    if (response.status === UNAUTHORIZED) {
+      markSignedOut();
+    }
   },
   onError({ id, request, error }) {
     log(id, request, 0);

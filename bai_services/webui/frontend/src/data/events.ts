@@ -1,4 +1,5 @@
 import { config } from '../config';
+import { meQuery } from './me';
 import { queries } from './queries';
 
 const MAX_RETRY_MILLIS = 30_000;
@@ -41,6 +42,8 @@ export function followChanges(): void {
     };
     source.onerror = () => {
       source.close();
+      // If the sign-in has ended, the server closes the stream; this request shows it.
+      void queries.invalidateQueries({ queryKey: meQuery.queryKey });
       window.setTimeout(open, retryMillis);
       retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
     };

@@ -1,7 +1,7 @@
 import { App, Button, Popconfirm } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useSaveEntity, type Item } from '../../data/entities';
-import { idOf, type Entity } from './entity';
+import { actionText, idOf, type Entity } from './entity';
 
 /** Deactivate an active object, or activate an inactive one. */
 export function ActivationButton({ entity, item }: { entity: Entity; item: Item }) {
@@ -17,9 +17,9 @@ export function ActivationButton({ entity, item }: { entity: Entity; item: Item 
   const action = isActive ? 'deactivate' : 'activate';
   return (
     <Popconfirm
-      title={t(`entities.${action}-title`, { name: idOf(entity, item) })}
+      title={actionText(t, entity, `${action}-title`, { name: idOf(entity, item) })}
       description={isActive && t(`${entity.name}.deactivate-warning`, '')}
-      okText={t(`entities.${action}`)}
+      okText={actionText(t, entity, action)}
       cancelText={t('entities.cancel')}
       onConfirm={() =>
         save.mutate(
@@ -28,7 +28,7 @@ export function ActivationButton({ entity, item }: { entity: Entity; item: Item 
         )
       }
     >
-      <Button loading={save.isPending}>{t(`entities.${action}`)}</Button>
+      <Button loading={save.isPending}>{actionText(t, entity, action)}</Button>
     </Popconfirm>
   );
 }

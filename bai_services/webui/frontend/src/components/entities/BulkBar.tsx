@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { Alert, App, Button, Flex } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useBulkChange, type BulkChange } from '../../data/bulk';
-import type { Entity } from './entity';
+import { actionText, type Entity } from './entity';
 import { SharedForm } from './SharedForm';
 
 interface BulkBarProps {
@@ -28,9 +28,9 @@ export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
   };
   const confirm = (action: 'activate' | 'deactivate' | 'delete', values: BulkChange) =>
     void modal.confirm({
-      title: t(`entities.${action}-several`, { count: selected.length }),
-      content: action === 'delete' && t(`${entity.name}.delete-warning`, ''),
-      okText: t(`entities.${action}`),
+      title: actionText(t, entity, `${action}-several`, { count: selected.length }),
+      content: action !== 'activate' && t(`${entity.name}.${action}-warning`, ''),
+      okText: actionText(t, entity, action),
       okButtonProps: { danger: action !== 'activate' },
       onOk: () => void change(values)
     });
@@ -51,14 +51,14 @@ export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
                 disabled={isPending}
                 onClick={() => confirm('activate', { [activation.key]: activation.on })}
               >
-                {t('entities.activate')}
+                {actionText(t, entity, 'activate')}
               </Button>
               <Button
                 size="small"
                 disabled={isPending}
                 onClick={() => confirm('deactivate', { [activation.key]: activation.off })}
               >
-                {t('entities.deactivate')}
+                {actionText(t, entity, 'deactivate')}
               </Button>
             </>
           )}

@@ -86,7 +86,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   );
 }
 
-const HINTED = ['slots', 'hosts', 'words', 'json'];
+const HINTED = ['slots', 'hosts', 'words', 'json', 'password'];
 
 function rulesOf(entity: Entity, field: Field, t: (key: string) => string) {
   const rules = field.isRequired ? [{ required: true, message: t('entities.required') }] : [];

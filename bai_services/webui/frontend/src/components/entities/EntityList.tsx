@@ -39,7 +39,10 @@ export function EntityList(props: EntityListProps) {
   const [isCreating, setIsCreating] = useState(false);
   const { data: me } = useQuery(meQuery);
   const query = listQuery(search, entity.defaultSort);
-  const list = useQuery(entitiesQuery(entity.path, query));
+  const list = useQuery({
+    ...entitiesQuery(entity.path, query),
+    refetchInterval: entity.refreshMillis ?? false
+  });
   const isWriter = entity.writers.some(role => role === me?.role);
   const [first] = entity.columns;
   const { views = [] } = entity;
@@ -120,7 +123,13 @@ export function EntityList(props: EntityListProps) {
               <FilterBar
                 properties={entity.filters.map(filter => ({
                   ...filter,
-                  title: t(labelKey(entity, filter.key.replace(/__.*$/, '')))
+                  title: t(labelKey(entity, filter.key.replace(/__.*$/, ''))),
+                  ...(filter.choices && {
+                    choices: filter.choices.map(({ value, label }) => ({
+                      value,
+                      label: t(`${labelKey(entity, filter.key)}-${value}`, label)
+                    }))
+                  })
                 }))}
                 filters={withoutViews(views, filters)}
                 onChange={changed =>

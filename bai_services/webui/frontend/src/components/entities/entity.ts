@@ -1,3 +1,4 @@
+import type { TFunction } from 'i18next';
 import type { ReactNode } from 'react';
 import type { EntityPath, Item } from '../../data/entities';
 import type { FilterProperty } from '../FilterBar';
@@ -68,6 +69,8 @@ export interface Entity {
   /** The field that identifies an object in the API. */
   id: string;
   defaultSort: string;
+  /** The list is read again after this time. */
+  refreshMillis?: number;
   columns: readonly Column[];
   filters: readonly Omit<FilterProperty, 'title'>[];
   fields: readonly Field[];
@@ -109,5 +112,13 @@ export const fieldsFor = (entity: Entity, role: string | undefined, form: 'creat
 
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;
+
+/** The text of an action: that of the collection, or the general one. */
+export const actionText = (
+  t: TFunction,
+  entity: Entity,
+  key: string,
+  values: Record<string, string | number> = {}
+) => t(`${entity.name}.${key}`, { ...values, defaultValue: t(`entities.${key}`, values) });
 
 export const idOf = (entity: Entity, item: Item) => String(item[entity.id]);

@@ -1,117 +1,125 @@
 import { Progress, Table, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { ScrollArea } from '../../components/ScrollArea';
+import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
-import { ErrorNotice } from '../../components/ErrorNotice';
-import { entitiesQuery } from '../../data/entities';
+import { ScrollArea } from '../../components/ScrollArea';
+import { allocationsQuery, type LedgerEntry } from '../../data/agents';
+import { devicesOf, type Device } from './facts';
+import type { Item } from '../../data/entities';
 
-const MAX_DEVICES = 200;
-
-interface Device {
-  id: string;
-  model: string;
-  index: number;
-  memory_bytes: number | null;
-  capacity: string;
-  used: string;
-  is_healthy: boolean;
-  is_simulated: boolean;
-  facts: {
-    enforcement?: string;
-    shares_withheld?: string;
-    usage?: {
-      utilization_percent?: number;
-      memory_used_bytes?: number;
-      temperature_celsius?: number;
-      power_watts?: number;
-    };
-  };
-}
-
-/** The devices of an agent with their allocations and measured values. */
-export function Devices({ agent }: { agent: string }) {
+/** The devices of an agent: who holds which share, and what was measured. */
+export function Devices({ agent }: { agent: Item }) {
   const { t, i18n } = useTranslation();
-  const filters = { agent_id: agent };
-  const devices = useQuery(
-    entitiesQuery('/devices', { limit: MAX_DEVICES, offset: 0, sort: 'index', filters })
-  );
+  const { data: allocations = [] } = useQuery(allocationsQuery(String(agent['id'])));
   const measured = (value: number | undefined, unit: string) =>
     value === undefined ? t('agents.unknown') : `${Math.round(value)} ${unit}`;
   return (
-    <>
-      <Typography.Title level={5}>{t('agents.devices')}</Typography.Title>
-      {devices.error && <ErrorNotice error={devices.error} />}
-      <ScrollArea label={t('agents.devices')}>
-        <Table<Device>
-          rowKey="id"
-          size="small"
-          loading={devices.isPending}
-          pagination={false}
-          dataSource={(devices.data?.items ?? []) as unknown as Device[]}
-          locale={{ emptyText: t('agents.no-devices') }}
-          columns={[
-            {
-              key: 'model',
-              title: t('agents.device'),
-              render: (_, device) => (
-                <>
-                  {device.index}: {device.model}{' '}
-                  {device.is_simulated && <Tag>{t('agents.simulated')}</Tag>}
-                  {!device.is_healthy && <Tag color="error">{t('agents.unhealthy')}</Tag>}
-                  {device.facts.shares_withheld && (
-                    <Typography.Paragraph type="secondary" style={{ margin: 0 }}>
-                      {device.facts.shares_withheld}
-                    </Typography.Paragraph>
-                  )}
-                </>
+    <ScrollArea label={t('agents.devices')}>
+      <Table<Device>
+        rowKey="id"
+        size="small"
+        pagination={false}
+        dataSource={devicesOf(agent)}
+        locale={{ emptyText: t('agents.no-devices') }}
+        columns={[
+          {
+            key: 'model',
+            title: t('agents.device'),
+            render: (_, device) => (
+              <>
+                {device.index}: {device.model}{' '}
+                {device.is_simulated && <Tag>{t('agents.simulated')}</Tag>}
+                {!device.is_healthy && <Tag color="error">{t('agents.unhealthy')}</Tag>}
+                {device.facts.shares_withheld && (
+                  <Typography.Paragraph type="secondary" style={{ margin: 0 }}>
+                    {device.facts.shares_withheld}
+                  </Typography.Paragraph>
+                )}
+              </>
+            )
+          },
+          {
+            key: 'used',
+            title: t('agents.allocated'),
+            className: 'bai-nowrap',
+            render: (_, device) => `${device.used} / ${device.capacity}`
+          },
+          {
+            key: 'holders',
+            title: t('agents.used-by'),
+            render: (_, device) => (
+              <Holders
+                device={device}
+                held={allocations.filter(entry => entry.device_id === device.id)}
+              />
+            )
+          },
+          {
+            key: 'memory',
+            title: t('agents.memory'),
+            className: 'bai-nowrap',
+            render: (_, { memory_bytes: total, facts: { usage } }) =>
+              total === null
+                ? t('agents.unknown')
+                : `${usage?.memory_used_bytes === undefined ? t('agents.unknown') : formatBytes(usage.memory_used_bytes, i18n.language)} / ${formatBytes(total, i18n.language)}`
+          },
+          {
+            key: 'busy',
+            title: t('agents.utilization'),
+            render: (_, { facts: { usage } }) =>
+              usage?.utilization_percent === undefined ? (
+                t('agents.unknown')
+              ) : (
+                <Progress
+                  size="small"
+                  percent={Math.round(usage.utilization_percent)}
+                  aria-label={t('agents.utilization')}
+                />
               )
-            },
-            {
-              key: 'used',
-              title: t('agents.allocated'),
-              render: (_, device) => `${device.used} / ${device.capacity}`
-            },
-            {
-              key: 'memory',
-              title: t('agents.memory'),
-              render: (_, device) =>
-                device.memory_bytes === null
-                  ? t('agents.unknown')
-                  : `${formatBytes(device.facts.usage?.memory_used_bytes ?? 0, i18n.language)} / ${formatBytes(device.memory_bytes, i18n.language)}`
-            },
-            {
-              key: 'busy',
-              title: t('agents.utilization'),
-              render: (_, { facts: { usage } }) =>
-                usage?.utilization_percent === undefined ? (
-                  t('agents.unknown')
-                ) : (
-                  <Progress
-                    size="small"
-                    percent={Math.round(usage.utilization_percent)}
-                    aria-label={t('agents.utilization')}
-                  />
-                )
-            },
-            {
-              key: 'temperature',
-              title: t('agents.temperature'),
-              render: (_, { facts }) => measured(facts.usage?.temperature_celsius, '°C')
-            },
-            {
-              key: 'power',
-              title: t('agents.power'),
-              render: (_, { facts }) => measured(facts.usage?.power_watts, 'W')
-            },
-            {
-              key: 'enforcement',
-              title: t('agents.enforcement'),
-              render: (_, { facts }) => facts.enforcement ?? t('agents.unknown')
-            }
-          ]}
-        />
-      </ScrollArea>
+          },
+          {
+            key: 'temperature',
+            title: t('agents.temperature'),
+            className: 'bai-nowrap',
+            render: (_, { facts }) => measured(facts.usage?.temperature_celsius, '°C')
+          },
+          {
+            key: 'power',
+            title: t('agents.power'),
+            className: 'bai-nowrap',
+            render: (_, { facts }) => measured(facts.usage?.power_watts, 'W')
+          },
+          {
+            key: 'enforcement',
+            title: t('agents.enforcement'),
+            render: (_, { facts }) => facts.enforcement ?? t('agents.unknown')
+          }
+        ]}
+      />
+    </ScrollArea>
+  );
+}
+
+/** The sessions that hold a device or a share of it, and what other users hold. */
+function Holders({ device, held }: { device: Device; held: LedgerEntry[] }) {
+  const { t } = useTranslation();
+  const seen = held.reduce((sum, { amount }) => sum + numberOf(amount), 0);
+  // Amounts have at most two decimals.
+  const unseen = Math.round(100 * (numberOf(device.used) - seen)) / 100;
+  return (
+    <>
+      {held.map(entry => (
+        <div key={entry.id}>
+          <Link to="/sessions" search={{ tab: 'all', session: entry.session_id }}>
+            {entry.session}
+          </Link>{' '}
+          ({entry.owner}): {entry.amount}
+        </div>
+      ))}
+      {unseen > 0 && <div>{t('agents.others', { amount: unseen })}</div>}
+      {held.length === 0 && unseen <= 0 && '–'}
     </>
   );
 }

@@ -1,9 +1,23 @@
-import { Badge, Progress } from 'antd';
-import type { Entity } from '../../components/entities/entity';
+import { Badge, Flex, Tag } from 'antd';
+import { useTranslation } from 'react-i18next';
 import { numberOf, shortAmount } from '../../components/amount';
+import type { Activation, Entity } from '../../components/entities/entity';
+import { formatSeconds, formatTime, useNow } from '../../components/time';
 import type { Item } from '../../data/entities';
+import {
+  deviceMemory,
+  devicesOf,
+  deviceUtilization,
+  factsOf,
+  isConnected,
+  percentOf
+} from './facts';
+import { Meter } from './Meter';
 
 type Slots = Record<string, string>;
+
+const REFRESH_MILLIS = 10_000;
+const STATUSES = ['ALIVE', 'LOST', 'TERMINATED'];
 
 const COLORS: Record<string, 'success' | 'error' | 'warning' | 'default'> = {
   ALIVE: 'success',
@@ -11,27 +25,105 @@ const COLORS: Record<string, 'success' | 'error' | 'warning' | 'default'> = {
   TERMINATED: 'default'
 };
 
+const SCHEDULABLE: Activation = { key: 'schedulable', on: true, off: false };
+
 /** Used amount and capacity of each slot of an agent, with a bar. */
 function Allocation({ agent }: { agent: Item }) {
   const slots = (agent['slots'] ?? {}) as Slots;
   const used = (agent['used'] ?? {}) as Slots;
   return (
-    <div style={{ minWidth: 180 }}>
-      {Object.entries(slots).map(([slot, capacity]) => (
-        <div key={slot}>
-          <small>
-            {slot} {shortAmount(slot, used[slot] ?? '0')} / {shortAmount(slot, capacity)}
-          </small>
-          <Progress
-            size="small"
-            showInfo={false}
-            aria-label={slot}
-            percent={(100 * numberOf(used[slot] ?? '0')) / (numberOf(capacity) || 1)}
-          />
-        </div>
-      ))}
-    </div>
+    <>
+      {Object.entries(slots).map(([slot, capacity]) => {
+        const amount = used[slot] ?? '0';
+        const percent = percentOf(numberOf(amount), numberOf(capacity));
+        const amounts = `${shortAmount(slot, amount)} / ${shortAmount(slot, capacity)}`;
+        return (
+          <Meter key={slot} label={slot} percent={percent} text={`${amounts} (${percent} %)`} />
+        );
+      })}
+    </>
   );
+}
+
+/** What the machine does now: CPU, memory and accelerators. */
+function CurrentLoad({ agent }: { agent: Item }) {
+  const { t } = useTranslation();
+  const { load } = factsOf(agent);
+  const utilization = deviceUtilization(devicesOf(agent));
+  const memory = deviceMemory(devicesOf(agent));
+  if (!isConnected(agent) || load === undefined) {
+    return '–';
+  }
+  return (
+    <>
+      {load.cpu_percent !== null && (
+        <Meter label={t('agents.cpu')} percent={Math.round(load.cpu_percent)} />
+      )}
+      <Meter
+        label={t('agents.memory')}
+        percent={percentOf(load.memory_used_bytes, load.memory_bytes)}
+      />
+      {utilization !== undefined && <Meter label={t('agents.gpu')} percent={utilization} />}
+      {memory && (
+        <Meter label={t('agents.gpu-memory')} percent={percentOf(memory.used, memory.total)} />
+      )}
+    </>
+  );
+}
+
+function Disk({ agent }: { agent: Item }) {
+  const { t } = useTranslation();
+  const { load } = factsOf(agent);
+  return load?.disk_bytes && load.disk_used_bytes !== null ? (
+    <Meter label={t('agents.disk')} percent={percentOf(load.disk_used_bytes, load.disk_bytes)} />
+  ) : (
+    '–'
+  );
+}
+
+/** When the agent was started, and for how long it has been running. */
+function Started({ agent }: { agent: Item }) {
+  const { t, i18n } = useTranslation();
+  const now = useNow(REFRESH_MILLIS);
+  const { started_at: begin } = factsOf(agent);
+  if (begin === undefined) {
+    return '–';
+  }
+  const seconds = (now - Date.parse(begin)) / 1000;
+  return (
+    <>
+      {formatTime(begin, i18n.language)}
+      {isConnected(agent) && (
+        <>
+          <br />
+          <small>
+            {t('agents.uptime', { time: formatSeconds(Math.max(0, seconds), i18n.language) })}
+          </small>
+        </>
+      )}
+    </>
+  );
+}
+
+/** Architecture, engine, version of the agent and families of accelerators. */
+function Tags({ agent }: { agent: Item }) {
+  const families = devicesOf(agent).map(({ family }) => family);
+  const words = [agent['architecture'], agent['engine'], agent['version'], ...families];
+  return (
+    <Flex wrap gap={4}>
+      {[...new Set(words.map(String))].map(word => (
+        <Tag key={word} style={{ marginInlineEnd: 0 }}>
+          {word}
+        </Tag>
+      ))}
+    </Flex>
+  );
+}
+
+/** The agent's Docker endpoint; without one, the name of the machine. */
+function endpointOf(agent: Item): string {
+  const { endpoint } = agent;
+  return typeof endpoint === 'string' && endpoint ? endpoint : (factsOf(agent).hostname ?? '–');
 }
 
 export const AGENTS: Entity = {
@@ -39,8 +131,14 @@ export const AGENTS: Entity = {
   path: '/agents',
   id: 'id',
   defaultSort: 'id',
+  refreshMillis: REFRESH_MILLIS,
   columns: [
     { key: 'id', isSortable: true },
+    {
+      key: 'endpoint',
+      isSortable: true,
+      render: agent => endpointOf(agent)
+    },
     {
       key: 'status',
       isSortable: true,
@@ -51,18 +149,24 @@ export const AGENTS: Entity = {
         />
       )
     },
-    { key: 'resource_group', isSortable: true },
-    { key: 'allocation', render: agent => <Allocation agent={agent} /> },
-    { key: 'kernels' },
     { key: 'schedulable', isSortable: true },
-    { key: 'engine', isSortable: true },
-    { key: 'architecture', isSortable: true, isOptional: true },
-    { key: 'version', isSortable: true, isOptional: true },
-    { key: 'endpoint', isOptional: true },
+    { key: 'resource_group', isSortable: true },
+    { key: 'started_at', render: agent => <Started agent={agent} /> },
+    { key: 'allocation', render: agent => <Allocation agent={agent} /> },
+    { key: 'load', render: agent => <CurrentLoad agent={agent} /> },
+    { key: 'disk', render: agent => <Disk agent={agent} /> },
+    { key: 'kernels' },
+    { key: 'tags', render: agent => <Tags agent={agent} /> },
     { key: 'last_heartbeat_at', isSortable: true, isOptional: true },
     { key: 'created_at', isSortable: true, isOptional: true }
   ],
-  filters: [{ key: 'id__contains' }, { key: 'resource_group' }, { key: 'status' }],
+  filters: [
+    { key: 'id__contains' },
+    { key: 'endpoint__contains' },
+    { key: 'schedulable', choices: ['true', 'false'].map(value => ({ value, label: value })) },
+    { key: 'resource_group' },
+    { key: 'status', choices: STATUSES.map(value => ({ value, label: value })) }
+  ],
   fields: [
     { key: 'schedulable', kind: 'switch', only: 'change' },
     {
@@ -75,5 +179,11 @@ export const AGENTS: Entity = {
   ],
   writers: ['superadmin'],
   canCreate: false,
-  canDelete: true
+  canDelete: true,
+  isDeletable: agent => !isConnected(agent),
+  views: [
+    { name: 'connected', filter: 'status', value: 'ALIVE' },
+    { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
+  ],
+  activation: SCHEDULABLE
 };

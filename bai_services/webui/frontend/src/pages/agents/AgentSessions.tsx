@@ -1,0 +1,92 @@
+import { useState } from 'react';
+import { Segmented, Table } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../components/ErrorNotice';
+import { ScrollArea } from '../../components/ScrollArea';
+import { SlotTags } from '../../components/SlotTags';
+import { StatusTag } from '../../components/StatusTag';
+import { formatTime } from '../../components/time';
+import { allocationsQuery, kernelsQuery, type Kernel } from '../../data/agents';
+
+const PAGE_SIZE = 20;
+
+/** The sessions that run or ran on an agent, as far as the caller may see them. */
+export function AgentSessions({ agent }: { agent: string }) {
+  const { t, i18n } = useTranslation();
+  const [isRunning, setIsRunning] = useState(true);
+  const [page, setPage] = useState(1);
+  const kernels = useQuery(
+    kernelsQuery(agent, isRunning, { limit: PAGE_SIZE, offset: (page - 1) * PAGE_SIZE })
+  );
+  const allocations = useQuery(allocationsQuery(agent));
+  const slotsOf = (kernel: string) =>
+    Object.fromEntries(
+      (allocations.data ?? [])
+        .filter(entry => entry.kernel_id === kernel)
+        .map(({ slot, amount }) => [slot, amount])
+    );
+  return (
+    <>
+      <Segmented
+        aria-label={t('agents.tab-sessions')}
+        style={{ marginBottom: 12 }}
+        value={isRunning ? 'running' : 'finished'}
+        onChange={name => {
+          setIsRunning(name === 'running');
+          setPage(1);
+        }}
+        options={['running', 'finished'].map(value => ({ value, label: t(`agents.${value}`) }))}
+      />
+      {kernels.error && <ErrorNotice error={kernels.error} />}
+      <ScrollArea label={t('agents.tab-sessions')}>
+        <Table<Kernel>
+          rowKey="id"
+          size="small"
+          loading={kernels.isPending}
+          dataSource={kernels.data?.items ?? []}
+          locale={{ emptyText: t('agents.no-sessions') }}
+          pagination={{
+            current: page,
+            pageSize: PAGE_SIZE,
+            total: kernels.data?.total ?? 0,
+            hideOnSinglePage: true,
+            onChange: setPage
+          }}
+          columns={[
+            {
+              key: 'session',
+              title: t('agents.session'),
+              render: (_, kernel) => (
+                <Link to="/sessions" search={{ tab: 'all', session: kernel.session_id }}>
+                  {kernel.session}
+                </Link>
+              )
+            },
+            { key: 'owner', title: t('agents.owner'), dataIndex: 'owner' },
+            {
+              key: 'status',
+              title: t('agents.status'),
+              render: (_, kernel) => <StatusTag status={kernel.status} />
+            },
+            ...(isRunning
+              ? [
+                  {
+                    key: 'share',
+                    title: t('agents.share'),
+                    render: (_: unknown, kernel: Kernel) => <SlotTags slots={slotsOf(kernel.id)} />
+                  }
+                ]
+              : []),
+            {
+              key: 'created',
+              title: t('agents.created-at'),
+              render: (_, kernel) => formatTime(kernel.created_at, i18n.language)
+            }
+          ]}
+        />
+      </ScrollArea>
+    </>
+  );
+}

@@ -1,0 +1,20 @@
+import { Progress } from 'antd';
+
+interface MeterProps {
+  label: string;
+  percent: number;
+  /** Shown instead of the percentage. */
+  text?: string;
+}
+
+/** A named bar with its value. */
+export function Meter({ label, percent, text }: MeterProps) {
+  return (
+    <div className="bai-meter">
+      <small>
+        {label} {text ?? `${percent} %`}
+      </small>
+      <Progress size="small" showInfo={false} percent={percent} aria-label={label} />
+    </div>
+  );
+}

@@ -1,0 +1,83 @@
+"""Descriptions of browsers, and sign-ins that wait for a confirmation."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_auth.pending_sign_ins import (
+    LIFETIME_SECONDS,
+    MAX_PENDING,
+    Credentials,
+    PendingSignIns,
+)
+from bai_auth.user_agent import describe
+
+MOZILLA = "Mozilla/5.0"
+WEBKIT = "AppleWebKit/605.1.15 (KHTML, like Gecko)"
+KIM = Credentials("kim", "Correct-horse-7")
+
+
+@pytest.mark.parametrize(
+    "user_agent, text",
+    [
+        (
+            f"{MOZILLA} (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0",
+            "Firefox on Linux",
+        ),
+        (
+            f"{MOZILLA} (Windows NT 10.0; Win64; x64) {WEBKIT} Chrome/126.0 Edg/126.0",
+            "Edge on Windows",
+        ),
+        (
+            f"{MOZILLA} (Linux; Android 14) {WEBKIT} Chrome/126.0 Mobile Safari/537.36",
+            "Chrome on Android",
+        ),
+        (
+            f"{MOZILLA} (iPhone; CPU iPhone OS 17_5 like Mac OS X) {WEBKIT} Safari/604.1",
+            "Safari on iOS",
+        ),
+        (f"{MOZILLA} (Macintosh; Intel Mac OS X 14_5) {WEBKIT} Safari/605.1.15", "Safari on macOS"),
+        ("curl/8.5.0", "unknown browser"),
+        ("", "unknown browser"),
+    ],
+)
+def test_browser_and_system(user_agent: str, text: str) -> None:
+    assert describe(user_agent) == text
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_a_pending_sign_in_can_be_used_once() -> None:
+    pending = PendingSignIns()
+    key, other = pending.add(KIM), pending.add(KIM)
+    assert key != other
+    assert pending.take(key) == KIM
+    assert pending.take(key) is None
+    assert pending.take("made up") is None
+    assert pending.take(other) == KIM
+
+
+def test_a_pending_sign_in_expires() -> None:
+    clock = Clock()
+    pending = PendingSignIns(clock)
+    late, early = pending.add(KIM), pending.add(KIM)
+    clock.seconds += LIFETIME_SECONDS - 1
+    assert pending.take(early) == KIM
+    clock.seconds += 2
+    assert pending.take(late) is None
+
+
+def test_pending_sign_ins_are_limited_and_their_repr_contains_no_password() -> None:
+    pending = PendingSignIns()
+    first = pending.add(KIM)
+    for _ in range(MAX_PENDING):
+        last = pending.add(KIM)
+    assert pending.take(first) is None
+    assert pending.take(last) == KIM
+    assert KIM.password not in repr(KIM)
