@@ -89,9 +89,16 @@ class HomePage(SessionsPage, HomeHandler):
 
 
 class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
-    """The start form, only for the user's own servers."""
+    """The start form, only for the user's own servers.
+
+    At the address without a user, a script redirects to the launcher of the web UI. The Hub's
+    buttons lead to the addresses with a user, whose form starts that server.
+    """
+
+    _leads_to_launcher = False
 
     async def get(self, user_name: str | None = None, server_name: str = "") -> None:
+        self._leads_to_launcher = user_name is None and not self.request.query
         if user_name is not None:
             self.require_owner(user_name)
         user = self.current_user
@@ -122,6 +129,10 @@ class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
             if server_name in user.orm_spawners:
                 user.spawners[server_name].forget_options()
         self.set_status(HTTPStatus.NO_CONTENT)
+
+    def render_template(self, name: str, sync: bool = False, **ns: Any) -> Any:
+        ns.setdefault("leads_to_launcher", self._leads_to_launcher)
+        return super().render_template(name, sync=sync, **ns)
 
     def _is_active(self, user: User, server_name: str) -> bool:
         return server_name in user.orm_spawners and bool(user.spawners[server_name].active)

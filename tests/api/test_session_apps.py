@@ -27,8 +27,12 @@ async def test_apps_of_an_interactive_session(api: Api, user: Client) -> None:
         "category": "Development",
         "kind": "process",
         "path": "vscode/",
+        "is_shareable": False,
+        "port": None,
     }
     assert (apps["triton"]["kind"], apps["triton"]["path"]) == ("port", "proxy/8000/")
+    assert (apps["triton"]["port"], apps["port-9000"]["port"]) == (8000, 9000)
+    assert apps["port-9000"]["is_shareable"]
 
 
 async def test_batch_session_has_no_apps(api: Api, user: Client) -> None:

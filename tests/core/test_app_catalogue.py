@@ -25,8 +25,10 @@ BUILTIN = ["jupyterlab", "terminal", "filebrowser"]
          ["proxy/8787/", "proxy/9000/"]),
         # A declared port keeps its name.
         ("dashboard:preopen:8787", [8787], ["dashboard"], ["proxy/8787/"]),
-        # A browser cannot open these apps.
-        ("desktop:vnc:5900,database:tcp:5432", [], [], []),
+        # A browser cannot open these apps; a desktop editor connects by SSH.
+        ("desktop:vnc:5900,database:tcp:5432", [], ["desktop", "database"], ["", ""]),
+        ("sshd:tcp:2222", [], ["ssh", "vscode-desktop"], ["", ""]),
+        ("digits:http:5000", [], ["digits"], ["proxy/5000/"]),
     ],
 )  # fmt: skip
 def test_declared_apps_and_ports_are_offered(

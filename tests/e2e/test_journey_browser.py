@@ -23,7 +23,7 @@ async def open_form(page: Page, hub: RunningHub) -> None:
     async def has_form() -> bool:
         # While the Hub stops the previous default server, it shows another page instead of the
         # form. The stop of the server may take longer than the end of its session.
-        await page.goto(f"{hub.url}/hub/spawn")
+        await page.goto(f"{hub.url}/hub/spawn/user")
         return await page.locator("#bai-preset").count() == 1
 
     await wait_until_async(has_form, lab.TIMEOUT_MS / 1000, "the start form")
@@ -71,7 +71,7 @@ async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: 
     await page.goto(f"{any_hub.url}/services/bai/sessions/{session['id']}")
     await page.get_by_text("RUNNING").first.wait_for()
     # Shares of simulated GPUs are not enforced, and the page shows this.
-    await page.locator("#bai-allocations").get_by_text("Not enforced").wait_for()
+    await page.get_by_role("dialog").get_by_text("not enforced").first.wait_for()
     await page.goto(f"{any_hub.url}/hub/home")
     await page.click("#stop")
     wait_for(rest, session["id"], "TERMINATED")

@@ -54,10 +54,10 @@ async def keep_alive_on_the_session_page(
     try:
         await sign_in(page, hub, "user")
         await page.goto(hub.url + session["page"])
-        await page.get_by_text("unless it is used").wait_for(timeout=lab.TIMEOUT_MS)
+        await page.get_by_text("if idle").first.wait_for(timeout=lab.TIMEOUT_MS)
         path = f"/sessions/{session['id']}/activity"
         async with page.expect_response(lambda answer: answer.url.endswith(path)) as answered:
-            await page.get_by_role("button", name="Keep it alive").click()
+            await page.get_by_role("dialog").get_by_role("button", name="Keep alive").click()
         assert (await answered.value).ok
     finally:
         await page.close()

@@ -1,4 +1,4 @@
-"""The start form on the Hub and the session page: requests and responses."""
+"""The start form on the Hub and the address of a session: requests and responses."""
 
 from __future__ import annotations
 
@@ -89,6 +89,11 @@ def create_folder(client: httpx.Client, name: str) -> str:
     return str(checked(client.post("/vfolders", json={"name": name}), 201)["id"])
 
 
+def create_session(client: httpx.Client, name: str) -> dict[str, Any]:
+    created: dict[str, Any] = checked(client.post("/sessions", json={"name": name}), 201)
+    return created
+
+
 def delete_folder(client: httpx.Client, folder_id: str) -> None:
     checked(client.delete(f"/vfolders/{folder_id}"), 204)
 
@@ -131,14 +136,14 @@ async def test_the_form_shows_the_enforcement_level_of_shares(
     await sign_in(page, hub, "user")
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
-        await page.goto(f"{hub.url}/hub/spawn")
+        await page.goto(f"{hub.url}/hub/spawn/user")
         # Shares of the demo's simulated GPUs are not enforced.
         texts = await description_of_the_share(page)
         assert translator(language)("spawn.enforcement-none") in texts
-    await page.route("**/hub/spawn", respond_with_mps_enforcement)
+    await page.route("**/hub/spawn/user", respond_with_mps_enforcement)
     for language in LANGUAGES:
         await page.set_extra_http_headers({"Accept-Language": language})
-        await page.goto(f"{hub.url}/hub/spawn")
+        await page.goto(f"{hub.url}/hub/spawn/user")
         translate = translator(language)
         texts = await description_of_the_share(page)
         level = translate("spawn.enforcement-process")
@@ -149,6 +154,29 @@ async def test_the_form_shows_the_enforcement_level_of_shares(
         contrasts = await page.evaluate(CONTRASTS.replace("main *", ".bai-held *"))
         assert contrasts and min(contrasts.values()) >= 4.5, theme
         await page.click("#dark-theme-toggle")
+
+
+@pytest.mark.browser
+async def test_old_addresses_lead_to_the_launcher_and_to_the_session(
+    hub: RunningHub, rest: httpx.Client, browser: Browser
+) -> None:
+    session = create_session(rest, "by-old-address")
+    page = await browser.new_page()
+    await sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}/hub/spawn")
+    await page.wait_for_url(f"{hub.url}/services/bai/launch**")
+    await page.get_by_role("button", name="Start the session").wait_for()
+    await page.goto(hub.url + session["page"])
+    await page.wait_for_url(f"**/sessions?**session={session['id']}")
+    await page.get_by_role("dialog").get_by_text("by-old-address", exact=True).first.wait_for()
+    await page.close()
+
+    without_scripts = await browser.new_context(java_script_enabled=False)
+    page = await without_scripts.new_page()
+    await sign_in(page, hub, "user")
+    await page.goto(f"{hub.url}/hub/spawn")
+    await page.locator("#spawn_form button[type=submit]").wait_for()
+    await without_scripts.close()
 
 
 def test_a_rejected_form_shows_the_error_and_the_submitted_values(
@@ -256,8 +284,9 @@ def test_the_form_starts_a_server_whose_page_stops_it(
     assert "Used by this session itself" in row and "revoke" not in row
 
     page = client.get(session["page"], follow_redirects=True)
-    assert script_json(page.text, "bai-session-data")["id"] == session["id"]
-    xsrf = re.search(r'xsrf_token: "([^"]+)"', page.text)
+    assert page.url.path == "/services/bai/sessions"
+    assert page.url.params["session"] == session["id"]
+    xsrf = re.search(r'"xsrfToken": "([^"]+)"', html.unescape(page.text))
     assert xsrf is not None
     path = f"{hub.api}/sessions/{session['id']}"
     assert client.delete(path).status_code == HTTPStatus.FORBIDDEN
@@ -329,7 +358,7 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     kept_id = create_folder(rest, "kept-on")
     page = await browser.new_page(color_scheme="light", viewport={"width": 1100, "height": 1600})
     await sign_in(page, hub, "user")
-    await page.goto(f"{hub.url}/hub/spawn")
+    await page.goto(f"{hub.url}/hub/spawn/user")
     await page.click("#bai-add-mount")
     await page.select_option("select[name=mount_vfolder]", label="soon-gone")
     await page.click("#bai-more summary")
@@ -352,7 +381,7 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     select = page.locator("select[name=mount_vfolder]")
     for language in ("en", "ko"):
         await page.set_extra_http_headers({"Accept-Language": language})
-        await page.goto(f"{hub.url}/hub/spawn")
+        await page.goto(f"{hub.url}/hub/spawn/user")
         translate = translator(language)
         await page.get_by_text(translate("spawn.folder-gone", name="soon-gone")).wait_for()
         described = await select.get_attribute("aria-describedby")
@@ -369,12 +398,12 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     assert await select.count() == 0
     assert await page.locator("input[name=environ_name]").count() == 0
     # The Hub has deleted the values too: the next form does not contain them.
-    await page.goto(f"{hub.url}/hub/spawn")
+    await page.goto(f"{hub.url}/hub/spawn/user")
     assert await page.locator("select[name=mount_vfolder], input[name=environ_name]").count() == 0
     assert await page.locator("#bai-reset").is_hidden()
     await check_the_error_of_each_field(page, tmp_path)
     # The next form does not show the rejected values.
-    await page.goto(f"{hub.url}/hub/spawn")
+    await page.goto(f"{hub.url}/hub/spawn/user")
     assert await page.locator("#bai-refused, .bai-start [id$=-refused]").count() == 0
     await page.close()
     delete_folder(rest, kept_id)

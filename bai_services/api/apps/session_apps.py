@@ -13,8 +13,10 @@ from ..fields import ResponseModel
 class SessionApp(ResponseModel):
     """An app of a running session, at ``path`` below the session's ``url``.
 
-    ``kind``: builtin (part of Jupyter), process (started when it is opened), port (a program of the
-    user listens there), tcp (reached with the command line; ``path`` is empty).
+    ``kind``: builtin (part of Jupyter), process (started when it is opened), port (a program of
+    the user listens there), tcp (reached with the command line; ``path`` is empty).
+    ``is_shareable``: the app can be shared, because it does not give access to the whole session.
+    ``port``: the port on which the app listens in the session, or null if the session chooses it.
     """
 
     name: str
@@ -22,6 +24,8 @@ class SessionApp(ResponseModel):
     category: str
     kind: catalogue.AppKind
     path: str
+    is_shareable: bool
+    port: int | None
 
 
 class SessionAppList(ResponseModel):

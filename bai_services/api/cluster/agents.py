@@ -47,6 +47,7 @@ class Agent(ResponseModel):
     facts: dict[str, Any]
     slots: SlotsOutput
     used: SlotsOutput
+    free: SlotsOutput
     devices: list[Device]
     kernels: int
 

@@ -1,4 +1,4 @@
-"""The session page and the base class of all pages, in the Hub's design."""
+"""The address of a session, and the base class of all pages in the Hub's design."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
 from jupyterhub._data import DATA_FILES_PATH
@@ -15,7 +16,7 @@ from tornado.web import HTTPError, RequestHandler
 
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
-from bai_services.i18n.catalogue import Translator, translator_for
+from bai_services.i18n.catalogue import translator_for
 from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of, to_json
@@ -32,12 +33,6 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-
-
-def _enforcement_texts(translate: Translator) -> dict[str, str]:
-    """Return the descriptions of the enforcement levels of shares."""
-    texts = translate.area("spawn")
-    return {key: text for key, text in texts.items() if key.startswith("enforcement-")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +90,6 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         translate = translator_for(self)
         page = _templates.get_template(template).render(
             translate=translate,
-            # The session page uses the start form's descriptions of enforcement levels.
-            texts={**_enforcement_texts(translate), **translate.area("session")},
             script_json=partial(script_json, encode=to_json),
             user=PageUser(caller.username) if caller else None,
             no_spawner_check=True,
@@ -118,7 +111,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
 
 
 class SessionPageHandler(PageHandler):
-    """The page of one session, which updates itself."""
+    """The address of a session in links: redirects to the session in the web UI."""
 
     async def get(self, session_id: str) -> None:
         caller: Caller | None = None
@@ -130,8 +123,8 @@ class SessionPageHandler(PageHandler):
         except errors.BaiError as error:
             self.render_error(error, caller)
         else:
-            api = manager_of(self).settings.base_url.rstrip("/") + "/api/v1"
-            self.render_page("session.html", caller, session=session, api=api)
+            base = manager_of(self).settings.base_url.rstrip("/")
+            self.redirect(f"{base}/sessions?" + urlencode({"tab": "all", "session": session.id}))
 
 
 # Routes below the service's base URL.

@@ -287,9 +287,12 @@ class OfferedGroup(ResponseModel):
 
 
 class OfferedImage(ResponseModel):
+    """``runtime_type``: the language or framework of the image, from its label; may be empty."""
+
     name: str
     architecture: str
     aliases: list[str]
+    runtime_type: str
     min: SlotsOutput
     max: SlotsOutput
     apps: list[str]

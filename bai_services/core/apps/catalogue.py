@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ..cluster.image_labels import Protocol, ServicePort
+from .shares import WHOLE_SESSION
 
 PORTS = "Ports"
 # Protocols of the service-ports label whose ports a browser can open.
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
+# Titles of the protocols that have a viewer of their own.
+_TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 
 
 class AppKind(StrEnum):
@@ -37,13 +40,19 @@ class KnownApp:
 
 @dataclass(frozen=True, slots=True)
 class SessionApp:
-    """An app that a session offers, with the fields of the REST API."""
+    """An app that a session offers, with the fields of the REST API.
+
+    ``is_shareable``: the app can be shared, because it does not give access to the whole session.
+    ``port``: the port on which the app listens in the session, or None if the session chooses it.
+    """
 
     name: str
     title: str
     category: str
     kind: AppKind
     path: str
+    is_shareable: bool
+    port: int | None = None
 
 
 _NOTEBOOKS, _TOOLS, _APPS, _UTILITIES = "Notebook", "Development", "Apps", "Utilities"
@@ -56,12 +65,22 @@ _KNOWN = (
     KnownApp("terminal", "Terminal", _UTILITIES, "lab", AppKind.BUILTIN, aliases=("ttyd",)),
     KnownApp("filebrowser", "File browser", _UTILITIES, "lab/tree", AppKind.BUILTIN),
     KnownApp("ssh", "SSH and SFTP", _UTILITIES, "", AppKind.TCP, aliases=("sshd", "sftp", "sftpd")),
+    # The editor on the user's computer connects by SSH.
+    KnownApp(
+        "vscode-desktop",
+        "VS Code (desktop)",
+        _TOOLS,
+        "",
+        AppKind.TCP,
+        aliases=("ssh", "sshd", "sftp", "sftpd"),
+    ),
     KnownApp("vscode", "VS Code", _TOOLS, "vscode/", aliases=("code-server",)),
     KnownApp("tensorboard", "TensorBoard", _APPS, "tensorboard/"),
     KnownApp("mlflow", "MLflow", _APPS, "mlflow/", aliases=("mlflow-ui",)),
     KnownApp("streamlit", "Streamlit", _APPS, "streamlit/"),
     KnownApp("gradio", "Gradio", _APPS, "gradio/"),
     KnownApp("nni", "NNI", _APPS, "proxy/{port}/", AppKind.PORT, port=8080, aliases=("nniboard",)),
+    KnownApp("digits", "DIGITS", _APPS, "proxy/{port}/", AppKind.PORT, port=5000),
     KnownApp("rstudio", "RStudio", _TOOLS, "rstudio/"),
 )
 KNOWN_APPS: Mapping[str, KnownApp] = {app.name: app for app in _KNOWN}
@@ -85,19 +104,30 @@ def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[S
         if app.kind is not AppKind.PORT
         and (app.name in _ALWAYS_OFFERED or names & {app.name, *app.aliases})
     ]
-    found = [SessionApp(a.name, a.title, a.category, a.kind, a.path) for a in offered]
+    found = [
+        SessionApp(a.name, a.title, a.category, a.kind, a.path, is_shareable=_is_shareable(a))
+        for a in offered
+    ]
     ports: dict[int, SessionApp] = {}
     for service in declared:
         known = _BY_NAME_OR_ALIAS.get(service.name)
-        if service.protocol not in OPENABLE or (known and known.kind is not AppKind.PORT):
+        if known and known.kind is not AppKind.PORT:
             continue
         for number in service.ports:
             name = service.name if len(service.ports) == 1 else f"{service.name}-{number}"
-            ports[number] = _port_app(name, known.title if known else name, number)
+            if service.protocol in OPENABLE:
+                ports[number] = _port_app(name, known.title if known else name, number)
+            else:
+                title = _TITLES.get(service.protocol, name)
+                ports[number] = SessionApp(name, title, PORTS, AppKind.TCP, "", False, number)
     for number in preopened:
         ports.setdefault(number, _port_app(f"port-{number}", f"Port {number}", number))
     return [*found, *ports.values()]
 
 
 def _port_app(name: str, title: str, number: int) -> SessionApp:
-    return SessionApp(name, title, PORTS, AppKind.PORT, f"proxy/{number}/")
+    return SessionApp(name, title, PORTS, AppKind.PORT, f"proxy/{number}/", True, number)
+
+
+def _is_shareable(app: KnownApp) -> bool:
+    return app.name not in WHOLE_SESSION and app.kind is not AppKind.TCP

@@ -67,7 +67,11 @@ class ListedDevice(Device):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agent:
-    """``slots`` is the capacity; ``kernels`` is the number of kernels of sessions on the agent."""
+    """An agent, its resources and its devices.
+
+    ``slots``: the capacity. ``free``: the part of the capacity that is not allocated. ``kernels``:
+    the number of kernels of sessions on the agent.
+    """
 
     id: str
     created_at: datetime
@@ -83,6 +87,7 @@ class Agent:
     facts: Mapping[str, Any]
     slots: ResourceSlots
     used: ResourceSlots
+    free: ResourceSlots
     devices: Sequence[Device]
     kernels: int
 

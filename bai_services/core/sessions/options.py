@@ -49,9 +49,12 @@ class OfferedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedImage:
+    """``runtime_type``: the language or framework of the image, from its label; may be empty."""
+
     name: str
     architecture: str
     aliases: Sequence[str]
+    runtime_type: str
     min: ResourceSlots
     max: ResourceSlots
     apps: Sequence[str]

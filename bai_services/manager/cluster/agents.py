@@ -248,6 +248,7 @@ def _agent(row: AgentRow) -> Agent:
         facts=row.facts,
         slots=ResourceSlots(capacity),
         used=ResourceSlots(used),
+        free=ResourceSlots({slot: max(0, n - used[slot]) for slot, n in capacity.items()}),
         devices=[_device(device) for device in row.devices],
         kernels=row.kernels,
     )

@@ -38,6 +38,8 @@ from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
 # User and group id of sessions if the account does not set them.
+# Numerical libraries start this many threads; by default they would use every core of the machine.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
 MAX_REASON_CHARACTERS = 1000
@@ -293,7 +295,7 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
     """Return default environment variables; the request can override them."""
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
-    found = dict.fromkeys(labels.corecount_variables, cores)
+    found = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)
     if labels.apps:
         # Offer only the apps that the image's labels declare, not every program it contains.
         found["BAI_APPS"] = ",".join(labels.apps)

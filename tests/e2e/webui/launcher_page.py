@@ -45,3 +45,21 @@ class Launcher(Shell):
 
     async def launch(self) -> None:
         await self.start_button.click()
+
+    async def launch_without_folder(self) -> None:
+        """Start the session; the page asks first, because no folder is mounted."""
+        await self.start_button.click()
+        question = self.page.get_by_role("dialog", name="Start without a folder?")
+        await question.get_by_role("button", name="Start the session").click()
+
+    @property
+    def steps(self) -> Locator:
+        return self.page.get_by_role("navigation", name="Sections of the form")
+
+    def step(self, name: str) -> Locator:
+        """Return the card of a step, such as ``resources``."""
+        return self.page.locator(f"#section-{name}")
+
+    async def choose_recent(self, name: str) -> None:
+        await self.page.get_by_role("button", name="Recent sessions").click()
+        await self.page.get_by_role("menuitem", name=name).click()

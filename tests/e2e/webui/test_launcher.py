@@ -150,9 +150,9 @@ async def test_template_and_recent_session_fill_in_the_form(
     await ui.preview.get_by_role("button", name="Save as template").click()
     await ui.page.get_by_role("dialog").get_by_label("Name of the template").fill("two-cores")
     await ui.page.get_by_role("dialog").get_by_role("button", name="OK").click()
-    await ui.preview.get_by_role("button", name="Reset").click()
+    await ui.page.get_by_role("button", name="Reset").click()
     assert await ui.field("resources.cpu").input_value() == ""
-    await ui.page.get_by_role("button", name="was-there").click()
+    await ui.choose_recent("was-there")
     assert await ui.field("resources.mem").input_value() == "640m"
     await ui.page.get_by_role("button", name="two-cores").click()
     assert await ui.field("resources.cpu").input_value() == "2"
@@ -206,6 +206,8 @@ async def test_several_sessions_are_created_at_once(
     await ui.preview.get_by_label("Number of sessions").fill("3")
     await ui.requested("mem 256 MiB")
     await ui.preview.get_by_role("button", name="Start 3 sessions").click()
+    question = ui.page.get_by_role("dialog", name="Start without a folder?")
+    await question.get_by_role("button", name="Start 3 sessions").click()
     await ui.page.get_by_role("link", name="many-3").wait_for()
     found = read(rest, "/sessions", name__contains="many-")
     assert sorted(s["name"] for s in found["items"]) == ["many-1", "many-2", "many-3"]

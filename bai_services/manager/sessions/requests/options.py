@@ -292,13 +292,15 @@ def _group(group: GroupFacts) -> OfferedGroup:
 
 
 def _image(image: ImageFacts) -> OfferedImage:
+    labels = image_labels.parse_labels(dict(image.labels))
     return OfferedImage(
         name=image.name,
         architecture=image.architecture,
         aliases=image.aliases,
+        runtime_type=labels.runtime_type,
         min=image.min_slots,
         max=image.max_slots,
-        apps=image_labels.parse_labels(dict(image.labels)).apps,
+        apps=labels.apps,
     )
 
 

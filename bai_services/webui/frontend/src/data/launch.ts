@@ -44,6 +44,19 @@ export const previewQuery = (request: SessionRequest) =>
     placeholderData: keepPreviousData
   });
 
+const MAX_AGENTS = 100;
+
+/** The agents of a resource group that accept sessions, with their free resources. */
+export const placeableAgentsQuery = (group: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'agents', group],
+    queryFn: ({ signal }) => {
+      const filters = { resource_group: group, status: 'ALIVE', schedulable: 'true' };
+      const query = { limit: MAX_AGENTS, sort: 'id', ...filters };
+      return unwrap(api.GET('/agents', { signal, params: { query } }));
+    }
+  });
+
 const MAX_TEMPLATES = 100;
 
 export const templatesQuery = queryOptions({

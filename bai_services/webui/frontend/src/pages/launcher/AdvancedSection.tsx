@@ -1,11 +1,11 @@
 import { useState } from 'react';
-import { Button, Checkbox, Flex, Input, InputNumber, Select } from 'antd';
+import { Alert, Button, Checkbox, Flex, Input, InputNumber, Select } from 'antd';
 import { DeleteOutlined, PlusOutlined } from '@ant-design/icons';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions';
 import { Field, idOf } from './Field';
-import type { VariableRow } from './form';
+import { isThreadVariable, repeatedNames, type VariableRow } from './form';
 import { problemOf, useLauncher } from './launcherForm';
 
 const MAX_PRIORITY = 100;
@@ -19,11 +19,24 @@ export function EnvironmentSection() {
     change({
       environ: form.environ.map((old, n) => (n === index ? { ...old, ...changes } : old))
     });
+  // Those with numbers of threads have fields of their own.
+  const rows = form.environ
+    .map((variable, index) => ({ variable, index }))
+    .filter(({ variable }) => !isThreadVariable(variable));
   const problem = problemOf(preview, 'environ') ?? problemOf(preview, 'secret_environ');
   return (
     <>
       {problem && <p role="alert">{problem}</p>}
-      {form.environ.map((variable, index) => (
+      {repeatedNames(form.environ).map(name => (
+        <Alert
+          key={name}
+          type="warning"
+          showIcon
+          style={{ marginBottom: 8 }}
+          title={t('launcher.repeated-variable', { name })}
+        />
+      ))}
+      {rows.map(({ variable, index }) => (
         <Flex key={index} wrap gap="small" align="start">
           <Field name={`environ.${variable.name}`} label={t('launcher.variable')}>
             <Input

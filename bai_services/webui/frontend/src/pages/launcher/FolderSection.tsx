@@ -1,10 +1,12 @@
 import { useState } from 'react';
-import { Button, Checkbox, Flex, Input, Select, Tag, Typography } from 'antd';
-import { PlusOutlined } from '@ant-design/icons';
+import { Button, Checkbox, Flex, Input, Select, Tag, Typography, Upload } from 'antd';
+import { PlusOutlined, UploadOutlined } from '@ant-design/icons';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import type { Schemas } from '../../data/client';
+import { addUploads } from '../../data/uploads';
 import { CreateFolder } from '../data/CreateFolder';
+import { Uploads } from '../data/Uploads';
 import { Field, idOf } from './Field';
 import type { MountRow } from './form';
 import { problemOf, useLauncher } from './launcherForm';
@@ -86,6 +88,30 @@ const newMount = (vfolder: string): MountRow => ({
   permission: ''
 });
 
+/** Upload files to the top of a folder; the launch does not wait for them. */
+function UploadButton({ folder }: { folder: OfferedFolder }) {
+  const { t } = useTranslation();
+  return (
+    <Upload
+      multiple
+      showUploadList={false}
+      beforeUpload={file => {
+        addUploads({ id: folder.id, path: '' }, [{ file, path: file.name }]);
+        return false;
+      }}
+    >
+      <Button
+        type="link"
+        size="small"
+        icon={<UploadOutlined />}
+        aria-label={t('launcher.upload-to', { folder: folder.name })}
+      >
+        {t('data.upload')}
+      </Button>
+    </Upload>
+  );
+}
+
 function FolderRow({ folder }: { folder: OfferedFolder }) {
   const { t } = useTranslation();
   const { form, change } = useLauncher();
@@ -112,7 +138,9 @@ function FolderRow({ folder }: { folder: OfferedFolder }) {
         <Link to="/data" search={{ folder: folder.id }} target="_blank">
           {t('launcher.files')}
         </Link>
+        {folder.permission !== 'ro' && <UploadButton folder={folder} />}
       </Flex>
+      <Uploads id={folder.id} />
       {mount && (
         <Flex wrap gap="middle" style={{ paddingInlineStart: 24 }}>
           <Field name={`mounts.${index}.path`} label={t('launcher.mount-path')}>

@@ -12,13 +12,14 @@ interface LaunchButtonsProps {
   form: LaunchForm;
   /** Whether the server has accepted the current values of the form. */
   isValid: boolean;
-  onReset: () => void;
+  /** Whether the session would mount a folder. */
+  hasFolder: boolean;
 }
 
 /** Start the session, save the form as a template, or copy it as a command. */
-export function LaunchButtons({ form, isValid, onReset }: LaunchButtonsProps) {
+export function LaunchButtons({ form, isValid, hasFolder }: LaunchButtonsProps) {
   const { t } = useTranslation();
-  const { message } = App.useApp();
+  const { message, modal } = App.useApp();
   const navigate = useNavigate();
   const launch = useLaunch();
   const [count, setCount] = useState(1);
@@ -38,6 +39,14 @@ export function LaunchButtons({ form, isValid, onReset }: LaunchButtonsProps) {
         onError: error => void message.error(error.message)
       }
     );
+  const confirm = () => {
+    modal.confirm({
+      title: t('launcher.no-folder-title'),
+      content: t('launcher.no-folder-warning'),
+      okText: t('launcher.launch', { count }),
+      onOk: start
+    });
+  };
   return (
     <Flex vertical gap="small" style={{ marginBlockStart: 16 }}>
       <Flex gap="small">
@@ -47,7 +56,7 @@ export function LaunchButtons({ form, isValid, onReset }: LaunchButtonsProps) {
           style={{ flex: 1 }}
           disabled={!isValid}
           loading={launch.isPending}
-          onClick={start}
+          onClick={hasFolder ? start : confirm}
         >
           {t('launcher.launch', { count })}
         </Button>
@@ -64,7 +73,6 @@ export function LaunchButtons({ form, isValid, onReset }: LaunchButtonsProps) {
       </Flex>
       <Flex gap="small" wrap>
         <Button onClick={() => setSaving(true)}>{t('launcher.save-template')}</Button>
-        <Button onClick={onReset}>{t('launcher.reset')}</Button>
       </Flex>
       <Typography.Text
         code

@@ -1,19 +1,21 @@
 import { useEffect, useState } from 'react';
-import { Anchor, Card, Typography } from 'antd';
+import { Card, Flex, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { currentPreferences } from '../../data/preferences';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { optionsQuery, previewQuery } from '../../data/launch';
-import { EnvironmentSection, NetworkSection } from './AdvancedSection';
+import { NetworkSection } from './AdvancedSection';
 import { FolderSection } from './FolderSection';
 import { EMPTY, formOf, requestOf, withoutSecrets, type LaunchForm } from './form';
 import { LaunchButtons } from './LaunchButtons';
 import { LauncherContext } from './launcherForm';
 import { PreviewPanel } from './PreviewPanel';
 import { ResourceSection } from './ResourceSection';
-import { Sources } from './Sources';
+import { RecentSessions, Sources } from './Sources';
+import { showStep, StepButtons, StepList } from './StepList';
+import { elementOf, type Step } from './steps';
 import { TypeSection } from './TypeSection';
 
 const route = getRouteApi('/launch');
@@ -22,7 +24,6 @@ const SECTIONS = [
   { key: 'type', content: <TypeSection /> },
   { key: 'resources', content: <ResourceSection /> },
   { key: 'folders', content: <FolderSection /> },
-  { key: 'environment', content: <EnvironmentSection /> },
   { key: 'network', content: <NetworkSection /> }
 ] as const;
 
@@ -48,6 +49,16 @@ export function LauncherPage() {
   const [form, setForm] = useState<LaunchForm>(() =>
     formOf(search.request ?? { project: currentPreferences().project })
   );
+  const [step, setStep] = useState<Step>('type');
+  const goTo = (chosen: Step) => {
+    setStep(chosen);
+    showStep(chosen);
+  };
+  // A source fills in everything: what remains is the review.
+  const fillIn = (filled: LaunchForm) => {
+    setForm(filled);
+    goTo('review');
+  };
   const settled = useSettled(form);
   const options = useQuery(
     optionsQuery(form.project || undefined, form.resource_group || undefined)
@@ -69,49 +80,56 @@ export function LauncherPage() {
         preview: preview.data
       }}
     >
-      <Typography.Title level={3}>{t('pages.launch')}</Typography.Title>
+      <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+        <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
+          {t('pages.launch')}
+        </Typography.Title>
+        <RecentSessions onChoose={fillIn} />
+      </Flex>
       {options.error && (
         <ErrorNotice error={options.error} onRetry={() => void options.refetch()} />
       )}
-      <Sources onChoose={setForm} />
+      <Sources onChoose={fillIn} />
       <div className="bai-launcher">
-        <nav aria-label={t('launcher.sections')}>
-          <Anchor
-            replace
-            items={SECTIONS.map(({ key }) => ({
-              key,
-              href: `#section-${key}`,
-              title: t(`launcher.section-${key}`)
-            }))}
-          />
-        </nav>
         <div>
           {SECTIONS.map(({ key, content }) => (
             <Card
               key={key}
-              id={`section-${key}`}
+              id={elementOf(key)}
+              tabIndex={-1}
+              className="bai-step"
+              onFocusCapture={() => setStep(key)}
               title={t(`launcher.section-${key}`)}
               style={{ marginBottom: 16 }}
             >
               {content}
             </Card>
           ))}
+          <StepButtons current={step} onChoose={goTo} onReset={() => setForm(EMPTY)} />
         </div>
-        <aside aria-label={t('launcher.preview')}>
-          <Card title={t('launcher.preview')}>
+        <div className="bai-launcher-side">
+          <StepList current={step} onChoose={goTo} />
+          <Card
+            id={elementOf('review')}
+            role="complementary"
+            aria-label={t('launcher.preview')}
+            tabIndex={-1}
+            className="bai-step"
+            title={t('launcher.preview')}
+          >
             {preview.error && (
               <ErrorNotice error={preview.error} onRetry={() => void preview.refetch()} />
             )}
             <PreviewPanel isCurrent={isCurrent} />
             <LaunchButtons
               form={form}
+              hasFolder={(preview.data?.session?.mounts.length ?? 0) > 0}
               isValid={
                 isCurrent && preview.data !== undefined && preview.data.problems.length === 0
               }
-              onReset={() => setForm(EMPTY)}
             />
           </Card>
-        </aside>
+        </div>
       </div>
     </LauncherContext>
   );

@@ -1,5 +1,6 @@
 import { Alert, Flex, Progress, Skeleton, Spin, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { ImageLabel } from '../../components/ImageLabel';
 import { SlotTags } from '../../components/SlotTags';
 import { formatTime } from '../../components/time';
 import type { SessionPreview } from '../../data/launch';
@@ -24,12 +25,19 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
         {preview.session && !preview.existing_session && <StartTime preview={preview} />}
         {preview.session && (
           <>
-            <Typography.Paragraph type="secondary" style={{ marginBlock: 12 }}>
-              {preview.session.image} · {preview.session.resource_group}
-              {preview.session.cluster_size > 1 &&
-                ` · ${t('launcher.kernels', { count: preview.session.cluster_size })}`}
-            </Typography.Paragraph>
+            <div style={{ marginBlock: 12 }}>
+              <ImageLabel
+                name={preview.session.image}
+                architecture={preview.session.architecture}
+              />
+              <Typography.Text type="secondary">
+                {preview.session.resource_group}
+                {preview.session.cluster_size > 1 &&
+                  ` · ${t('launcher.kernels', { count: preview.session.cluster_size })}`}
+              </Typography.Text>
+            </div>
             <SlotTags slots={preview.session.total} />
+            <Mounts mounts={preview.session.mounts} />
           </>
         )}
         {preview.session?.mounts.length === 0 && (
@@ -43,6 +51,34 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
         {preview.caps.length > 0 && <Caps caps={preview.caps} />}
       </div>
     </Spin>
+  );
+}
+
+type Mount = NonNullable<SessionPreview['session']>['mounts'][number];
+
+/** The folders of the session, the automatically mounted ones marked. */
+function Mounts({ mounts }: { mounts: Mount[] }) {
+  const { t } = useTranslation();
+  const { options } = useLauncher();
+  if (mounts.length === 0) {
+    return null;
+  }
+  const automatic = options?.vfolders.filter(folder => folder.is_auto_mounted) ?? [];
+  return (
+    <section style={{ marginBlockStart: 16 }}>
+      <Typography.Title level={5}>{t('launcher.section-folders')}</Typography.Title>
+      <ul style={{ margin: 0, paddingInlineStart: 16 }}>
+        {mounts.map(({ vfolder, vfolder_id: id, subpath, path, permission }) => (
+          <li key={path}>
+            {[vfolder, subpath].filter(Boolean).join('/')} → {path} (
+            {t(`permissions.${permission}`)}){' '}
+            {automatic.some(folder => folder.id === id) && (
+              <Tag>{t('launcher.auto-mounted-tag')}</Tag>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 

@@ -2,15 +2,19 @@ import { Alert, Flex, Input, InputNumber, Radio, Select, Typography } from 'antd
 import { useTranslation } from 'react-i18next';
 import { SlotTags } from '../../components/SlotTags';
 import type { SessionOptions } from '../../data/launch';
+import { AgentField } from './AgentField';
 import { DeviceFields } from './DeviceFields';
+import { EnvironmentSection } from './AdvancedSection';
 import { Field, idOf } from './Field';
+import { ImageField } from './ImageField';
 import { useLauncher } from './launcherForm';
 import { SlotField } from './SlotField';
+import { ThreadFields } from './ThreadFields';
 
 const MAX_KERNELS = 64;
 const BASIC_SLOTS = ['cpu', 'mem'];
 
-/** Project, resource group, image, amounts of resources, and the number of kernels. */
+/** Project, group, image, variables, amounts of resources, number and agents of the kernels. */
 export function ResourceSection() {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
@@ -51,6 +55,11 @@ export function ResourceSection() {
         <Alert key={notice} type="warning" showIcon title={notice} style={{ marginBottom: 12 }} />
       ))}
       <ImageField options={options} />
+      <Typography.Title level={5}>{t('launcher.section-environment')}</Typography.Title>
+      <EnvironmentSection />
+      <Typography.Title level={5} style={{ marginBlockStart: 24 }}>
+        {t('launcher.section-amounts')}
+      </Typography.Title>
       <PresetField options={options} />
       {BASIC_SLOTS.map(slot => (
         <SlotField key={slot} slot={slot} />
@@ -69,36 +78,10 @@ export function ResourceSection() {
           onChange={event => change({ shared_memory: event.target.value })}
         />
       </Field>
+      <ThreadFields />
       <ClusterFields />
+      <AgentField />
     </>
-  );
-}
-
-function ImageField({ options }: { options: SessionOptions }) {
-  const { t } = useTranslation();
-  const { form, change } = useLauncher();
-  const preset = options.projects.find(({ id }) => id === options.project)?.default_image;
-  return (
-    <Field
-      name="image"
-      label={t('launcher.image')}
-      help={!form.image && preset ? t('launcher.image-default', { image: preset }) : undefined}
-    >
-      <Select
-        id={idOf('image')}
-        showSearch={{ optionFilterProp: 'label' }}
-        allowClear
-        placeholder={preset}
-        value={form.image || undefined}
-        onChange={(image: string | undefined) => change({ image: image ?? '' })}
-        options={options.images.map(({ name, aliases, architecture, apps }) => ({
-          value: name,
-          label: [aliases[0] ? `${aliases[0]} (${name})` : name, architecture, apps.join(', ')]
-            .filter(Boolean)
-            .join(' · ')
-        }))}
-      />
-    </Field>
   );
 }
 

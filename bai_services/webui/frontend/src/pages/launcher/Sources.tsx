@@ -1,18 +1,25 @@
-import { Button, Flex, Typography } from 'antd';
+import { HistoryOutlined } from '@ant-design/icons';
+import type { ReactNode } from 'react';
+import { Button, Dropdown, Flex, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { shortAmount } from '../../components/amount';
 import { templatesQuery } from '../../data/launch';
 import { meQuery } from '../../data/me';
 import { sessionsQuery } from '../../data/sessions';
 import { formOf, requestOfSession, type LaunchForm } from './form';
+import { useLauncher } from './launcherForm';
 
 const RECENT = 5;
 
-/** Templates and the caller's last sessions, which fill in the whole form. */
-export function Sources({ onChoose }: { onChoose: (form: LaunchForm) => void }) {
+interface SourceProps {
+  onChoose: (form: LaunchForm) => void;
+}
+
+/** The caller's last sessions, as a menu; each fills in the whole form. */
+export function RecentSessions({ onChoose }: SourceProps) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
-  const templates = useQuery(templatesQuery);
   const recent = useQuery({
     ...sessionsQuery({
       limit: RECENT,
@@ -22,34 +29,74 @@ export function Sources({ onChoose }: { onChoose: (form: LaunchForm) => void }) 
     }),
     enabled: me !== undefined
   });
-  const sources = [
-    {
-      key: 'templates',
-      items: (templates.data?.items ?? []).map(({ id, name, request }) => ({
-        id,
-        name,
-        form: formOf(request)
-      }))
-    },
-    {
-      key: 'recent',
-      items: (recent.data?.items ?? []).map(session => ({
-        id: session.id,
-        name: session.name,
-        form: formOf(requestOfSession(session))
-      }))
-    }
-  ];
-  return sources
-    .filter(({ items }) => items.length > 0)
-    .map(({ key, items }) => (
-      <Flex key={key} wrap gap="small" align="center" style={{ marginBottom: 12 }}>
-        <Typography.Text type="secondary">{t(`launcher.${key}`)}</Typography.Text>
-        {items.map(({ id, name, form }) => (
-          <Button key={id} size="small" onClick={() => onChoose(form)}>
-            {name}
-          </Button>
-        ))}
-      </Flex>
-    ));
+  const sessions = recent.data?.items ?? [];
+  return (
+    <Dropdown
+      trigger={['click']}
+      disabled={sessions.length === 0}
+      menu={{
+        items: sessions.map(session => ({
+          key: session.id,
+          label: session.name,
+          onClick: () => onChoose(formOf(requestOfSession(session)))
+        }))
+      }}
+    >
+      <Button type="link" icon={<HistoryOutlined />}>
+        {t('launcher.recent')}
+      </Button>
+    </Dropdown>
+  );
+}
+
+/** Templates, which fill in the whole form, and presets, which fill in the amounts. */
+export function Sources({ onChoose }: SourceProps) {
+  const { t } = useTranslation();
+  const { form, change, options } = useLauncher();
+  const { data } = useQuery(templatesQuery);
+  const templates = data?.items ?? [];
+  const presets = options?.presets ?? [];
+  return (
+    <>
+      {templates.length > 0 && (
+        <Row title={t('launcher.templates')}>
+          {templates.map(({ id, name, request }) => (
+            <Button key={id} size="small" onClick={() => onChoose(formOf(request))}>
+              {name}
+            </Button>
+          ))}
+        </Row>
+      )}
+      {presets.length > 0 && (
+        <Row title={t('launcher.presets')}>
+          {presets.map(({ name, resources, allocatable }) => (
+            <Tooltip
+              key={name}
+              title={Object.entries(resources)
+                .map(([slot, amount]) => `${slot} ${shortAmount(slot, amount)}`)
+                .join(', ')}
+            >
+              <Button
+                size="small"
+                type={form.preset === name ? 'primary' : 'default'}
+                aria-pressed={form.preset === name}
+                onClick={() => change({ preset: name, resources: {} })}
+              >
+                {allocatable ? name : `${name} (${t('launcher.preset-waits')})`}
+              </Button>
+            </Tooltip>
+          ))}
+        </Row>
+      )}
+    </>
+  );
+}
+
+function Row({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+      <Typography.Text type="secondary">{title}</Typography.Text>
+      {children}
+    </Flex>
+  );
 }

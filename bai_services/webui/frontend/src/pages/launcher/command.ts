@@ -55,5 +55,8 @@ export function commandOf(request: SessionRequest): string {
   for (const key of request.dependencies ?? []) {
     add('--depends-on', key);
   }
+  for (const agent of request.agent_list ?? []) {
+    add('--agent', agent);
+  }
   return words.map(quoted).join(' ');
 }

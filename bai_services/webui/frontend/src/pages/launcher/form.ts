@@ -33,8 +33,20 @@ export interface LaunchForm {
   environ: VariableRow[];
   preopen_ports: number[];
   dependencies: string[];
+  agent_list: string[];
   priority: number | null;
   callback_url: string;
+}
+
+/** Variables with the numbers of threads of numerical libraries. */
+export const THREAD_VARIABLES: readonly string[] = ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'];
+
+export const isThreadVariable = ({ name }: VariableRow) => THREAD_VARIABLES.includes(name);
+
+/** Names of variables that are given more than once; only the last value would count. */
+export function repeatedNames(environ: VariableRow[]): string[] {
+  const names = environ.map(({ name }) => name).filter(Boolean);
+  return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))];
 }
 
 export const EMPTY: LaunchForm = {
@@ -55,6 +67,7 @@ export const EMPTY: LaunchForm = {
   environ: [],
   preopen_ports: [],
   dependencies: [],
+  agent_list: [],
   priority: null,
   callback_url: ''
 };
@@ -107,6 +120,7 @@ export function formOf(request: unknown): LaunchForm {
     })),
     preopen_ports: listOf(given['preopen_ports']).map(Number).filter(Number.isInteger),
     dependencies: listOf(given['dependencies']).map(textOf),
+    agent_list: listOf(given['agent_list']).map(textOf),
     priority: typeof priority === 'number' ? priority : null
   };
 }
@@ -142,6 +156,9 @@ export function requestOf(form: LaunchForm): SessionRequest {
     ...(secrets.length > 0 ? { secret_environ: secrets } : {}),
     ...(form.preopen_ports.length > 0 ? { preopen_ports: form.preopen_ports } : {}),
     ...(form.dependencies.length > 0 ? { dependencies: form.dependencies } : {}),
+    ...(form.agent_list.length > 0 && form.cluster_size === 1
+      ? { agent_list: form.agent_list }
+      : {}),
     ...(form.priority === null ? {} : { priority: form.priority })
   };
 }

@@ -1,13 +1,8 @@
 import { useState } from 'react';
-import { App, Button, Descriptions, Drawer, Flex, Grid, Skeleton, Tabs, Typography } from 'antd';
+import { App, Button, Drawer, Flex, Grid, Skeleton, Tabs } from 'antd';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { SlotTags } from '../../components/SlotTags';
-import { StatusTag } from '../../components/StatusTag';
-import { formatTime } from '../../components/time';
 import {
   isEnded,
   isPending,
@@ -15,18 +10,17 @@ import {
   useStopSessions,
   type Session
 } from '../../data/sessions';
-import { readDataSearch } from '../data/search';
 import { CommandLine } from './CommandLine';
-import { DeviceTags } from './DeviceTags';
-import { IdleCountdown } from './IdleCountdown';
+import { OpenSession } from './OpenSession';
 import { SessionApps } from './SessionApps';
+import { SessionFacts } from './SessionFacts';
 import { SessionGraph } from './SessionGraph';
 import { SessionHistory } from './SessionHistory';
 import { SessionKernels } from './SessionKernels';
 import { SessionLogs } from './SessionLogs';
-import { OpenSession } from './OpenSession';
 import { SessionMenu } from './SessionMenu';
 import { SessionUsage } from './SessionUsage';
+import { StartProgress } from './StartProgress';
 import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
@@ -64,10 +58,18 @@ function SessionActions({ session }: { session: Session }) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();
   const stop = useStopSessions();
+  const kept = session.mounts.filter(({ permission }) => permission !== 'ro');
   const confirm = () => {
     modal.confirm({
       title: t('sessions.stop-one', { name: session.name }),
-      content: t('sessions.stop-warning'),
+      content: (
+        <>
+          <p>{t('sessions.stop-warning')}</p>
+          {kept.length > 0 && (
+            <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
+          )}
+        </>
+      ),
       okText: t(isPending(session) ? 'sessions.cancel' : 'sessions.stop'),
       okButtonProps: { danger: true },
       onOk: async () => {
@@ -90,64 +92,11 @@ function SessionActions({ session }: { session: Session }) {
 }
 
 function SessionDetail({ session }: { session: Session }) {
-  const { t, i18n } = useTranslation();
-  const rows = [
-    { key: 'status', children: <StatusTag status={session.status} /> },
-    { key: 'info', children: session.status_info },
-    { key: 'id', children: <Typography.Text copyable>{session.id}</Typography.Text> },
-    { key: 'type', children: t(`types.${session.type}`) },
-    { key: 'elapsed', children: <Elapsed session={session} /> },
-    { key: 'resources', children: <SlotTags slots={session.requested} /> },
-    { key: 'devices', children: session.devices.length > 0 && <DeviceTags session={session} /> },
-    {
-      key: 'cluster',
-      children:
-        session.cluster_size > 1 &&
-        t('sessions.cluster-size', { count: session.cluster_size, mode: session.cluster_mode })
-    },
-    { key: 'image', children: session.image },
-    { key: 'project', children: `${session.domain} / ${session.project}` },
-    { key: 'group', children: session.resource_group },
-    { key: 'agent', children: session.agent },
-    { key: 'owner', children: session.owner },
-    {
-      key: 'folders',
-      children:
-        session.mounts.length > 0 &&
-        session.mounts.map(mount => (
-          <div key={mount.path}>
-            <Link to="/data" search={readDataSearch({ folder: mount.vfolder_id })}>
-              {mount.vfolder}
-            </Link>{' '}
-            → {mount.path} ({t(`permissions.${mount.permission}`)})
-          </div>
-        ))
-    },
-    {
-      key: 'idle',
-      children: (session.idle_ends_at ?? session.ends_at) && <IdleCountdown session={session} />
-    },
-    { key: 'priority', children: isPending(session) && String(session.priority) },
-    {
-      key: 'ends',
-      children: session.ends_at && formatTime(session.ends_at, i18n.language)
-    },
-    { key: 'created', children: formatTime(session.created_at, i18n.language) },
-    {
-      key: 'scheduled',
-      children: session.scheduled_at && formatTime(session.scheduled_at, i18n.language)
-    }
-  ];
   return (
     <>
+      <StartProgress session={session} />
       {isPending(session) && <WhyPending session={session} />}
-      <Descriptions
-        size="small"
-        column={1}
-        items={rows
-          .filter(row => row.children)
-          .map(row => ({ ...row, label: t(`sessions.${row.key}`) }))}
-      />
+      <SessionFacts session={session} />
       <SessionTabs session={session} />
     </>
   );

@@ -1,23 +1,14 @@
 import { useState } from 'react';
-import { App, Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
+import { Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { isEnded, isPending, useChangeSession, type Session } from '../../data/sessions';
 import { requestOfSession } from '../launcher/form';
 
-const HOUR = 3600;
-
-/** Menu with further actions: rename, change the priority, keep alive, extend, start again. */
+/** Menu with further actions: rename, change the priority, start again. */
 export function SessionMenu({ session }: { session: Session }) {
   const { t } = useTranslation();
-  const { message } = App.useApp();
   const [field, setField] = useState<'name' | 'priority'>();
-  const change = useChangeSession(session.id);
-  const addable = Math.min(session.lifetime?.addable_seconds ?? 0, HOUR);
-  const say = (key: string) => ({
-    onSuccess: () => void message.success(t(key)),
-    onError: (error: Error) => void message.error(error.message)
-  });
   const again = {
     key: 'again',
     label: (
@@ -30,25 +21,6 @@ export function SessionMenu({ session }: { session: Session }) {
     { key: 'name', label: t('sessions.rename'), onClick: () => setField('name') },
     ...(isPending(session)
       ? [{ key: 'priority', label: t('sessions.priority'), onClick: () => setField('priority') }]
-      : []),
-    ...(session.idle_ends_at !== null
-      ? [
-          {
-            key: 'alive',
-            label: t('sessions.keep-alive'),
-            onClick: () => change.mutate({ kind: 'activity' }, say('sessions.kept-alive'))
-          }
-        ]
-      : []),
-    ...(addable > 0
-      ? [
-          {
-            key: 'extend',
-            label: t('sessions.extend'),
-            onClick: () =>
-              change.mutate({ kind: 'lifetime', seconds: addable }, say('sessions.extended'))
-          }
-        ]
       : [])
   ];
   return (

@@ -1,0 +1,34 @@
+import { CodeOutlined, PythonOutlined } from '@ant-design/icons';
+import { Flex, Tag, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { partsOfImage } from './imageName';
+
+/** The icon of an image: Python's for the images that name it, else a general one. */
+export const ImageIcon = ({ name }: { name: string }) =>
+  /python|pytorch|tensorflow|jupyter/i.test(name) ? (
+    <PythonOutlined aria-hidden />
+  ) : (
+    <CodeOutlined aria-hidden />
+  );
+
+/** An image: icon, environment, version, architecture and tags, and a button to copy its name. */
+export function ImageLabel({ name, architecture }: { name: string; architecture: string }) {
+  const { t } = useTranslation();
+  const { title, version, tags } = partsOfImage(name);
+  return (
+    <Flex wrap gap={4} align="center">
+      <ImageIcon name={name} />
+      <Typography.Text
+        copyable={{ text: name, tooltips: [t('images.copy-name'), ''] }}
+        title={name}
+      >
+        {[title, version].filter(Boolean).join(' ')}
+      </Typography.Text>
+      {[architecture, ...tags].filter(Boolean).map(tag => (
+        <Tag key={tag} style={{ marginInlineEnd: 0 }}>
+          {tag}
+        </Tag>
+      ))}
+    </Flex>
+  );
+}

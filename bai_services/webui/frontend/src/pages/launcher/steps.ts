@@ -1,0 +1,28 @@
+import type { SessionPreview } from '../../data/launch';
+
+/** The steps of the launcher; the last one is the review beside or below the form. */
+export const STEPS = ['type', 'resources', 'folders', 'network', 'review'] as const;
+export type Step = (typeof STEPS)[number];
+
+export const elementOf = (step: Step) => `section-${step}`;
+
+/** The step of each field of the request; the amounts are in `resources`. */
+const FIELDS: Partial<Record<string, Step>> = {
+  type: 'type',
+  name: 'type',
+  startup_command: 'type',
+  starts_at: 'type',
+  batch_timeout: 'type',
+  mounts: 'folders',
+  preopen_ports: 'network',
+  dependencies: 'network',
+  priority: 'network',
+  callback_url: 'network'
+};
+
+/** The steps whose fields have problems. */
+export function stepsWithProblems(preview: SessionPreview | undefined): Set<Step> {
+  return new Set(
+    preview?.problems.map(({ field }) => FIELDS[field.split('.')[0] ?? ''] ?? 'resources')
+  );
+}

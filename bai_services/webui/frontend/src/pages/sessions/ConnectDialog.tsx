@@ -1,0 +1,117 @@
+import { useState } from 'react';
+import { Descriptions, Form, InputNumber, Modal, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import type { SessionApp } from '../../data/apps';
+import type { Session } from '../../data/sessions';
+
+const LOWEST_PORT = 1025;
+const HIGHEST_PORT = 65534;
+
+interface ConnectDialogProps {
+  session: Session;
+  app: SessionApp;
+  onClose: () => void;
+}
+
+/** How a program on the user's computer connects to an app: host and port, or SSH commands. */
+export function ConnectDialog({ session, app, onClose }: ConnectDialogProps) {
+  const { t } = useTranslation();
+  return (
+    <Modal
+      open
+      onCancel={onClose}
+      footer={null}
+      title={t('apps.connect-to', { title: app.title, name: session.name })}
+    >
+      {app.port === null ? (
+        <SshCommands session={session} app={app} />
+      ) : (
+        <PortForward session={session} port={app.port} />
+      )}
+    </Modal>
+  );
+}
+
+function PortForward({ session, port }: { session: Session; port: number }) {
+  const { t } = useTranslation();
+  const [local, setLocal] = useState<number | null>(port);
+  const isValid = local !== null && local >= LOWEST_PORT && local <= HIGHEST_PORT;
+  return (
+    <>
+      <Form layout="vertical">
+        <Form.Item
+          label={t('apps.local-port')}
+          htmlFor="local-port"
+          {...(isValid
+            ? {}
+            : {
+                validateStatus: 'error' as const,
+                help: t('apps.port-range', { lowest: LOWEST_PORT, highest: HIGHEST_PORT })
+              })}
+        >
+          <InputNumber id="local-port" precision={0} value={local} onChange={setLocal} />
+        </Form.Item>
+      </Form>
+      {isValid && (
+        <>
+          <p>{t('apps.forward-help')}</p>
+          <Facts
+            facts={{
+              'command-line': `bai app ${session.name} --tcp ${port} --bind ${local}`,
+              host: '127.0.0.1',
+              port: String(local)
+            }}
+          />
+        </>
+      )}
+    </>
+  );
+}
+
+function SshCommands({ session, app }: { session: Session; app: SessionApp }) {
+  const { t } = useTranslation();
+  const host = `${session.name}.bai`;
+  if (app.name === 'vscode-desktop') {
+    return (
+      <>
+        <p>{t('commands.config-help', { host })}</p>
+        <Facts facts={{ 'command-line': 'bai ssh-config >> ~/.ssh/config' }} />
+        <a href={`vscode://vscode-remote/ssh-remote+${host}/home/work`}>
+          {t('commands.open-vscode')}
+        </a>
+      </>
+    );
+  }
+  return (
+    <>
+      <p>{t('commands.ssh-help')}</p>
+      <Facts
+        facts={{
+          'command-line': `bai ssh ${session.name}`,
+          sftp: `sftp ${host}`,
+          host,
+          port: '22'
+        }}
+      />
+    </>
+  );
+}
+
+function Facts({ facts }: { facts: Record<string, string> }) {
+  const { t } = useTranslation();
+  return (
+    <Descriptions
+      size="small"
+      column={1}
+      items={Object.entries(facts).map(([key, text]) => ({
+        key,
+        label: t(`apps.${key}`),
+        children: (
+          <Typography.Text code copyable={{ text }}>
+            {text}
+          </Typography.Text>
+        )
+      }))}
+    />
+  );
+}
