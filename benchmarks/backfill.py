@@ -30,7 +30,7 @@ from bai_services.core.scheduling.queue import Backfill, GroupState
 from bai_services.core.scheduling.replay.measures import report
 from bai_services.core.scheduling.replay.simulate import replay
 from bai_services.core.scheduling.replay.swf import FIELDS, read_swf
-from bai_services.core.scheduling.replay.workload import GROUP, Job, refuse_invalid_rows
+from bai_services.core.scheduling.replay.workload import GROUP, Job, reject_invalid_rows
 
 SEED = 20
 PROCESSORS = 128
@@ -116,7 +116,7 @@ def main() -> int:
         name, lines = "drawn", draw_workload(options.jobs, options.load, options.seed)
     workload = read_swf(lines, name)
     try:
-        refuse_invalid_rows(workload.invalid_rows)
+        reject_invalid_rows(workload.invalid_rows)
     except InvalidRequest as error:
         print(error, file=sys.stderr)
         return 2

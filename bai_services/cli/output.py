@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from bai_services.core.listing import most_counted
+from bai_services.core.listing import max_exact_total
 
 from . import table, units
 from .text import printable
@@ -60,7 +60,7 @@ def print_page(
     print_table(page["items"], columns, empty=empty if not page.get("offset") else "")
     shown, total, offset = len(page["items"]), page["total"], page.get("offset", 0)
     if offset + shown < total:
-        max_total = most_counted(page.get("limit", shown), offset)
+        max_total = max_exact_total(page.get("limit", shown), offset)
         of = f"more than {max_total}" if total > max_total else str(total)
         print(f"{shown} of {of}; list the next with --offset {offset + shown}", file=sys.stderr)
 

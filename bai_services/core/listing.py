@@ -62,7 +62,7 @@ def _check_count(what: str, count: int, maximum: int) -> None:
         raise InvalidRequest(f"the list has {count} {what}; at most {maximum} are allowed")
 
 
-def most_counted(limit: int, offset: int) -> int:
+def max_exact_total(limit: int, offset: int) -> int:
     """Return the highest exact ``total`` of a page with this limit and offset.
 
     If there are more rows, ``total`` is the result plus one, and their exact number is unknown.
@@ -72,7 +72,7 @@ def most_counted(limit: int, offset: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """One page of a list, and the total number of rows (see ``most_counted``)."""
+    """One page of a list, and the total number of rows (see ``max_exact_total``)."""
 
     items: Sequence[T]
     total: int

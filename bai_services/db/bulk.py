@@ -107,7 +107,7 @@ class RowInsert:
 class Among(FunctionElement[bool]):
     """The condition that a column has one of the values in the parameter ``name``.
 
-    PostgreSQL receives the values as one array: a list of parameters would be rendered again for
+    PostgreSQL receives the values as one array. A list of parameters would be rendered again for
     each call, and would be slower in a prepared statement.
     """
 
@@ -147,6 +147,7 @@ class _Source:
 
 
 def _array(name: str, kind: sa.types.TypeEngine[Any]) -> sa.BindParameter[Any]:
-    # No length: a cast to VARCHAR(n) would truncate a longer value, which the column rejects.
+    # The type has no length: a cast to VARCHAR(n) would truncate a longer value instead of
+    # rejecting it.
     plain = sa.String() if isinstance(kind, sa.String) else kind
     return sa.bindparam(name, type_=postgresql.ARRAY(plain, dimensions=1))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.listing import ListQuery, Page, most_counted
+from bai_services.core.listing import ListQuery, Page, max_exact_total
 from bai_services.core.user_input import read_whole, shown
 
 from .records import T, records
@@ -67,7 +67,7 @@ class Listing:
     ) -> Page[T]:
         """Return a page with ``make(**columns)`` of each row.
 
-        ``total`` is counted up to ``most_counted``.
+        ``total`` is counted up to ``max_exact_total``.
 
         Raises
         ------
@@ -82,7 +82,7 @@ class Listing:
         if len(found) < query.limit and (found or not query.offset):  # the list ends here
             return Page(found, query.offset + len(found), query.limit, query.offset)
         # Limit the count: counting a long list takes much longer than reading a page.
-        most = most_counted(query.limit, query.offset) + 1
+        most = max_exact_total(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
         return Page(found, int(total or 0), query.limit, query.offset)

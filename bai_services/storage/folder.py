@@ -29,8 +29,8 @@ from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdire
 SHARED_MODE = 0o2770
 PRIVATE_MODE = 0o700
 _RENAME_NOREPLACE = 1
-# Names are cached only if the directory was not modified in the last 2 s: within one kernel clock
-# tick a later change would have the same modification time.
+# Names are cached only if the directory was not modified in the last 2 s. Two changes within one
+# kernel clock tick have the same modification time, so the second would not be detected.
 _SETTLED_NS = 2 * 10**9
 _CACHED_DIRECTORIES = 4
 
@@ -231,7 +231,8 @@ class OpenFolder:
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
         is_listed = acl.share_file(file, is_executable)
-        # Without ACLs, changing the owner would lock out sessions that run as the manager's user.
+        # Keep the owner if there are no ACLs: otherwise, sessions that run as the manager's user
+        # would have no access.
         os.fchown(file, self._owner.uid if is_listed else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
@@ -253,7 +254,8 @@ class OpenFolder:
         return True
 
     def _existing(self, parts: Sequence[str]) -> bool:
-        # Opening succeeds for a directory or a link to one, and raises for any other entry.
+        # Opening the entry succeeds for a directory or a link to a directory, and raises for any
+        # other entry.
         with descriptor(self._opener(self.root, parts, os.O_PATH | os.O_DIRECTORY)):
             return False
 

@@ -364,7 +364,8 @@ class StorageHost:
         return self._scope_path(location.scope) / str(uuid.UUID(location.vfolder_id))
 
     def _staging_path(self, location: Location) -> Path:
-        # Not inside the folder, because sessions could replace the directory there by a link.
+        # The staging directory is not inside the folder, where sessions could replace it with a
+        # link.
         return self._scope_path(location.scope) / DIRECTORY
 
     def _prepare(self) -> None:

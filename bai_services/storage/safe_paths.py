@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
 from bai_services.openat2 import open_beneath
 
-MAX_PATH_BYTES = 4000  # below PATH_MAX, so that this limit applies before the kernel's
+# Less than PATH_MAX, so that this limit applies before the limit of the kernel.
+MAX_PATH_BYTES = 4000
 MAX_PART_BYTES = 255
 
 Opener = Callable[[int, Sequence[str], int], int]

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 _Job: TypeAlias = "tuple[concurrent.futures.Future[Any], Callable[[], Any]]"
 
-# Grace period at the end of the process: an operation on a dead mount never returns.
+# Grace period for running operations at the end of the process; an operation on a dead mount never
+# returns.
 STOP_GRACE_SECONDS = 3.0
 # Timeout of one file operation: one chunk of a file, one page of a directory, one rename.
 STEP_TIMEOUT_SECONDS = 60.0

@@ -33,7 +33,7 @@ gpus.discover()
 gpus.maintain()
 gpu = gpus.discover()[0]
 said = {"level": gpu.sharing.level, "facts": dict(gpu.facts), "healthy": gpu.is_healthy}
-said["most"] = gpu.sharing.most_now
+said["most"] = gpu.sharing.max_share_now
 for name, amount in (("share", 250), ("whole", 1000)):
     try:
         part = gpus.inject([GrantedDevice(gpu, amount, "cuda.shares")], "docker")

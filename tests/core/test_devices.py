@@ -11,7 +11,7 @@ from bai_services.core.cluster.devices import (
     Device,
     check_exclusive,
     check_unique,
-    most_of,
+    max_amount,
     split_shares,
 )
 from bai_services.core.errors import InvalidRequest
@@ -55,7 +55,7 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
     ],
 )
 def test_largest_available_amount_of_a_slot(devices: list[Device], slot: str, most: int) -> None:
-    assert most_of(devices, slot) == most
+    assert max_amount(devices, slot) == most
 
 
 def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
@@ -84,13 +84,13 @@ def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
     ],
 )
 def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str, most: int) -> None:
-    assert most_of(devices, slot) == most
+    assert max_amount(devices, slot) == most
 
 
 def test_largest_amount_at_best_ignores_usage_and_health() -> None:
     device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
-    assert most_of([device], "cuda.shares") == 0
-    assert most_of([device.at_best()], "cuda.shares") == 1000
+    assert max_amount([device], "cuda.shares") == 0
+    assert max_amount([device.fully_available()], "cuda.shares") == 1000
 
 
 def test_more_than_one_mig_instance_is_rejected() -> None:
@@ -102,8 +102,8 @@ def test_more_than_one_mig_instance_is_rejected() -> None:
 def test_mig_instances_have_their_own_pool() -> None:
     slot = "cuda.mig-1g.10gb"
     devices = [Device("m0", "cuda", slot=slot), Device("m1", "cuda", slot=slot, used=1000)]
-    assert most_of(devices, slot) == 1
-    assert most_of(devices, "cuda.shares") == most_of(devices, "cuda.device") == 0
+    assert max_amount(devices, slot) == 1
+    assert max_amount(devices, "cuda.shares") == max_amount(devices, "cuda.device") == 0
     with pytest.raises(
         InvalidRequest, match=r"cuda.mig-1g.10gb and cuda.shares are mutually exclusive"
     ):

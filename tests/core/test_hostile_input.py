@@ -224,7 +224,7 @@ NOT_FROM_USERS = {
     "records.fields_of",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",
-    "cluster.devices.most_of",
+    "cluster.devices.max_amount",
     "cluster.devices.pool_of",
     "cluster.devices.thousandths",
     "cluster.egress.Chains.of",

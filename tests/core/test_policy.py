@@ -15,7 +15,7 @@ from bai_services.core.scheduling.caps import (
     highest,
     left,
     pending_violations,
-    refuse,
+    raise_if_violated,
     violations,
 )
 
@@ -63,7 +63,7 @@ def test_quota_error_names_every_violation() -> None:
     two = [scope_caps(slots={"cpu": 500}), scope_caps(DOMAIN, slots={"mem": 2**30})]
     usage = {KEYPAIR: {"cpu": 200}, DOMAIN: {"mem": 2**29}}
     with pytest.raises(QuotaExceeded) as caught:
-        refuse(violations(two, ONE, usage))
+        raise_if_violated(violations(two, ONE, usage))
     assert "keypair AK may have at most cpu=0.5, of which 0.3 is left" in caught.value.message
     assert "domain default may have at most mem=1g, of which 512m is left" in caught.value.message
     assert [v["scope"] for v in caught.value.details["violations"]] == ["keypair", "domain"]

@@ -11,7 +11,7 @@ import click
 
 from bai_services.client import Client
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.scheduling.replay.workload import refuse_invalid_rows
+from bai_services.core.scheduling.replay.workload import reject_invalid_rows
 
 from .. import output, profile
 from ..command import example, json_option
@@ -93,7 +93,7 @@ def replay(
     source = asyncio.run(_history()) if workload == HUB else Path(workload)
     found = replay_input.read_workload(source, workload, nodes, resource_group)
     if not skip_broken:
-        refuse_invalid_rows(found.invalid_rows)
+        reject_invalid_rows(found.invalid_rows)
     replays = {policy.name: policy.replay(found.jobs, found.agents) for policy in chosen}
     reports = {name: measures.report(replayed) for name, replayed in replays.items()}
     written = plotting.write(replays, plots) if plotting else []

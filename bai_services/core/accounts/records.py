@@ -124,7 +124,7 @@ class CreatedUser(User):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keypair:
-    """``user``, ``role`` and ``domain`` are the owner's; the secret key is never part of it."""
+    """A keypair without its secret key; ``user``, ``role`` and ``domain`` describe the owner."""
 
     access_key: str
     created_at: datetime

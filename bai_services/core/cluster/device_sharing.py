@@ -55,7 +55,7 @@ class Sharing:
     is_uniform: bool = False
 
     @property
-    def most_now(self) -> int:
+    def max_share_now(self) -> int:
         return 0 if self.is_paused else self.most
 
     @property
@@ -72,7 +72,7 @@ class Sharing:
 
         ``in_force`` is the share that all sessions on the device must have; 0: any.
         """
-        return self.least <= share <= self.most_now and in_force in (0, share)
+        return self.least <= share <= self.max_share_now and in_force in (0, share)
 
     def restricted_to(self, minimum: Level) -> Sharing:
         """Return the sharing without shares if its enforcement level is below ``minimum``."""

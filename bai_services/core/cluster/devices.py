@@ -42,7 +42,7 @@ class Device:
         """The pool of the device (see ``pool_of``)."""
         return self.slot or self.family
 
-    def at_best(self) -> Device:
+    def fully_available(self) -> Device:
         """Return the device as if it were empty, healthy and not paused."""
         sharing = replace(self.sharing, is_paused=False)
         return replace(self, used=0, is_healthy=True, sharing=sharing, share_in_force=0)
@@ -53,9 +53,9 @@ class Device:
         return self.capacity - self.used if self.is_healthy else 0
 
     @property
-    def most_alone(self) -> int:
+    def max_session_share(self) -> int:
         """The largest share of this device that can be allocated to one session now."""
-        most = min(self.free, self.sharing.most_now)
+        most = min(self.free, self.sharing.max_share_now)
         if self.share_in_force:
             return self.share_in_force if self.share_in_force <= most else 0
         return most if most >= self.sharing.least else 0
@@ -153,7 +153,7 @@ def split_shares(amount: int) -> list[int]:
     return sorted(parts, reverse=True)
 
 
-def most_shares(free: Iterable[int]) -> int:
+def max_share(free: Iterable[int]) -> int:
     """Return the largest share that fits on devices with these free thousandths.
 
     A share of at most one device must fit on one device; ``split_shares`` divides a larger share.
@@ -173,11 +173,13 @@ def most_shares(free: Iterable[int]) -> int:
     return best
 
 
-def most_of(devices: Iterable[Device], slot: str) -> int:
+def max_amount(devices: Iterable[Device], slot: str) -> int:
     """Return the largest amount of ``slot`` that can be allocated on ``devices`` now."""
     in_pool = [d for d in devices if d.pool == pool_of(slot)]
     if not slot.endswith(f".{SHARES}"):
         return sum(d.is_healthy and d.used == 0 for d in in_pool)
-    on_one_device = [d.most_alone for d in in_pool if d.sharing.most_now < ANY_SHARE]
-    splittable = most_shares(d.most_alone for d in in_pool if d.sharing.most_now >= ANY_SHARE)
+    on_one_device = [d.max_session_share for d in in_pool if d.sharing.max_share_now < ANY_SHARE]
+    splittable = max_share(
+        d.max_session_share for d in in_pool if d.sharing.max_share_now >= ANY_SHARE
+    )
     return max([splittable, *on_one_device])

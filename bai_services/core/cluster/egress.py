@@ -106,7 +106,8 @@ class Chains:
         return cls(f"{key}-FWD", f"{key}-FWD-P", f"{key}-IN", f"{key}-IN-P")
 
     def all(self) -> tuple[str, ...]:
-        # In the order of deletion: a chain must be deleted before the chains to which it refers.
+        # The order is that of deletion: a chain must be deleted before the chains to which it
+        # refers.
         return (self.forwarded, self.local, self.forwarded_rules, self.local_rules)
 
 
@@ -147,8 +148,8 @@ def ruleset(
 ) -> str:
     """Return the input of ``iptables-restore --noflush`` that sets our chains atomically.
 
-    For an allowed packet, our rules RETURN to Docker's own rules. So a packet must be allowed by
-    both. Packets between containers of the same network are allowed.
+    For an allowed packet, our rules RETURN to Docker's own rules, so both must allow the packet.
+    Packets between containers of the same network are allowed.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]
     for source in sorted(set(sources)):

@@ -30,7 +30,7 @@ MAX_LABEL_CHARACTERS = 4096
 _SHARED_MEMORY = "shmem"
 _APP_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# Matches a comma outside of brackets: "a:http:[8000,8001],b:tcp:9000".
+# Matches the commas between entries, but not those in brackets: "a:http:[8000,8001],b:tcp:9000".
 _BETWEEN_PORTS = re.compile(r",(?![^\[]*\])")
 
 

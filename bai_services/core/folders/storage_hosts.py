@@ -20,7 +20,7 @@ PERMISSIONS = (
 
 # All permissions on the storage host of this machine: the default of a new domain and policy.
 LOCAL = "local"
-EVERYTHING_LOCAL: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
+ALL_LOCAL_PERMISSIONS: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
 
 
 def granted_on(host: str, maps: Sequence[Mapping[str, Sequence[str]]]) -> frozenset[str]:

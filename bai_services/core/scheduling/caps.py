@@ -162,7 +162,7 @@ def highest(caps: Iterable[ScopeCaps], slot: str) -> int | None:
     return min((n for c in caps if (n := c.limit(slot)) is not None), default=None)
 
 
-def refuse(found: Sequence[Violation]) -> None:
+def raise_if_violated(found: Sequence[Violation]) -> None:
     """Raise ``QuotaExceeded`` with all violations, if there are any."""
     if found:
         raise QuotaExceeded(

@@ -13,7 +13,7 @@ REPORT_TTL = timedelta(seconds=60)
 WARNING_TIME = timedelta(minutes=30)
 # Maximum interval between activity reports of a session with an idle timeout.
 REPORT_INTERVAL_SECONDS = 60.0
-# The same for a session without an idle timeout.
+# Maximum interval for a session without an idle timeout.
 REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS = 300.0
 _MIN_REPORT_INTERVAL_SECONDS = 1.0
 

@@ -28,7 +28,7 @@ class Event(StrEnum):
     DISPATCHED = "dispatched"  # the agent accepted the work item
     PREPARED = "prepared"  # image and injection are ready; the Hub may start the server
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
-    STARTED = "started"  # its server responded to the spawner
+    STARTED = "started"  # its server has responded to the spawner
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"

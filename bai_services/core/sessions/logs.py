@@ -36,8 +36,8 @@ def without_times(text: str) -> str:
         return text
 
     def replacement(match: re.Match[str]) -> str:
-        # Docker's timestamps are at the beginning of a line or of a chunk of a line. Search back at
-        # most one chunk, because a log may have no line break.
+        # Docker's timestamps are at the beginning of a line or of a chunk of a line. Search at most
+        # one chunk backwards, because a log may have no line break.
         low = max(0, match.start() - _CHUNK_BYTES)
         begin = max(low, text.rfind("\n", low, match.start()) + 1)
         before = match.start() - begin

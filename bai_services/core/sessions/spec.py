@@ -26,10 +26,10 @@ class Traits:
 
     # Help text of the option of ``bai session create``. Empty: the command has no such option.
     help: str
-    # Part of the request's identity: a second request with the same session name but a different
-    # value is a conflict.
+    # Part of the request's identity: a second request with the same session name but another value
+    # is a conflict.
     is_identity: bool = True
-    # A set: the order of entries and duplicates have no meaning.
+    # The field is a set: the order of entries and duplicates do not matter.
     is_set: bool = False
     # May contain secrets of the owner, so other readers of a template do not see the field.
     is_private: bool = False
@@ -261,7 +261,7 @@ class SessionSpec:
             "environ": dict(self.environ),
             "priority": self.priority,
         }
-        # In the digest, these fields have other keys (see _DIGESTED_UNDER_OTHER_KEYS).
+        # These fields have other keys in the digest (see _DIGESTED_UNDER_OTHER_KEYS).
         if self.cluster_size > 1:
             content["cluster"] = [self.cluster_size, self.cluster_mode]
         if self.agent_list:

@@ -15,7 +15,7 @@ from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# Name of each metric in a heartbeat -> in a sample.
+# Maps the names of metrics in heartbeats to their names in samples.
 GAUGES = {"cpu_cores": "cpu_cores", "mem_bytes": "mem_bytes"}
 COUNTERS = {
     "net_rx_bytes": "net_rx_bytes_per_second",
@@ -26,7 +26,7 @@ COUNTERS = {
 KERNEL_METRICS = (*GAUGES.values(), *COUNTERS.values())
 DEVICE_METRICS = ("utilization_percent", "memory_bytes")
 MAX_POINTS = 300
-# More devices than any machine has: a heartbeat cannot make samples larger.
+# Limits the size of samples; no machine has this many devices.
 MAX_DEVICES = 64
 
 Metrics = Mapping[str, float]
@@ -103,7 +103,7 @@ class Reading:
 
     @classmethod
     def of(cls, usage: Mapping[str, Any], at: datetime) -> Reading:
-        """Return the numbers in a heartbeat's usage; anything else in it is ignored."""
+        """Return the numbers in a heartbeat's usage; ignore other values."""
         reported = usage.get("devices")
         devices: dict[str, Metrics] = {}
         for device in (reported if isinstance(reported, list) else [])[:MAX_DEVICES]:
@@ -160,7 +160,7 @@ class Sampler:
         ]
 
     def drop_silent(self, now: datetime) -> None:
-        """Forget the last reading of kernels that have not been reported for some intervals."""
+        """Drop the last reading of each kernel that has not been reported for some intervals."""
         oldest = now - 4 * timedelta(seconds=self._resolution.interval_seconds)
         self._last = {key: reading for key, reading in self._last.items() if reading.at >= oldest}
 

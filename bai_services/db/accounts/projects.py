@@ -182,7 +182,8 @@ async def add_memberships(tx: AsyncConnection, user_id: str, project_ids: Sequen
         return 0
     values = [{"user_id": user_id, "project_id": project_id} for project_id in project_ids]
     with raise_on_violation(NotFound("the project or the user no longer exists")):
-        # Count the returned rows: psycopg reports no row count if several rows are inserted.
+        # Count the returned rows, because psycopg reports no row count if several rows are
+        # inserted.
         added = await tx.execute(
             insert_ignoring(tx, memberships).values(values).returning(memberships.c.project_id)
         )

@@ -31,7 +31,7 @@ from ..tables.sessions import sessions
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
-# Columns that are never returned: a secret and internal state.
+# Columns that are never returned: the password hash and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _COLUMNS = [column for column in users.columns if column.name not in _HIDDEN]
 
@@ -209,7 +209,7 @@ class UserStore:
                     password_hash=password_hash,
                     password_changed_at=changed_at,
                     need_password_change=False,
-                    # A pending revocation of all tokens includes this one.
+                    # A pending revocation of all tokens includes the revocation of sign-ins.
                     tokens_to_end=sa.case(
                         (users.c.tokens_to_end == "all", "all"),
                         else_=sa.func.coalesce(revocation, users.c.tokens_to_end),
@@ -266,7 +266,7 @@ def _taken() -> AlreadyExists:
 async def _require_free_names(
     tx: AsyncConnection, username: str | None, email: str | None, except_user_id: str = ""
 ) -> None:
-    # For a clear message; the unique constraints enforce the rule.
+    # This check only gives a clear message; the unique constraints enforce the rule.
     for column, value in ((users.c.username, username), (users.c.email, email)):
         if value is None:
             continue

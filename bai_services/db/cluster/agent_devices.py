@@ -33,7 +33,9 @@ class NewDevice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Result of an update: whether capacity increased, and devices that belong to another agent."""
+    """Result of an update: whether capacity has increased, and devices refused because they belong
+    to another agent.
+    """
 
     capacity_increased: bool
     refused: tuple[str, ...]

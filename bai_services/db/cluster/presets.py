@@ -44,8 +44,8 @@ class PresetRow:
 class PresetStore:
     """Reads and writes presets. A preset with an empty ``resource_group`` is valid in every group.
 
-    With ``user``, only presets that are valid in a group which the user may use are selected; None
-    selects all presets. Each public method is one transaction.
+    ``user`` selects the presets of groups that the user may use; None selects all presets. Each
+    public method is one transaction.
     """
 
     def __init__(self, database: Database) -> None:

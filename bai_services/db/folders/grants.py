@@ -66,7 +66,7 @@ class GrantStore:
                 )
             )
             rows = found.mappings().all()
-        # Several rows are possible: ``key`` may be the id of one user and the name of another.
+        # Several rows may match: ``key`` can be the id of one user and the name of another.
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
 

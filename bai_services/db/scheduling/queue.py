@@ -33,12 +33,12 @@ from .queue_rows import (
 )
 from .reservations import read_reserved
 
-# Decisions or wait states per transaction; fewer on SQLite, where a write transaction blocks all
-# other writers.
+# Maximum number of decisions or wait states per transaction; fewer on SQLite, where a write
+# transaction blocks all other writers.
 BATCH = 250
 SQLITE_BATCH = 40
 
-# PostgreSQL errors that are handled as a lost race: serialization failure, deadlock.
+# PostgreSQL error codes that count as a lost race: serialization failure, deadlock.
 _LOST_STATES = {"40001", "40P01"}
 _TEXT_LIMIT = 1024
 
@@ -152,7 +152,7 @@ class QueueStore:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def created_after(self, sequence: int) -> dict[str, int]:
-        """Return the sessions with a higher sequence number: sequence number by id."""
+        """Return the sequence number by id of each session with a higher sequence number."""
         query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
         async with self._db.read() as tx:
             return {row.id: row.sequence for row in await tx.execute(query)}

@@ -34,8 +34,8 @@ from ..tables.sessions import allocations, kernels, session_dependencies, sessio
 from .caps import CHUNK
 from .ledger import scopes_of
 
-# Size of the caches of requests and scopes. Thousands of sessions have only dozens of different
-# requests, and equal requests share one object.
+# Size of the caches of requests and scopes. Equal requests share one object: thousands of sessions
+# have only dozens of different requests.
 _CACHE_SIZE = 4096
 # Number of rows that are read and converted without a pause: 1 to 2 ms in the event loop.
 _PAGE = 100

@@ -119,8 +119,8 @@ class DeadlineStore:
             ]
 
 
-# Sessions whose policy has an idle timeout, and whose last activity report is recent: without a
-# report it is unknown whether a session is idle.
+# Sessions whose policy has an idle timeout, and whose last activity report is recent. Without a
+# recent report, it is unknown whether a session is idle.
 _IDLE_CANDIDATES = (
     sa.select(
         sessions.c.id,

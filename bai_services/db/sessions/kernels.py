@@ -140,8 +140,8 @@ class KernelStore:
     ) -> list[KernelState]:
         """Store the usage of kernels, by kernel id, from a heartbeat.
 
-        Return the states of all reported kernels that exist, and of all kernels that should be on
-        the agent.
+        Return the states of all existing kernels that were reported, and of all kernels that should
+        be on the agent.
         """
         async with self._db.write() as tx:
             for kernel_id, used in sorted(usage.items()):

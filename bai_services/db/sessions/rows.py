@@ -128,8 +128,8 @@ _NAMES = {
 _COLUMNS = [_NAMES[f.name] if f.name in _NAMES else sessions.c[f.name] for f in fields(SessionRow)]
 _KERNEL_COLUMNS = [kernels.c[f.name] for f in fields(KernelRow)]
 
-# Every session has an owner and a project, but the joins are outer joins: PostgreSQL omits unused
-# outer joins when it only counts rows.
+# Every session has an owner and a project. The joins are outer joins nevertheless, because
+# PostgreSQL omits unused outer joins when it counts rows.
 SELECT: sa.Select[Any] = (
     sa.select(*_COLUMNS)
     .outerjoin_from(sessions, users, sessions.c.owner_id == users.c.id)

@@ -170,7 +170,7 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
         found = policy.pending_violations(
             caps_with_limit, new.total_slots, usage, usage_before=usage_before, requested=requested
         )
-        policy.refuse(found)
+        policy.raise_if_violated(found)
         policy.add(usage, first.scopes, new.total_slots)
 
 

@@ -102,7 +102,7 @@ def _values(
 ) -> dict[str, Any]:
     text = facts.reason if facts.status_info is None else facts.status_info
     if row.status is Status.TERMINATING:
-        # Keep the reason of the stop: it is more useful than the text of the end.
+        # Keep the reason of the stop, because it is more useful than the reason of the end.
         text = row.status_info or text
     values: dict[str, Any] = {
         "status": after,

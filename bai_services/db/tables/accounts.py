@@ -11,7 +11,8 @@ keypair_policies = sa.Table(
     metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     created_at(),
-    # Limit of slots that are missing from total_resource_slots. LIMITED: 0; UNLIMITED: no limit.
+    # Limit of the slots that total_resource_slots does not contain. LIMITED: 0; UNLIMITED: no
+    # limit.
     sa.Column("default_for_unspecified", sa.String(16), nullable=False, default="LIMITED"),
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_session_lifetime_seconds", sa.Integer, nullable=False, default=0),

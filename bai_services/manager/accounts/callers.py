@@ -21,7 +21,7 @@ from ..clock import Clock
 from . import authorizer
 from .keypair_secrets import KeypairSecrets, new_secret_key
 
-# Minimum time between updates of a keypair's ``last_used``; without it every request would write.
+# Minimum interval between updates of a keypair's ``last_used``, so that not every request writes.
 LAST_USED_INTERVAL = timedelta(minutes=5)
 
 _REASONS = {
@@ -46,7 +46,7 @@ class SignedRequest:
 
 
 class Callers:
-    """Turns a proof of identity into the ``Caller`` that the services take."""
+    """Authenticates credentials and returns the ``Caller`` that the services require."""
 
     def __init__(self, database: Database, clock: Clock, secrets: KeypairSecrets) -> None:
         self._store = AccountStore(database)

@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.core.accounts.records import Domain
 from bai_services.core.accounts.roles import Caller, Target
 from bai_services.core.errors import NotFound
-from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
+from bai_services.core.folders.storage_hosts import ALL_LOCAL_PERMISSIONS, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
@@ -55,7 +55,7 @@ class Domains:
             "is_active": True,
             "total_resource_slots": Caps(),
             "max_concurrent_sessions": None,
-            "allowed_vfolder_hosts": dict(EVERYTHING_LOCAL),
+            "allowed_vfolder_hosts": dict(ALL_LOCAL_PERMISSIONS),
             **parse_fields(spec),
         }
         project = {

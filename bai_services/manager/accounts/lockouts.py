@@ -2,8 +2,8 @@
 attempts.
 
 Responses depend only on the typed name and the address, never on whether an account exists.
-The counter of an account decides only whether a correct password from an unknown address is
-accepted, which a client cannot distinguish from a wrong password.
+The counter of an account has one effect: too many failures make correct passwords from unknown
+addresses fail, with the response for a wrong password.
 """
 
 from __future__ import annotations

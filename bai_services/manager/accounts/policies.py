@@ -9,7 +9,7 @@ from bai_services.core.accounts.records import ResourcePolicy
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import InvalidRequest, NotFound
-from bai_services.core.folders.storage_hosts import EVERYTHING_LOCAL, check_hosts
+from bai_services.core.folders.storage_hosts import ALL_LOCAL_PERMISSIONS, check_hosts
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.names import check_slug
 from bai_services.core.resources import Caps
@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "max_priority": None,
         "max_containers_per_session": 1,
         "idle_timeout_seconds": 0,
-        "allowed_vfolder_hosts": EVERYTHING_LOCAL,
+        "allowed_vfolder_hosts": ALL_LOCAL_PERMISSIONS,
     },
     "user": {
         "max_vfolder_count": 0,

@@ -332,8 +332,8 @@ def hub_account(account: Account) -> dict[str, Any]:
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
-    # For servers without a session. Roles need not be compared: no owner has a higher role than a
-    # superadmin.
+    # These scopes are for servers without a session. Roles need not be compared, because no owner
+    # has a higher role than a superadmin.
     *("read:servers", "delete:servers"),
 )
 # No "read:servers": the options of a server contain its session's environment variables.
@@ -372,7 +372,8 @@ def _as_caller(account: Account, client_ip: str) -> Caller:
 
 
 def _failure_entry(audit: Audit, action: str, client_ip: str) -> AuditEntry:
-    # The entry omits the typed name, because users sometimes type their password into that field.
+    # The audit entry omits the typed name, because users sometimes type their password into that
+    # field.
     caller = Caller(Role.USER, username="(not signed in)", client_ip=client_ip)
     return audit.entry(caller, action, "", domain=None, outcome=SignInRefused.code)
 

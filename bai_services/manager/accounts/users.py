@@ -206,7 +206,7 @@ class Users:
         if values.get("role", current["role"]) != current["role"]:
             authorizer.require(caller, "user.grant-role")
         if any(values.get(name, current.get(name)) != current.get(name) for name in _CONTAINER_IDS):
-            # With the uid of another user, a user could read that user's files.
+            # A container with the uid of another user could read that user's files.
             authorizer.require(caller, "user.grant-role")
         if values.get("domain", current["domain"]) != current["domain"]:
             # Moving a user gives the administrators of another domain control over the account.

@@ -68,7 +68,7 @@ class AppShares:
         return self._to_page(await self._store.of_session(row.id, query, self._clock()))
 
     async def page_of_caller(self, caller: Caller, query: ListQuery) -> Page[ListedShare]:
-        """Return the shares that the caller's sessions have and those that admit the caller."""
+        """Return the shares of the caller's sessions, and all shares that admit the caller."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} is a system component, not a user")
         return self._to_page(await self._store.of_user(caller.user_id, query, self._clock()))

@@ -48,7 +48,7 @@ class AgentCapacity:
     def amounts(self) -> Mapping[str, SlotCapacity]:
         """Return the capacity of every slot of the agents, always including cpu and mem."""
         usable = [agent for agent in self.agents if agent.is_alive and agent.is_schedulable]
-        best = [agent.at_best() for agent in self.agents]
+        best = [agent.fully_available() for agent in self.agents]
         slots = {CPU, MEM}
         for agent in self.agents:
             slots |= set(agent.capacity)
@@ -113,7 +113,10 @@ class AgentCapacityCache:
 
 def _has_fixed_share(device: Device, slot: str) -> bool:
     """Return whether a device in use only offers shares of one size."""
-    return slot == f"{device.family}.{SHARES}" and 0 < device.share_in_force <= device.most_alone
+    return (
+        slot == f"{device.family}.{SHARES}"
+        and 0 < device.share_in_force <= device.max_session_share
+    )
 
 
 def _offers_shares(device: Device, slot: str) -> bool:

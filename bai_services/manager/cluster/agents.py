@@ -85,7 +85,7 @@ class Agents:
         """Mark agents as LOST if their last heartbeat is older than the deadline."""
         now = self._clock()
         deadline = timedelta(seconds=self._settings.heartbeat_deadline_seconds)
-        # Agents could not send heartbeats while the manager was not running.
+        # Wait first, because agents could not send heartbeats while the manager was not running.
         if self._started_at is not None and now - self._started_at < deadline:
             return
         if not await self._store.has_lost_agents(now - deadline):

@@ -135,7 +135,7 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shared_memory(size: int | None, slots: Mapping[str, int]) -> None:
-    """Raise if the shared memory, which is part of the memory, leaves nothing of it."""
+    """Raise if the shared memory, which is a part of the memory, is not less than the memory."""
     memory = slots.get(MEM)
     if size is not None and memory is not None and size >= memory:
         raise InvalidRequest(

@@ -153,7 +153,7 @@ class Schedules:
         )
 
     async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:
-        """Return those of the sessions that the caller may see."""
+        """Return the sessions that the caller may see."""
         if not ids:
             return {}
         query = ListQuery(limit=len(ids), filters={"id__in": ",".join(ids)})

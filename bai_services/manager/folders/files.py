@@ -128,7 +128,8 @@ class Files:
         self, caller: Caller, row: VfolderRow, path: str, writer: Writer, expected: Precondition
     ) -> Entry:
         """Move a completely received file to its path, if the caller is still allowed to write."""
-        # Check again: an upload can take hours, and permissions may have changed.
+        # Check again, because an upload can take hours and permissions may have changed in the
+        # meantime.
         await self.check_writable(caller, row)
         entry = await self.host(row).commit(
             location_of(row), writer, path, await self._uid(caller, row), expected

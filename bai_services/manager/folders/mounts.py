@@ -30,7 +30,7 @@ from .storage_hosts import StorageHosts
 
 log = logging.getLogger(__name__)
 
-# Timeout of the start of a session for a storage mount that does not respond.
+# Maximum time that the start of a session waits for a storage mount.
 REACH_TIMEOUT_SECONDS = 5.0
 MOUNT_PERMISSION = "mount-in-session"
 
@@ -118,7 +118,8 @@ class Mounts:
         for mount, result in zip(mounts, results, strict=True):
             if isinstance(result, BaseException):
                 if mount.get("is_auto") and isinstance(result, BaiError):
-                    # The owner did not request this mount, so its error must not prevent the start.
+                    # An auto-mounted folder was not requested, so its error must not prevent the
+                    # start.
                     log.warning(
                         "auto-mounted folder %s is left out: %s", mount["vfolder"], result.message
                     )

@@ -112,8 +112,8 @@ class Uploads:
     async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
         """Return the progress of an upload; abort a chunk in progress.
 
-        A complete upload that is not finished is finished now. If that fails, the error is raised:
-        otherwise the client would consider the upload done.
+        A complete upload that is not finished is finished now. An error of that step is raised,
+        because otherwise the client would consider the upload done.
         """
         row = await self._row(caller, key)
         await self._abort_active(upload_id)

@@ -30,7 +30,7 @@ MIN_POLL_SECONDS = 0.03
 MAX_POLL_SECONDS = 0.5
 OUTAGE_PAUSE_SECONDS = 2.0
 CONFLICT_PAUSE_SECONDS = 0.5
-# Stop waiting after this many consecutive polls in which the server is neither ready nor pending.
+# Maximum number of consecutive polls in which the server is neither ready nor pending.
 MAX_IDLE_POLLS = 8
 
 # RUNNING is included because the Hub may lose the server of a container that still runs.
@@ -133,7 +133,7 @@ class Starter:
         if not self._servers.hub.is_known:
             await self._start_without_hub(row)
             return
-        # A start that the Hub began is only watched. Otherwise the manager requests it; the Hub
+        # If the Hub began the start, only watch it. Otherwise request the start from the Hub, which
         # responds with a conflict if the server is already running or starting.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason, failures = "the Hub could not start it", 0

@@ -87,7 +87,7 @@ def check_caps(facts: AdmissionFacts, slots: ResourceSlots, request: SessionSpec
     check_cluster(size, request.cluster_mode)
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     found = policy.violations(caps, total_slots(slots, size), facts.usage, ever=True)
-    policy.refuse([*found, *policy.container_violations(caps, size)])
+    policy.raise_if_violated([*found, *policy.container_violations(caps, size)])
 
 
 @dataclass(slots=True)
@@ -169,8 +169,8 @@ async def _check(
             agents=unknown,
         )
     if not agents:
-        return  # no agent has registered yet: accept, the session stays pending
-    best = [agent.at_best() for agent in agents]
+        return  # accept if no agent has registered yet: the session stays pending
+    best = [agent.fully_available() for agent in agents]
     refusal = await asyncio.to_thread(_refusal, best, full_request)
     if refusal is not None:
         raise _insufficient(refusal, full_request)

@@ -47,7 +47,7 @@ class PlacementTraining:
             del self._tables[name], self._inputs[name]
         for name in names:
             recent, seconds, agents = await self._store.recent(name, MAX_RECENT_REQUESTS)
-            inputs = (recent, [agent.at_best() for agent in agents])
+            inputs = (recent, [agent.fully_available() for agent in agents])
             if not recent or self._inputs.get(name) == inputs:
                 continue
             self._tables[name] = await asyncio.to_thread(build_tables, recent, agents, seconds)

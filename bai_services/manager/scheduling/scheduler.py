@@ -31,7 +31,7 @@ from .wait_states import WaitStates
 TICK_SECONDS = 1.0
 # Interval of full reads, in case a change was not notified.
 FULL_READ_INTERVAL_SECONDS = 60.0
-# With more changes, a full read is as fast as an incremental one.
+# Maximum number of changes for an incremental read; with more, a full read is as fast.
 MAX_INCREMENTAL_CHANGES = 2_000
 CONFLICT_BACKOFF_SECONDS = 0.01
 # Debounce of writing wait states after a change.
@@ -226,7 +226,7 @@ class Scheduler:
         """Apply the changes in the database to the queue; return it."""
         created = await self._new_sessions()
         # Sessions that this manager has not created come from another manager. That manager may
-        # also have changed agents, of which it does not notify this one.
+        # also have changed agents, without notifying this manager.
         is_changed_elsewhere = bool(created) and not self._touched
         is_old = time.monotonic() - self._read_at > FULL_READ_INTERVAL_SECONDS
         # Changes from now on belong to the next pass.

@@ -22,7 +22,7 @@ from .lifecycle import Lifecycle
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 5.0
-# Limits on concurrent calls; the one per owner keeps slow receivers from delaying other owners.
+# Limits on concurrent calls; the limit per owner keeps slow receivers from delaying other owners.
 MAX_CONCURRENT_CALLS = 16
 MAX_CALLS_PER_OWNER = 2
 

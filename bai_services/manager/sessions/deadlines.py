@@ -113,7 +113,7 @@ class Deadlines:
                 await self._end(expired.session_id, limit.status, reason, limit.result)
 
     async def _cancel_unsatisfiable(self) -> None:
-        # Repeat: a cancelled session makes the sessions that depend on it unsatisfiable, too.
+        # Repeat, because the dependents of a cancelled session become unsatisfiable, too.
         while found := await self._dependencies.pending_with_failed_dependency():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))

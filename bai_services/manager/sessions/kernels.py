@@ -388,8 +388,8 @@ class Kernels:
         if row.status in ENDED:
             self._removed_kernels.pop(row.id, None)
         if row.status is Status.SCHEDULED:
-            # The row does not contain the agent, so wake all agents. This costs one query per
-            # agent.
+            # The row does not contain the agents of the session, so wake all agents. This costs one
+            # query per agent.
             for agent in self._agents.values():
                 agent.work_available.set()
 

@@ -261,7 +261,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if end.exit_code == 0:
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
-        # Same event as if the agent reports the end before the Hub.
+        # The event is the same as when the agent reports the end before the Hub does.
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 
@@ -286,7 +286,8 @@ def _map_batch_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result
 def _run_as(uid: int | None, gid: int | None) -> tuple[int, int]:
     """Return the user and group id of a session's processes ("Ownership" in docs/security.md)."""
     if os.geteuid() != 0:
-        # Only root can change the owner of files: all folders belong to the manager's user.
+        # Without root, the manager cannot change the owner of files, so all folders belong to its
+        # user.
         return os.geteuid(), os.getegid()
     return DEFAULT_UID if uid is None else uid, DEFAULT_GID if gid is None else gid
 
@@ -320,8 +321,8 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_AGENT_ID": facts.agent_id,
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,
-        # Writable folders: apps store persistent data there by default. Mount paths contain no
-        # colon.
+        # The writable folders, in which apps store persistent data by default. They are separated
+        # by colons, which mount paths cannot contain.
         "BAI_FOLDERS": ":".join(
             mount["path"]
             for mount in row.mounts

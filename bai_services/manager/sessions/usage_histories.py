@@ -103,9 +103,9 @@ class UsageHistories:
         )
 
     async def trends(self, caller: Caller, session_ids: Sequence[str]) -> list[UsageTrend]:
-        """Return the usage of sessions in the last 15 minutes, without those not visible.
+        """Return the usage in the last 15 minutes of those of the sessions that are visible.
 
-        No ids: the caller's newest running sessions.
+        Without ids, return the usage of the caller's newest running sessions.
 
         Raises
         ------

@@ -21,7 +21,7 @@ from ..loop import Loop
 from ..scheduling.lease import Lease
 
 # A coarse interval is condensed after this time: other managers may still store fine samples.
-_SETTLING = timedelta(seconds=2 * FINE.interval_seconds)
+_CONDENSE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 
 
 class UsageSampling:
@@ -74,12 +74,12 @@ class UsageSampling:
             last = await self._store.last(COARSE)
             oldest = COARSE.start_of(now - FINE.kept_for)
             self._next_coarse = oldest if last is None else max(oldest, last + length)
-        if self._next_coarse + length + _SETTLING > now:
+        if self._next_coarse + length + _CONDENSE_DELAY > now:
             return
-        while self._next_coarse + length + _SETTLING <= now:
+        while self._next_coarse + length + _CONDENSE_DELAY <= now:
             await self._store.condense(self._next_coarse)
             self._next_coarse += length
         for resolution in (FINE, COARSE):
             # A fine sample is kept until its coarse interval has been condensed.
-            oldest = now - resolution.kept_for - length - _SETTLING
+            oldest = now - resolution.kept_for - length - _CONDENSE_DELAY
             await self._store.delete_before(resolution, oldest)

@@ -53,8 +53,8 @@ class Descriptor:
     async def close(self) -> None:
         """Close the descriptor now, or in a worker thread after the step that is using it."""
         if self._step.acquire(blocking=False):
-            # Close before the release of the lock: otherwise a queued step could acquire it first,
-            # and the event loop would block until that step ends.
+            # Close before the lock is released. Otherwise, a queued step could acquire the lock
+            # first, and the event loop would block until that step ends.
             try:
                 self._close()
             finally:
@@ -138,7 +138,7 @@ class ArchiveStream:
         self._root = root
         self._chunks = chunks
         self._workers = workers
-        # A step whose caller has given up may still run and use the descriptors.
+        # A step may still run and use the descriptors after its caller has given up.
         self._step_lock = threading.Lock()
 
     async def chunks(self) -> AsyncIterator[bytes]:

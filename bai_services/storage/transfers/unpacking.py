@@ -69,7 +69,9 @@ class _Archive(tarfile.TarFile):
 
 
 class _Head(tarfile.TarInfo):
-    """A member header; a malformed header raises an error instead of ending the archive."""
+    """A member header. A malformed header raises an error; tarfile itself would treat it as the end
+    of the archive.
+    """
 
     @classmethod
     def fromtarfile(cls, archive: tarfile.TarFile) -> _Head:

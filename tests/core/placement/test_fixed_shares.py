@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.cluster.device_sharing import ANY_SHARE, Level, Sharing
-from bai_services.core.cluster.devices import Device, most_of
+from bai_services.core.cluster.devices import Device, max_amount
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
 
@@ -155,4 +155,4 @@ def test_no_device_gets_a_share_that_it_does_not_allow(
         assert sharing.least <= device.amount <= by_id[device.device_id].free
         assert amount <= sharing.most
     if found and not may_fragment:
-        assert amount <= most_of(world.devices, "cuda.shares") or amount > ANY_SHARE
+        assert amount <= max_amount(world.devices, "cuda.shares") or amount > ANY_SHARE

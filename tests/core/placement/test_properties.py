@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bai_services.core.cluster.devices import Device, most_shares, thousandths
+from bai_services.core.cluster.devices import Device, max_share, thousandths
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import (
     AgentState,
@@ -245,8 +245,8 @@ def test_price_of_shares_on_one_device_is_at_most_the_price_of_the_device(
 
 @given(st.lists(st.integers(0, 100).map(lambda n: n * 10), max_size=5))
 @settings(deadline=None)
-def test_most_shares_is_the_largest_share_that_fits(free: list[int]) -> None:
-    most = most_shares(free)
+def test_max_share_is_the_largest_share_that_fits(free: list[int]) -> None:
+    most = max_share(free)
     placer = Placer([agent("a", tuple(1000 - f for f in free))], Policy.BEST_FIT)
     for amount, can in ((most, most >= 50), (most + 10, False)):
         if amount >= 50:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.cluster.device_sharing import Level, Sharing
-from bai_services.core.cluster.devices import most_of
+from bai_services.core.cluster.devices import max_amount
 from bai_services.core.scheduling.placement import (
     AgentState,
     Placement,
@@ -188,7 +188,7 @@ def test_shares_of_a_device_are_always_equal(
         live.append((found, device, share))
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
-        assert most_of(state.devices, "cuda.shares") == oracle.largest_share()
+        assert max_amount(state.devices, "cuda.shares") == oracle.largest_share()
         # A new placer with the same state makes the same decisions.
         rebuilt = Placer([state], Policy.BEST_FIT)
         for other in SHARES:

@@ -214,7 +214,7 @@ def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
     for seed in range(1200):
         found = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
         starts = {o.job.id: o.started for o in found.outcomes}
-        for session_id, (_, reservation) in found.promises.items():
+        for session_id, (_, reservation) in found.first_reservations.items():
             started = starts[session_id]
             assert started is not None, (seed, session_id)
             assert EPOCH + timedelta(seconds=started) <= reservation.starts_at, (seed, session_id)
@@ -229,7 +229,7 @@ def test_reserved_session_starts_as_early_as_without_backfill() -> None:
     for seed in range(300):
         found = simulate(seed, Backfill.RESERVING, is_exact=True)
         positions = {o.job.id: n for n, o in enumerate(found.outcomes)}
-        for session_id, (second, _) in found.promises.items():
+        for session_id, (second, _) in found.first_reservations.items():
             mine = found.outcomes[positions[session_id]]
             before = [
                 o

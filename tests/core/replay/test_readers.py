@@ -7,7 +7,7 @@ from bai_services.core.scheduling.placement import Mode
 from bai_services.core.scheduling.replay.history import read_history
 from bai_services.core.scheduling.replay.openb import DEFAULT_RUN_SECONDS, read_nodes, read_pods
 from bai_services.core.scheduling.replay.swf import FIELDS, fewest_kernels, read_swf
-from bai_services.core.scheduling.replay.workload import refuse_invalid_rows
+from bai_services.core.scheduling.replay.workload import reject_invalid_rows
 
 PODS = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
@@ -54,7 +54,7 @@ def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
     (invalid,) = found.invalid_rows
     assert (invalid.file, invalid.row, invalid.column) == ("pods.csv", 3, column)
     with pytest.raises(InvalidRequest, match=f"pods.csv, row 3, column {column}"):
-        refuse_invalid_rows(found.invalid_rows)
+        reject_invalid_rows(found.invalid_rows)
 
 
 def test_pod_list_without_required_columns_is_rejected() -> None:

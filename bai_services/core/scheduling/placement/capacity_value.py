@@ -116,10 +116,11 @@ def capacity_value_table(items: Sequence[Item], devices: int) -> Floats:
 def with_reserve(
     values: Floats, mix: Mix, family: str, model: str, bins: tuple[int, int]
 ) -> Floats:
-    """Return capacity values plus the expected number of devices of one multi-device request.
+    """Return capacity values increased by the value of one multi-device request.
 
-    A kind of multi-device request adds its number of devices where it fits, weighted by its
-    frequency among these kinds. The table is extended to ``RESERVE_BINS`` bins of cpu and memory.
+    Each kind of multi-device request increases the cells in which it fits by its number of devices,
+    weighted by its frequency among these kinds. The table is extended to ``RESERVE_BINS`` bins of
+    cpu and memory.
     """
     several = {k: weight for k, weight in mix.items() if k.devices > 1 and allows(k, family, model)}
     total = sum(several.values())

@@ -88,7 +88,7 @@ MIN_PART = 50  # thousandths: smallest part of a divided share
 BLOCK_SIZE = 64  # agents per block; the best score of each block is cached
 STATE_CACHE_SIZE = 1024  # scores cached by agent state while many agents are scored
 UNFIT = -(2**62)  # score of an agent that does not fit
-# Subtracted from the free thousandths of an unhealthy device: no request fits on it.
+# Subtracted from the free thousandths of an unhealthy device, so that no request fits on it.
 UNHEALTHY_PENALTY = 2**40
 
 

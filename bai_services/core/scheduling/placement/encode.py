@@ -53,7 +53,8 @@ class NameTable:
     def mask(self, models: Sequence[str]) -> int:
         """Return a bit mask of models; ANY if ``models`` is empty.
 
-        Only the first 62 models have a bit, so requests by name never match later models.
+        Only the first 62 models have a bit, so a request for named models never matches later
+        models.
         """
         if not models:
             return c.ANY
@@ -108,7 +109,7 @@ def write_agent(columns: Columns, n: int, agent: AgentState, names: NameTable) -
         facts[c.NUMA] = numas[j]
         facts[c.LINK] = links[j]
         facts[c.MIN_SHARE] = device.sharing.least
-        facts[c.MAX_SHARE] = device.sharing.most_now
+        facts[c.MAX_SHARE] = device.sharing.max_share_now
         facts[c.IN_FORCE] = 0 if device.sharing.is_uniform else c.ANY
     # KIND numbers static facts, so it is computed before the share in force is written.
     row[c.KIND] = names.kind(row[c.ARCHITECTURE : c.HAS_GRAPH + 1], columns.facts[n])
@@ -145,7 +146,8 @@ def read_agent(columns: Columns, n: int, agent: AgentState) -> AgentState:
             used=d.capacity - free_here - (0 if d.is_healthy else c.UNHEALTHY_PENALTY),
             share_in_force=max(0, share),
         )
-        # Rows are padded to the largest number of devices of any agent, so lengths may differ.
+        # Rows are padded to the largest number of devices of any agent, so a row may be longer than
+        # the list.
         for d, free_here, share in zip(agent.devices, free, in_force, strict=False)
     )
     return replace(agent, used=used, devices=devices)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from ...cluster.devices import Device, DeviceAmount, Shortage, is_device_slot, most_of
+from ...cluster.devices import Device, DeviceAmount, Shortage, is_device_slot, max_amount
 from ...resources import ResourceSlots
 
 ALIVE = "ALIVE"
@@ -65,7 +65,7 @@ class AgentState:
     def free(self, slot: str) -> int:
         """Return the largest amount of ``slot`` that one session could have on this agent now."""
         if is_device_slot(slot):
-            return most_of(self.devices, slot)
+            return max_amount(self.devices, slot)
         return max(0, self.capacity.get(slot, 0) - self.used.get(slot, 0))
 
     def emptied(self) -> AgentState:
@@ -73,9 +73,9 @@ class AgentState:
         devices = tuple(replace(d, used=0, share_in_force=0) for d in self.devices)
         return replace(self, used={}, devices=devices)
 
-    def at_best(self) -> AgentState:
+    def fully_available(self) -> AgentState:
         """Return the agent empty, alive and schedulable, with all devices healthy."""
-        devices = tuple(d.at_best() for d in self.devices)
+        devices = tuple(d.fully_available() for d in self.devices)
         return replace(self, used={}, devices=devices, is_alive=True, is_schedulable=True)
 
 

@@ -42,7 +42,8 @@ _POLICY_NUMBERS = MappingProxyType(
         Policy.RANDOM: c.RANDOM,
     }
 )
-# Initial number of requests with cached scores; maximum number of cached (request, agent) pairs.
+# Initial number of requests with cached scores, and maximum number of cached (request, agent)
+# pairs.
 _INITIAL_ROWS = 64
 _MAX_SCORES = 8_000_000
 # Maximum number of discarded forks that are stored for reuse, and their attributes that are reused.
@@ -149,7 +150,8 @@ class Placer:
     # ---- Requests ----
 
     def prepare(self, request: Request) -> int:
-        """Return the handle of a request. Equal requests share a handle, which later forks share.
+        """Return the handle of a request. Equal requests share a handle; it is also valid in later
+        forks.
 
         Raises
         ------
@@ -295,7 +297,9 @@ class Placer:
         fits = self._fits_when_empty.get(handle)
         if fits is None:
             if self._empty_group is None:
-                self._empty_group = Placer([a.at_best() for a in self._agents], Policy.BEST_FIT)
+                self._empty_group = Placer(
+                    [a.fully_available() for a in self._agents], Policy.BEST_FIT
+                )
             empty = self._empty_group
             fits = empty.fits(empty.prepare(self._requests[handle].request))
             self._fits_when_empty[handle] = fits
@@ -382,7 +386,7 @@ class Placer:
             insort(agents, agent, key=lambda a: a.id)
             self._rebuild(agents)
             return
-        if agent.at_best() != self._agents[n].at_best():
+        if agent.fully_available() != self._agents[n].fully_available():
             self._reset_empty_group()
         if not self._owns_facts:
             self._columns = self._columns._replace(facts=self._columns.facts.copy())

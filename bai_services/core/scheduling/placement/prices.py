@@ -17,7 +17,7 @@ PART_DISCOUNT = 0.95
 _EPSILON = 1e-9
 _DEVICE_STEPS = SHARE_UNIT // SHARE_STEP
 
-# A way to cut a device: the count of each share, and the number of devices that are cut this way.
+# A pattern: the count of each share on one device, and the number of devices with this pattern.
 Pattern = tuple[dict[int, int], float]
 
 

@@ -234,7 +234,8 @@ def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type
 
     Both prefer the agent with the fewest unrequested device families: requests without devices
     should not occupy agents with devices. Among those, pack prefers the least and spread the most
-    free device capacity, then cpu, then mem. One integer holds all three, mem in units of 256 MiB.
+    free device capacity, then cpu, then mem. The score is one integer that contains all three, mem
+    in units of 256 MiB.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)

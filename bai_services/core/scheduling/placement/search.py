@@ -302,7 +302,7 @@ def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
         cache.state[RANDOM_STATE] = random_state
     elif n >= 0:
         count = allocate_picks(columns, costs, cache, policy, n, shape)
-        if count < 0:  # only if two different agent states have the same hash
+        if count < 0:  # this happens only if two different agent states have the same hash
             n = -1
     pick = cache.picks[0]
     return n, count, pick[PICK_NEED], pick[PICK_DEVICE], pick[PICK_AMOUNT]

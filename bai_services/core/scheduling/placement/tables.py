@@ -23,7 +23,7 @@ from .mix import Mix, RequestKind, default_mix, shares_of
 from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
-# Weight of the price of a model that is in more demand than others; weight of the bonus for wholly
+# Weights of two prices: for a model that is in more demand than others, and the bonus for wholly
 # free devices.
 MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
 # Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
@@ -199,7 +199,7 @@ def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
 
 
 def _model_prices(mix: Mix, fleet: Fleet, family: str) -> dict[str, float]:
-    """Return, by model, its demand minus the demand of the model that is least in demand.
+    """Return, for each model, its demand minus the demand of the model that is least in demand.
 
     Demand is measured per device of the model, scaled so that total demand equals the number of
     devices. A kind that allows several models counts equally for each of their devices.

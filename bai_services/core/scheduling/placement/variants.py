@@ -28,7 +28,7 @@ _MAX_LIST = 30_000
 _LOADS = (0.9, 1.0, 1.1)
 _MEAN_RUNTIMES = 5
 _MIN_ARRIVALS, _MAX_ARRIVALS = 2_000, 40_000
-# Another variant replaces the first one only if its measure is higher by this fraction.
+# A variant replaces the first variant only if its measure is higher by this fraction.
 _MARGIN = 0.001
 
 # Mean run time of each kind of request, in seconds.
@@ -44,7 +44,7 @@ def build_tables(
     """Return the tables of a group, learned from its latest requests.
 
     This takes up to several seconds, so NEVER call it inside a pass; most of the time, the GIL is
-    released. ``recent`` are the group's latest requests; 2,000 are enough, and without any the
+    released. ``recent`` are the group's latest requests; 2,000 are enough. If there are none, the
     default mix of the agents is used. ``seconds`` holds the run time of each request's session,
     None if the session has not ended.
     """
@@ -137,9 +137,9 @@ class _Trial:
 
     def __init__(self, tables: Tables, agents: Sequence[AgentState]) -> None:
         names = NameTable(tables.families, tables.models)
-        empty = [replace(a.at_best(), architecture="", engine="") for a in agents]
+        empty = [replace(a.fully_available(), architecture="", engine="") for a in agents]
         self._columns = build_columns(empty, names)
-        # A trial ignores the rule that all shares of a device may have to be equal.
+        # A trial ignores the rule of some devices that all shares must be equal.
         self._columns.facts[:, :, c.IN_FORCE] = c.ANY
         kinds = list(tables.mix)
         self._shapes = np.stack([encode_request_kind(kind, names) for kind in kinds])

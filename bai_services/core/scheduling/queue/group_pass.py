@@ -76,7 +76,8 @@ class GroupPass:
             if self._has_charged and quotas.exceeds_cap(shape.rows, shape.need):
                 group_queue.has_capped_ahead |= self._reserver is None
                 if self._known_states[shape.handle] in (NO_CAPACITY, UNTRIED):
-                    # The shape may represent others, which the selection skipped: select again.
+                    # The selection may have skipped other shapes because of this shape: select
+                    # again.
                     turns = self._turns(turns)
                 else:
                     turns.drop()

@@ -86,7 +86,7 @@ class Quotas:
     def need(self, slots: ResourceSlots) -> Ints:
         """Return the charge for one session with ``slots`` by column: its slots, and 1 session.
 
-        Columns that are added later are missing in this array and count as 0.
+        If a column is added later, it is missing in this array and counts as 0.
         """
         need = self._need_of.get(slots)
         if need is None:

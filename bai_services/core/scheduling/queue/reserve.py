@@ -215,7 +215,7 @@ class Reserver:
 
 def count_releases_until_fit(future: Placer, shape: int, releases: Sequence[Release]) -> int | None:
     """Apply releases in order until a request fits; return their number, or None if the request
-    does not fit after all releases.
+    does not fit even after all releases.
 
     The number doubles until the request fits; then bisection finds the least number.
     """

@@ -354,12 +354,12 @@ class Queue:
     def _decide(self, group_queues: list[GroupQueue]) -> list[Decision]:
         """Run the pass of each group.
 
-        The quota of sessions with a reservation is withheld from all other groups. But a group may
-        exhaust a cap before another group makes a reservation, or the other way round. So groups
-        get further turns until decisions of one group no longer affect another.
+        The quota of sessions with a reservation is withheld from all other groups. But the first
+        group may exhaust a cap before the second makes a reservation. So groups get further turns
+        until decisions of one group no longer affect another.
         """
         decisions: list[Decision] = []
-        known: dict[str, int] = {}  # by group: number of all decisions at its last turn
+        known: dict[str, int] = {}  # for each group, the number of all decisions at its last turn
         for _ in range(MAX_TURNS):
             before = self._reserved()
             for group_queue in self._group_queues.values():
@@ -379,7 +379,8 @@ class Queue:
         """Return the groups affected by decisions or reservations of others since their turn."""
         if len(self._group_queues) == 1:
             return []
-        # A start of a reserved session does not change the charged amounts.
+        # The quota of a reserved session is charged already, so its start does not change the
+        # charges.
         if before & self._pending.keys() != self._reserved():
             return list(self._group_queues.values())
         return [

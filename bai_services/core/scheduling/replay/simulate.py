@@ -93,15 +93,15 @@ class Sample:
 class Replay:
     """Result of a replay.
 
-    ``reasons`` explains the jobs that never started. ``promises`` holds the first reservation of
-    each job, and its time in seconds.
+    ``reasons`` explains the jobs that never started. ``first_reservations`` holds the first
+    reservation of each job, and its time in seconds.
     """
 
     agents: tuple[AgentState, ...]
     outcomes: tuple[Outcome, ...]
     samples: tuple[Sample, ...]
     reasons: Mapping[str, tuple[Reason, ...]]
-    promises: Mapping[str, tuple[int, Reservation]]
+    first_reservations: Mapping[str, tuple[int, Reservation]]
     passes: int
 
 
@@ -130,7 +130,7 @@ class _World:
 
     started: dict[str, tuple[int, tuple[Placement, ...]]] = field(default_factory=dict)
     ends: list[tuple[int, str]] = field(default_factory=list)
-    promises: dict[str, tuple[int, Reservation]] = field(default_factory=dict)
+    first_reservations: dict[str, tuple[int, Reservation]] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     passes: int = 0
 
@@ -238,8 +238,8 @@ class _Driver:
         return sorted(found)
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables of its mix. They define fragmentation, which is measured
-        under every policy.
+        """Return the group with tables learned from its mix. Every policy needs the tables, because
+        they define the measured fragmentation.
         """
         if state.tables is not None:
             return state
@@ -283,7 +283,7 @@ class _Driver:
         for decision in result.decisions:
             self._start(decision, seconds)
         for reservation in result.reservations:
-            world.promises.setdefault(reservation.session_id, (seconds, reservation))
+            world.first_reservations.setdefault(reservation.session_id, (seconds, reservation))
         if seconds >= self._sample_at:
             self._sample(seconds)
         if result.wake_at is None:
@@ -413,7 +413,7 @@ class _Driver:
                 for o in outcomes
                 if o.started is None and o.job.id in remaining
             },
-            world.promises,
+            world.first_reservations,
             world.passes,
         )
 

@@ -81,7 +81,7 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     skipped: Counter[str] = Counter()
     for number, values in rows:
         try:
-            reason = _reason_to_leave_out(values)
+            reason = _skip_reason(values)
             if reason:
                 skipped[reason] += 1
             else:
@@ -127,7 +127,7 @@ def _processors(values: list[float]) -> int:
     return asked if asked > 0 else allocated
 
 
-def _reason_to_leave_out(values: list[float]) -> str:
+def _skip_reason(values: list[float]) -> str:
     if values[10] == CANCELLED and values[3] <= 0:
         return "cancelled before it ran"
     if values[3] == UNKNOWN:

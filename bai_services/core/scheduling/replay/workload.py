@@ -107,7 +107,7 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     return number
 
 
-def refuse_invalid_rows(invalid_rows: Sequence[InvalidRow]) -> None:
+def reject_invalid_rows(invalid_rows: Sequence[InvalidRow]) -> None:
     """Reject a file with invalid rows.
 
     Raises

@@ -208,7 +208,9 @@ def _template(caller: Caller, row: TemplateRow) -> Template:
 
 
 def _may_read_private(caller: Caller, row: TemplateRow) -> bool:
-    """Return whether the caller may read private fields; monitors only for usable templates."""
+    """Return whether the caller may read private fields. Monitors may read them only in templates
+    that they may use.
+    """
     if caller.role is not Role.MONITOR or row.owner_id == caller.user_id:
         return True
     if row.project_id:
