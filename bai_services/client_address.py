@@ -57,9 +57,9 @@ class TrustedProxies:
     def client_address(self, peer: str, forwarded: str) -> str:
         """Return the client's address from the TCP peer and ``X-Forwarded-For``.
 
-        The header is ignored unless the peer is trusted. Its last entry was added by that proxy.
-        Entries that are trusted proxies themselves are skipped from the end, except for those
-        trusted by ``own``: sessions of the process engine have this machine's addresses, too.
+        The header is ignored unless the peer is trusted. That proxy has added the last entry. From
+        the end, entries of trusted proxies are skipped, except entries that only ``own`` trusts:
+        sessions of the process engine have this machine's addresses, too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)

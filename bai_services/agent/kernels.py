@@ -53,7 +53,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One work item. Its ids are validated because they become names of folders and containers."""
+    """One work item. Its ids are validated, because folders and containers are named after them."""
 
     id: str
     kind: str

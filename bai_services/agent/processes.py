@@ -28,7 +28,7 @@ KILL_WAIT_SECONDS = 0.5
 
 @dataclass(slots=True)
 class ProcessTree:
-    """The processes of one kernel: those with its variables, and all their descendants."""
+    """The processes of one kernel: all processes with its variables, and their descendants."""
 
     session_id: str
     kernel_id: str
@@ -170,8 +170,8 @@ class ProcessEngine(Engine):
     async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
         if self._notices is None:
             await self.facts()
-        # No uid is set: sessions run as the user of the Hub and the agent, which the sandbox only
-        # maps to another uid.
+        # No owner is set for the home: sessions run as the user of the Hub and the agent, and the
+        # sandbox only maps this user to another uid.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:

@@ -121,8 +121,8 @@ class WorkExecutor:
         return {}
 
     def _folder_of(self, task: Task) -> str:
-        """Return the name of a kernel's folder, found by the kernel's id: the work item of a
-        removal may have no host name.
+        """Return the name of a kernel's folder. It is found by the kernel's id, because the work
+        item of a removal may have no host name.
         """
         names = [f.name for f in self._folders.all() if f.kernel_id == task.kernel_id]
         return names[0] if names else task.folder

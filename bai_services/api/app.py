@@ -24,8 +24,8 @@ API = "/api/v1"
 
 class OpenAPIHandler(APIHandler):
     async def get(self) -> None:
-        # The document is built in a thread at the first request, because this takes long and is
-        # rarely needed.
+        # The document is rarely needed and takes long to build, so it is built at the first
+        # request, in a thread.
         self.write_json(await asyncio.to_thread(_document, self.settings["prefix"]))
 
 

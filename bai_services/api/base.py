@@ -24,7 +24,7 @@ from .caller_limit import CallerLimit
 from .csv_export import columns_of, content_disposition, write_csv
 
 MAX_BODY_BYTES = 2**20
-# Chunk size with which the HTTP server reads bodies.
+# Size of the chunks in which the HTTP server reads bodies.
 BODY_CHUNK_BYTES = 2**18
 # For a rejected body: maximum number of problems in the response, and maximum length of the path of
 # a field.
@@ -151,7 +151,7 @@ async def _call(
     if not declared.is_open and getattr(handler, "caller", None) is None:
         await handler.sign_in()
     if any("\0" in key for key in path.values()):
-        # No name contains NUL, and PostgreSQL rejects it in parameters.
+        # No name contains a NUL, and PostgreSQL rejects a NUL in parameters.
         raise errors.NotFound(f"{handler.request.path} does not exist")
     arguments: dict[str, Any] = dict(path)
     if declared.body is not None:

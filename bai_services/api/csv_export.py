@@ -20,7 +20,7 @@ from bai_services.core.user_input import shown
 
 # Spreadsheets run cells that begin with these characters as formulas.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-# Without this mark, spreadsheets decode the text in the encoding of the system instead of UTF-8.
+# Without this mark, spreadsheets use the encoding of the system instead of UTF-8.
 BYTE_ORDER_MARK = "\ufeff"
 MAX_FILENAME_LENGTH = 255
 _FILENAME = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f-\x9f]+")

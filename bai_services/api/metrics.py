@@ -47,7 +47,7 @@ class AccessLog:
         is_long_poll = "wait" in request.query_arguments or route == "/events"
         if not is_long_poll:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
-        # In page handlers, `caller` is a method.
+        # Page handlers have a method `caller` instead of the attribute.
         attribute = getattr(handler, "caller", None)
         caller = attribute if isinstance(attribute, Caller) else None
         caller_name = "-" if caller is None else caller.username or caller.role
@@ -65,7 +65,8 @@ class AccessLog:
 def _level_of(status: int, caller: Caller | None) -> int:
     if status >= 500:
         return logging.WARNING
-    # Hub and agents send many requests; the code that handles them logs the important ones.
+    # Requests of the Hub and of agents are too many for the log; the services log the important
+    # ones.
     is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT)
     return logging.DEBUG if is_component and status < 400 else logging.INFO
 

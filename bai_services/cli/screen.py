@@ -61,7 +61,7 @@ class Screen:
 def _label_width(lines: Sequence[tuple[tuple[str, str], ...]], width: int) -> int:
     """Return the width of the widest label at the start of a line."""
     first = max((cell_len(line[0][0]) for line in lines), default=0)
-    # If a pair does not fit on one line, its second label starts a line, too.
+    # If a pair does not fit on one line, its second label also begins a line.
     seconds = [
         cell_len(line[1][0])
         for line in lines

@@ -1,7 +1,8 @@
 """Rewrite a browser's requests to a Jupyter server: add the token and, if needed, a path prefix.
 
 A browser that opens a local port has no token. Any page in that browser can send requests to
-the port, so requests of cross-site pages are rejected. It transforms bytes and does no I/O.
+the port, so requests of cross-site pages are rejected. This module transforms bytes and does no
+I/O.
 """
 
 from __future__ import annotations

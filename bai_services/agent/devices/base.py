@@ -25,8 +25,8 @@ class Device:
     is_healthy: bool = True
     # Number of processors, which is divided among shares; None: unknown.
     processors: int | None = None
-    # Slot by which a part of a divided device, such as a MIG instance, is requested; empty for a
-    # device that is allocated as a whole or in shares.
+    # For a part of a divided device, such as a MIG instance: the slot by which it is requested.
+    # Empty for a device that is allocated as a whole or in shares.
     slot: str = ""
     sharing: Sharing = field(default_factory=Sharing)
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -18,7 +18,7 @@ LIMIT_HOOK = "apply-cuda-memory-limits"
 
 
 class ComputeMode(IntEnum):
-    """NVIDIA compute modes by driver value: which processes may create a CUDA context on a GPU."""
+    """NVIDIA compute mode of a GPU: the processes that may create a CUDA context on it."""
 
     DEFAULT = 0
     EXCLUSIVE_THREAD = 1
@@ -28,11 +28,13 @@ class ComputeMode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AvailableLevel:
-    """The highest available enforcement level, and why each higher one is not available."""
+    """The highest available enforcement level, and the reason why each higher level is not
+    available.
+    """
 
     level: Level
     problems: Mapping[str, str]
-    """Reason by the name of the higher level."""
+    """Maps the names of higher levels to the reasons why they are not available."""
 
 
 def highest_level(problems: Mapping[Level, str]) -> AvailableLevel:

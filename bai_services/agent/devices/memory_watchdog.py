@@ -29,7 +29,7 @@ from .inventory import Inventory
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_SECONDS = 1.0
-# Allowed percentage of the limit, to tolerate the driver's own memory per process.
+# Tolerated usage in percent of the limit, because the driver itself uses memory in each process.
 TOLERANCE_PERCENT = 102
 # Memory in use that a device may report while no process uses it (Gaudi does).
 IDLE_BYTES = 2**30

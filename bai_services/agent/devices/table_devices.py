@@ -46,7 +46,8 @@ class TableDevices(DeviceKind):
             found = self.find_devices()
             reason = "" if found else self._nothing_found_reason()
         except ToolFailed as error:
-            # Sessions may use the known devices, so report them as unhealthy.
+            # Report the known devices as unhealthy instead of omitting them, because sessions may
+            # use them.
             found, reason = [], str(error)
         self._seen = {}
         for found_device in found:
@@ -232,7 +233,7 @@ class TableDevices(DeviceKind):
         memory = self._number(found_device, facts.memory_bytes, row.memory_unit)
         own_id = self.value(found_device, facts.id) if facts.id else None
         mode = self._part_kind(found_device)
-        # Add the number: all parts of a device may report the device's serial number.
+        # Add the number, because all parts of a device may report the same serial number.
         own_id = f"{own_id}.{found_device.index}" if own_id and mode else own_id
         return Device(
             id=str(own_id or f"{self._machine}-{row.family}-{found_device.index}"),

@@ -208,7 +208,8 @@ class DockerEngine(Engine):
 
     async def close(self) -> None:
         await self._images.close()
-        # Keep the rules while containers exist: the next agent process takes them over.
+        # Keep the rules while containers exist, because the next agent process takes the containers
+        # over.
         with contextlib.suppress(Unavailable, docker.errors.APIError):
             if not await self._calls.run("query", self._list):
                 await self._egress.remove_rules()

@@ -75,7 +75,7 @@ class Images:
             pull.add_done_callback(lambda _: self._remove_pull(name))
         self._listeners.setdefault(name, []).append(report_progress)
         report_progress(PULL, f"pulling image {name}", None)
-        # Cancelling one caller must not cancel the pull of the others.
+        # The cancellation of one caller must not cancel the pull for the others.
         await asyncio.shield(pull)
 
     async def names(self) -> list[str]:

@@ -67,8 +67,8 @@ class Layers:
         return size if self._supports_size else 0
 
     async def writable_layer(self, container_id: str) -> tuple[tuple[Path, ...], int]:
-        """Return the writable directories of a container and 0; if they cannot be read, no
-        directories and the size that Docker reports.
+        """Return the writable directories of a container and the number 0. If the directories
+        cannot be read, return no directories and the size that Docker reports.
 
         Raises
         ------

@@ -65,8 +65,8 @@ class Folders:
         """Create the folder of a kernel and return its home; idempotent.
 
         The home belongs to ``uid`` and ``gid`` if they are given and this process may change
-        owners. If it may not, the home is writable for every user; the folder around it, which only
-        this process's user can enter, protects it.
+        owners. Otherwise the home is writable for every user, but only the user of this process can
+        enter the folder that contains it.
 
         Raises
         ------

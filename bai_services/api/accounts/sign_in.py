@@ -22,8 +22,8 @@ from bai_services.manager.accounts.callers import SignedRequest
 from bai_services.manager.manager import Manager
 from bai_services.single_flight import SingleFlight
 
-# A token that was revoked in the Hub remains accepted for at most this time. The account is not
-# cached: a deactivation takes effect immediately.
+# A token that was revoked in the Hub remains accepted for at most this time. Accounts are not
+# cached, so a deactivation takes effect immediately.
 TOKEN_CACHE_SECONDS = 3
 TOKEN_CACHE_SIZE = 10_000
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -83,7 +83,8 @@ class SignIn:
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] == signature.SCHEME:
-            # Do not verify the signature again: only the keypair and the account can have changed.
+            # The signature need not be verified again, because only the keypair and the account can
+            # have changed.
             await self._manager.accounts.callers.recheck_keypair(caller)
             return
         # HubOAuth caches the Hub's response here for the rest of the request.
@@ -93,7 +94,7 @@ class SignIn:
     async def browser_caller(self, handler: RequestHandler) -> Caller:
         """Return the caller of a request from a signed-in browser; tokens are not accepted."""
         caller = await self._by_cookie(handler)
-        # HubOAuth also accepts tokens and then sets this attribute.
+        # HubOAuth also accepts tokens; it sets this attribute if it has accepted one.
         if getattr(handler, "_token_authenticated", False):
             raise NotSignedIn(
                 "this operation requires a signed-in browser; tokens are not accepted"
@@ -201,8 +202,8 @@ class SignIn:
         return None
 
     def _name_in(self, model: Mapping[str, Any]) -> str | None:
-        """Return the user in the Hub's model; None for a service, or if the scopes do not include
-        access to this service.
+        """Return the user name in the Hub's model. None if the model is of a service, or the scopes
+        do not include access to this service.
         """
         scopes = set(model.get("scopes") or ())
         if model.get("kind") != "user" or not scopes & self._manager.settings.hub_access_scopes:

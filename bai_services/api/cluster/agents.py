@@ -244,7 +244,7 @@ class WorkHandler(APIHandler):
             return None
 
     def on_connection_close(self) -> None:
-        # An agent that restarts polls again; an abandoned poll must not receive its work.
+        # A restarted agent begins a new poll, so the abandoned poll must not receive its work.
         if self._poll is not None:
             self._poll.cancel()
 

@@ -109,7 +109,8 @@ class ScheduledSession(ResponseModel):
 
 
 class Schedule(ResponseModel):
-    """``running`` has at most 300 sessions, those that end first; ``waiting`` the 200 next ones.
+    """``running`` has the 300 running sessions that end first, ``waiting`` the next 200 pending
+    sessions.
 
     If ``is_complete`` is false, the scheduler is starting and the lists are empty.
     """

@@ -169,7 +169,7 @@ class StreamedBodyHandler(APIHandler):
         except BaiError as error:
             self._error = error
             self._discard_upload()
-        # Tornado reads the remaining bytes; bytes remain only if the body was rejected.
+        # Tornado reads and discards the remaining bytes of a rejected body.
         headers["Content-Length"] = str(bytes_left)
 
     async def data_received(self, chunk: bytes) -> None:

@@ -21,7 +21,7 @@ from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of, to_json
 
-# The templates of the installed Hub give the manager's pages the same design.
+# The pages use the templates of the installed Hub, so that they have its design.
 _templates = Environment(
     loader=ChoiceLoader(
         [

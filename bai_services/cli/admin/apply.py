@@ -98,9 +98,9 @@ async def changes_of(
 ) -> AsyncIterator[Change]:
     """Yield every change in dependency order, deletions last.
 
-    The caller makes each change before it requests the next. Each section is therefore
-    compared with the current state of the hub: a new domain, for example, creates a
-    project.
+    The caller makes each change before it requests the next, so each section is compared with the
+    current state of the hub. This matters because changes have effects: for example, a new domain
+    creates a project.
     """
     rows: dict[str, Sequence[Mapping[str, Any]]] = {}
     for entity in SECTIONS:

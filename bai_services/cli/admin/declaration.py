@@ -59,7 +59,7 @@ FILE_ONLY_FIELDS: Mapping[str, tuple[Field, ...]] = {
         ),
     ),
 }
-# The domain is required, so that the result does not depend on who applies the file.
+# The domain is required, because the default would be the domain of the user who applies the file.
 EXTRA_REQUIRED_FIELDS: Mapping[str, tuple[str, ...]] = {
     PROJECT.section: ("domain",),
     USER.section: ("domain",),

@@ -78,9 +78,9 @@ class MultipartUpload:
     def starts(self) -> range:
         """The offset of each part.
 
-        They depend only on the file size, so that an upload can be resumed with another value
-        of ``--parallel``. They are multiples of 1 MiB, because btrfs and XFS join block-aligned
-        parts without copying them.
+        The offsets depend only on the file size, so that an upload can be resumed with another
+        value of ``--parallel``. They are multiples of 1 MiB, because btrfs and XFS join
+        block-aligned parts without copying them.
         """
         step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))
         return range(0, self.item.size, -(-step // PART_ALIGNMENT) * PART_ALIGNMENT)

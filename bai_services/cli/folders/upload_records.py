@@ -24,7 +24,7 @@ class UploadRecords:
         return None
 
     def put(self, key: str, value: str) -> None:
-        # Without a record, the upload works, but cannot be resumed.
+        # Ignore the error: without a record, the upload works, but cannot be resumed.
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._path(key).write_text(value)

@@ -115,7 +115,8 @@ async def run(remote: Remote, words: list[str], feed: Feed, out: BinaryIO, err: 
             lost = asyncio.ensure_future(tunnel.wait_lost())
             await asyncio.wait((exit_code, lost), return_when="FIRST_COMPLETED")
             lost.cancel()
-            code = await exit_code  # completes even if the tunnel is lost, which closes its socket
+            # This also completes if the tunnel is lost, because the loss closes the socket.
+            code = await exit_code
     if code is None:
         raise Unavailable(
             messages[-1] if messages else "the connection was lost before the command finished"

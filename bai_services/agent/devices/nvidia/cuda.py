@@ -177,7 +177,8 @@ class CudaGpus(DeviceKind):
         Unavailable
             If its share requires MPS, which is unavailable now or has another share on this GPU.
         """
-        # Select GPUs by uuid: indices are different inside a container and can change at a restart.
+        # Select GPUs by uuid, because their indices differ inside a container and can change at a
+        # restart.
         uuids = [g.device.id for g in granted]
         environ = {
             "NVIDIA_VISIBLE_DEVICES": ",".join(uuids),
@@ -258,7 +259,8 @@ class CudaGpus(DeviceKind):
         """
         mode = _mode_of(device)
         if mode is not None and self._rules.may_set_mode and self._rules.mps is not None:
-            # Set it even if ``mode`` is DEFAULT: the GPU may have been shared since it was read.
+            # Set the mode even if ``mode`` is DEFAULT: it may have changed since ``mode`` was read,
+            # if the GPU was shared.
             with self._lock:
                 return not self._reader.set_mode(device.id, ComputeMode.DEFAULT)
         return mode != ComputeMode.EXCLUSIVE_PROCESS.name

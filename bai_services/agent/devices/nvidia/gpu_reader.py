@@ -89,7 +89,7 @@ class GpuReader:
         """Return the processes that use memory of a GPU or instance, with their utilization."""
         handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         found: dict[int, DeviceProcess] = {}
-        # MPS clients have a list of their own; some drivers list them in both.
+        # NVML has a separate list for MPS clients; some drivers list them in both lists.
         for name in PROCESS_LISTS if handle is not None else ():
             for entry in self._nvml.call(name, handle, default=()):
                 process = DeviceProcess(device_id, entry.pid, entry.usedGpuMemory)
@@ -100,9 +100,9 @@ class GpuReader:
         busy = self._nvml.busy_processes(handle, since)
         if busy is None:
             return list(found.values())
-        # The driver attributes the work of MPS clients to the MPS server, which is not listed. If
-        # an unlisted process was busy, processes without samples may be its
-        # clients, so their utilization is unknown.
+        # The driver attributes the work of MPS clients to the MPS server, which is not listed. If a
+        # process that is not listed was busy, it may be the server of processes without samples.
+        # Their utilization is then unknown.
         without_sample = None if set(busy) - set(found) else 0.0
         return [
             replace(process, utilization_percent=busy.get(pid, without_sample))

@@ -118,7 +118,7 @@ class MpsControl:
         self.send(f"set_default_active_thread_percentage {limits.percent}")
         if self.percent() != limits.percent:
             raise MpsFailed(f"{PROGRAM} does not confirm the limit of {limits.percent} percent")
-        # Written last, so that a daemon whose start was interrupted has no such file.
+        # Write the file last, so that it exists only if the start of the daemon was completed.
         write_atomically(self._limits_file, json.dumps(asdict(limits)))
 
     def limits(self) -> Limits | None:
@@ -203,7 +203,8 @@ class MpsControl:
         return done.stdout.strip()
 
     def _start_command(self) -> list[str]:
-        # -M: one server for clients of all uids; without it clients of a second uid wait forever.
+        # -M: one server for clients of all uids. Without this option, clients of a second uid wait
+        # forever.
         command = [_program(), "-d", *(["-M"] if os.geteuid() == 0 else [])]
         if self.shm is None:
             return command

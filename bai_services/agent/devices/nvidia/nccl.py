@@ -16,8 +16,8 @@ ROCE_V2 = "RoCE v2"
 def nccl_defaults(granted: Sequence[GrantedDevice], host: HostFiles, engine: str) -> dict[str, str]:
     """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
-    The InfiniBand adapters are those of the GPUs' NUMA nodes, or all if there are none. Containers
-    have no adapter, so NCCL's search for one is disabled.
+    They name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if there are
+    none on these nodes. Containers have no adapter, so NCCL's search for one is disabled.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}
@@ -42,8 +42,8 @@ def _all_linked(granted: Sequence[GrantedDevice]) -> bool:
 
 
 def _adapters(granted: Sequence[GrantedDevice], host: HostFiles) -> list[str]:
-    """Return the paths of the adapters with an active port: those on the NUMA nodes of the GPUs,
-    or all if there are none.
+    """Return the paths of the adapters with an active port on the NUMA nodes of the GPUs; if there
+    are none, of all adapters with an active port.
     """
     active = [
         adapter

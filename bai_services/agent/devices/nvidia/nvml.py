@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Key of link ends at an NVSwitch, through which a GPU reaches all GPUs with links to a switch.
+# Key for links to an NVSwitch. Through switches, a GPU reaches all other GPUs that have links to a
+# switch.
 SWITCH = "switch"
 NVLINK_IS_SWITCH = 2
-# Topology levels of two GPUs up to this value have PCI switches between them, but no host bridge.
+# Up to this topology level, two GPUs have only PCI switches between them, and no host bridge.
 BEHIND_SWITCHES = 20
 # Result codes of NVML.
 SUCCESS, NOT_FOUND = 0, 6

@@ -1,1 +1,1 @@
-"""Device kinds of vendors whose devices a row of the accelerator table cannot fully describe."""
+"""Device kinds that need code in addition to a row of the accelerator table, by vendor."""

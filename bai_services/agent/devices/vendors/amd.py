@@ -101,7 +101,7 @@ class AmdGpus(TableDevices):
 
     def sample(self) -> dict[str, dict[str, Any]]:
         samples = super().sample()
-        # ``sample`` runs before ``processes``, so the attribute is up to date there.
+        # Set the attribute here, because ``sample`` runs before ``processes``.
         self.reports_processes = self._library.open()
         if not self.reports_processes:
             return samples

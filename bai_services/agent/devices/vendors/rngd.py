@@ -68,7 +68,9 @@ class Rngds(FuriosaNpus):
         }
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        """Return the nodes of a card; for a part its own node and those that every part needs."""
+        """Return the nodes of a card. For a part, return its own node and the nodes that every part
+        needs.
+        """
         nodes: list[Any] = self.host.paths(NODES, device.index)
         elements = device.facts.get("elements")
         if elements is None:
