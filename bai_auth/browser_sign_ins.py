@@ -46,7 +46,8 @@ def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
     if previous is not None:
         handler.db.delete(previous)
     _revoke_oldest_sign_ins(handler, user)
-    # Always a new session id: an attacker may know or have planted the browser's current one.
+    # Always create a new session id, because an attacker may know or have planted the browser's
+    # current id.
     handler._session_id = uuid.uuid4().hex
     handler.set_session_cookie()
     token = orm.APIToken.new(
@@ -60,7 +61,9 @@ def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
 
 
 def _revoke_oldest_sign_ins(handler: Any, user: Any) -> None:
-    """Revoke so that the new sign-in does not exceed the account's limit, if it has one."""
+    """Revoke the oldest sign-ins so that the new one does not exceed the account's limit, if it has
+    one.
+    """
     limit: int | None = getattr(handler, LIMIT_ATTRIBUTE, None)
     if limit is None:
         return

@@ -1,7 +1,7 @@
 """Removal of secrets from URLs in the warnings of tornado in the Hub's log.
 
-JupyterHub removes them from its own lines, but tornado also writes a line with the whole URL for
-each request that a handler rejects.
+JupyterHub removes secrets from its own log lines. But for each request that a handler rejects,
+tornado writes another line with the whole URL.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ class Runner:
         """Wait until the Hub has registered this server; return False if stopped before that."""
         pause = FIRST_POLL_PAUSE_SECONDS
         while not self._stopping.is_set():
-            # Query the Hub only after its readiness check, or another request, has arrived.
+            # Query the Hub only after its readiness check (or any other request) has arrived.
             if self._requested.wait(FIRST_POLL_PAUSE_SECONDS):
                 with suppress(OSError, ValueError):
                     if self._hub.has_server():

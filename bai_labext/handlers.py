@@ -30,8 +30,8 @@ STATUSES = {
 
 
 UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE
-# Fields of an app for the panel. Not ``used_at``: it changes often, so every poll would send all
-# apps.
+# Fields of an app for the panel. ``used_at`` is omitted: it changes often, so every poll would send
+# all apps.
 APP_FIELDS = ("name", "title", "kind", "path", "state", "message", "arguments")
 
 
@@ -125,7 +125,7 @@ class PollHandler(PanelHandler):
         return [
             {name: app[name] for name in APP_FIELDS}
             for app in self.running.describe()
-            # Not JupyterLab itself, which contains the panel.
+            # JupyterLab itself is omitted, because the panel is a part of it.
             if app["state"] is not AppState.MISSING and app["name"] != "jupyterlab"
         ]
 

@@ -124,7 +124,8 @@ class ManagerLink:
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
         """Return the output of a kernel, or with ``mark`` the output since that response.
 
-        ``is_more`` is true if the text continues the one of the mark, false if it replaces it.
+        ``is_more`` is true if the text continues the text of the mark, and false if it replaces
+        that text.
         """
         query: dict[str, Any] = {"kernel": kernel} if kernel else {}
         if has_times:

@@ -38,7 +38,8 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     c.ServerApp.allow_root = os.geteuid() == 0 and env.get("BAI_SESSION_ENGINE") == "process"
     # Not a login shell, because /etc/profile removes the session's programs from PATH.
     c.ServerApp.terminado_settings = {"shell_command": [shell(env)]}
-    # Trash does not work across mounts, and in the home folder it silently uses up the quota.
+    # Delete files immediately: the trash does not work across mounts, and in the home folder it
+    # silently uses up the quota.
     c.FileContentsManager.delete_to_trash = False
 
     # A revoked token or cookie remains valid for this time; the default of JupyterHub is 300 s.

@@ -49,8 +49,8 @@ class SubmittedForm:
 # request.
 _submitted: ContextVar[SubmittedForm | None] = ContextVar("bai_start_form", default=None)
 
-# Secret form values of this request. They are not passed as options, because the Hub stores the
-# options of a start. Tasks that the request starts inherit the context.
+# Secret form values of this request. The values are not passed as options, because the Hub stores
+# the options of a start. Tasks that the request starts inherit this context variable.
 _secrets: ContextVar[Mapping[str, str] | None] = ContextVar("bai_start_secrets", default=None)
 
 _templates = Environment(

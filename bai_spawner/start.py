@@ -88,8 +88,8 @@ class Start:
     def _check_requester(self) -> None:
         """Raise ``Forbidden`` unless the owner requested the start, or a service by session id.
 
-        Options from anyone else would run their code as the owner. The manager is a service and
-        sends only the id of a session, which the owner has created through the manager.
+        Options from any other user would run that user's code as the owner. The manager is a
+        service and sends only the id of a session, which the owner has created through the manager.
         """
         spawner = self._spawner
         if spawner.is_requested_by_owner:
@@ -169,7 +169,8 @@ class Start:
         spawner = self._spawner
         options = form.with_secrets(options)
         if isinstance(options.get("mounts"), Sequence):
-            # Drop ``name``: only the form uses it, to label a folder that has been deleted since.
+            # Drop ``name``, which only the form uses, to label a folder that was deleted after the
+            # last start.
             options["mounts"] = [
                 {k: v for k, v in mount.items() if k != "name"}
                 if isinstance(mount, Mapping)
@@ -231,7 +232,7 @@ class Start:
             )
             raise
         except Exception:
-            # A bug, which the Hub logs. It must not leave a session behind either.
+            # The error is a bug; the Hub logs it. Its session must be cleaned up, too.
             await self._undo(engine, running, _failure("internal", "internal error"))
             raise
         return running.url

@@ -129,8 +129,8 @@ class AppProxyHandler(ProxyHandler):
 
     def _head(self, host: str, port: Any, proxied_path: str) -> bytes:
         request = self.request
-        # Not the method of a subclass, which looks up the address on which the port listens: the
-        # connection tries the loopback addresses in turn.
+        # Do not call the method of a subclass, which looks up the address on which the port
+        # listens: the connection itself tries the loopback addresses in turn.
         uri = ProxyHandler.get_client_uri(self, "http", host, port, proxied_path)
         target = "/" + uri.partition("//")[2].partition("/")[2].partition("#")[0]
         headers = self.proxy_request_headers()
@@ -200,7 +200,8 @@ class AppProxyHandler(ProxyHandler):
             return
         retain_freed_memory()
         self.request.connection.stream.set_nodelay(True)
-        # Not self.flush(), because the override of jupyter-server-proxy returns no awaitable.
+        # Do not call self.flush(), because the override of jupyter-server-proxy returns no
+        # awaitable.
         await RequestHandler.flush(self)
         async for chunk in response.chunks():
             self.write(chunk)
@@ -233,7 +234,7 @@ class AppProxyHandler(ProxyHandler):
         if self._client_is_gone:
             return
         if self._headers_written:
-            # Only a closed connection shows the client that the body is incomplete.
+            # The client detects an incomplete body only if the connection is closed.
             self.request.connection.stream.close()
             return
         self._headers = HTTPHeaders()

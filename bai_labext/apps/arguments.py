@@ -77,7 +77,7 @@ class Arguments:
             self._validate(app, argument, value)
 
     def _validate(self, app: App, argument: Argument, value: object) -> str:
-        """Return the absolute path; create the folder if it is one."""
+        """Return the absolute path; if the argument is a folder, create it."""
 
         def invalid(problem: str) -> InvalidRequest:
             return InvalidRequest(
@@ -102,9 +102,8 @@ class Arguments:
         return str(path)
 
     def temporary(self, app: App) -> list[str]:
-        """Return the arguments whose path is deleted with the session, for a warning to the user.
-
-        These are the arguments with their default, if no writable folder is mounted.
+        """Return the arguments for which the panel warns that their path is deleted with the
+        session. These are all arguments with default values, if no writable folder is mounted.
         """
         stored = self._stored(app)
         return [

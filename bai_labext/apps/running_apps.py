@@ -298,7 +298,8 @@ class RunningApps:
 
     async def _start(self, name: str, route: ProxyRoute, request: HTTPServerRequest) -> None:
         forget_ended_process(route.state)
-        # The handler requires a request; it is the one for the start, and gets no response here.
+        # The handler requires a request. It gets the request for the start, but does not respond to
+        # it.
         handler = route.handler(self._web_app, request, **route.arguments)
         starting = asyncio.ensure_future(handler.ensure_process())
         pids: set[int] = set()

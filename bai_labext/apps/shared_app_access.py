@@ -9,7 +9,8 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# A revoked share, and the session of a visitor who has signed out, remain valid for this time.
+# Cached decisions are valid for this time, also after the share was revoked or the visitor has
+# signed out.
 CACHE_TTL_SECONDS = 2.0
 # While the manager is unavailable, visitors admitted within this time keep their access.
 GRACE_SECONDS = 60.0

@@ -16,8 +16,9 @@ from bai_services.tunnel.request_rewriter import RequestRewriter
 LOOPBACK = ("127.0.0.1", "::1")
 CONNECT_TIMEOUT_SECONDS = 10.0
 
-# Kind of target → (app name under which traffic is recorded as use, size of messages that are not
-# recorded). Commands send keepalives of that size. For HTTP, the request handlers record uses.
+# Maps the kind of a target to the app name under which traffic is recorded as use, and the size of
+# messages that are not recorded. Commands send keepalives of that size. For HTTP, the request
+# handlers record uses.
 USES = {"tcp": ("ports", 0), "ssh": ("ssh", 0), "exec": ("exec", len(pack(Channel.ALIVE)))}
 
 Serve = Callable[[Stream, str], Awaitable[None]]
@@ -27,7 +28,7 @@ class Targets:
     """Connects streams to targets: ``tcp:PORT`` and those in ``kinds``, all inside the session.
 
     ``record_use`` is called with an app name for traffic on a stream. Idle connections and
-    keepalives are no use.
+    keepalives do not count as use.
     """
 
     def __init__(self, kinds: Mapping[str, Serve], record_use: Callable[[str], None]) -> None:

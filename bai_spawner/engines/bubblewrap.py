@@ -125,8 +125,7 @@ def python_paths() -> list[str]:
 def not_world_readable(folder: str, depth: int = 3) -> Iterator[str]:
     """Yield the paths below ``folder`` that are not world-readable.
 
-    Paths inside a directory that is yielded itself are omitted, as are those more than ``depth``
-    levels down.
+    Paths inside a yielded directory are omitted, and so are paths more than ``depth`` levels down.
     """
     try:
         entries = list(os.scandir(folder))
@@ -189,8 +188,8 @@ def option_descriptors(
 
     The others contain the files /etc/passwd, /etc/group and, with ``hosts``, /etc/hosts of the
     sandbox. The arguments set the environment, which contains tokens: on a command line every user
-    of the host could read them. They are not set in bubblewrap's own environment either, because
-    loader variables such as LD_PRELOAD would take effect outside the sandbox.
+    of the host could read them. The variables are not set in bubblewrap's own environment either,
+    because loader variables such as LD_PRELOAD would take effect outside the sandbox.
     """
     descriptors: list[int] = []
     try:

@@ -242,7 +242,7 @@ class DockerEngine(Engine):
         try:
             await self._run(endpoint, user, remove, True)
         except (docker.errors.APIError, EngineUnreachable) as error:
-            # The reconciler finds it by its label.
+            # The reconciler finds the container by its label and removes it.
             self.log.warning("Container %s was not removed at %s: %s", container, endpoint, error)
 
     async def _raise_without_address(self, running: Running) -> None:

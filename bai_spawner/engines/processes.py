@@ -39,7 +39,8 @@ def reap(pid: int) -> None:
 def started_at(pid: int) -> str:
     """Return the boot id and clock tick at which a process started; empty if it does not exist.
 
-    The tick does not change when the clock is set, unlike a start time computed from it.
+    Unlike a start time that is computed from the tick, the tick does not change when the clock is
+    set.
     """
     found = process_stat(pid)
     return _started(found) if found else ""

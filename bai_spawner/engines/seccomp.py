@@ -141,8 +141,8 @@ def own_profile() -> str:
         *(_allow(["personality"], _equals(0, INT, number)) for number in PERSONALITIES),
         {**_allow(["clone"], _equals(0, NEW_NAMESPACES, 0)), "excludes": no_admin},
         {**_allow(["clone"]), "includes": no_admin},
-        # ENOSYS makes the C library fall back to `clone`, whose flags a filter can read; those of
-        # `clone3` are behind a pointer.
+        # ENOSYS makes the C library fall back to `clone`. A filter can read the flags of `clone`,
+        # but not the flags of `clone3`, which are behind a pointer.
         {
             "names": ["clone3"],
             "action": "SCMP_ACT_ERRNO",
