@@ -1,5 +1,5 @@
-/* CUDA's driver and cuBLAS for machines without a GPU: memory is counted, a product takes time.
-   Limits are read where the stand-in for nvidia-cuda-mps-control has written them. */
+/* A fake CUDA driver and cuBLAS for machines without a GPU. Allocated memory is counted, and a
+   matrix product takes time. The limits are those that fake_mps.py has written. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,7 +51,7 @@ int cuMemcpyDtoD_v2(unsigned long long target, unsigned long long source, size_t
 int cuModuleLoadData(void **module, const void *image) { return 0; }
 int cuModuleGetFunction(void **function, void *module, const char *name) { return 0; }
 
-/* Nothing but the kernel that faults is ever launched. */
+/* The benchmark launches only one kernel: the one with the memory fault. */
 static int has_fault;
 int cuLaunchKernel() { return has_fault = 1, 0; }
 

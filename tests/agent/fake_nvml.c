@@ -1,6 +1,7 @@
-/* A driver with two GPUs, or NVML_COUNT, for machines that have none.
-   The file NVML_LOST makes the second vanish. While the file NVML_MIG is there, MIG is on for the
-   first GPU, and the number in it says how many instances it has: handles from 100 on. */
+/* A fake NVML library for machines without a GPU. It reports two GPUs, or NVML_COUNT.
+   If the file NVML_LOST exists, the second GPU is missing. While the file NVML_MIG exists, MIG is
+   enabled on the first GPU; the file contains the number of its instances, whose handles start at
+   100. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ nvmlReturn_t nvmlDeviceGetUtilizationRates(void *handle, Utilization *used)
     return OK;
 }
 
-/* The first GPU has sensors, the others do not. */
+/* Only the first GPU has sensors. */
 nvmlReturn_t nvmlDeviceGetTemperature(void *handle, int sensor, unsigned int *celsius)
 {
     *celsius = 61;
@@ -124,7 +125,7 @@ nvmlReturn_t nvmlDeviceGetPowerUsage(void *handle, unsigned int *milliwatts)
     return *(int *)handle == 0 ? OK : NOT_SUPPORTED;
 }
 
-/* NVML_ANCESTOR is the level of any two, empty: the driver does not tell. */
+/* NVML_ANCESTOR is the common ancestor of any two GPUs; if it is empty, the ancestor is unknown. */
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(void *one, void *other, int *level)
 {
     const char *text = getenv("NVML_ANCESTOR");
@@ -164,7 +165,7 @@ nvmlReturn_t nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *m
     return OK;
 }
 
-/* Two links lead from each GPU to the other one; NVML_SWITCH puts a switch between them. */
+/* Each GPU has two NVLinks to the other GPU, or to a switch if NVML_SWITCH is set. */
 nvmlReturn_t nvmlDeviceGetNvLinkState(void *handle, unsigned int link, unsigned int *active)
 {
     *active = link < 2;
@@ -190,7 +191,7 @@ typedef struct {
     unsigned int gpuInstanceId, computeInstanceId;
 } Process;
 
-/* The file NVML_PROCESSES has a line per process: the GPU, the pid, the bytes it holds. */
+/* The file NVML_PROCESSES has one line per process: GPU, pid, allocated bytes. */
 nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned int *count, Process *found)
 {
     const char *name = getenv("NVML_PROCESSES");
@@ -215,7 +216,8 @@ typedef struct {
     unsigned int smUtil, memUtil, encUtil, decUtil;
 } Sample;
 
-/* The file NVML_BUSY has a line per sample: the GPU, the pid, percent. Without it: not supported. */
+/* The file NVML_BUSY has one line per sample: GPU, pid, utilization in percent. Without the file,
+   samples are not supported. */
 nvmlReturn_t nvmlDeviceGetProcessUtilization(void *handle, Sample *found, unsigned int *count,
                                              unsigned long long since)
 {
@@ -237,7 +239,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(void *handle, Sample *found, unsign
     return *count == 0 ? NOT_FOUND : *count > room ? 7 : OK;
 }
 
-/* The file NVML_MODE says in which compute mode all GPUs are. */
+/* The file NVML_MODE contains the compute mode of all GPUs. */
 nvmlReturn_t nvmlDeviceGetComputeMode(void *handle, int *mode)
 {
     const char *name = getenv("NVML_MODE");

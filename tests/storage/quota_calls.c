@@ -1,6 +1,6 @@
-/* Stands in for the kernel's project quotas, by the kernel's own headers: what a caller packs is
- * read through struct fsxattr and struct if_dqblk, and written down by the names of the headers.
- * Loaded before libc (LD_PRELOAD); every other call goes on to the kernel. */
+/* A fake of the kernel's project quotas. It decodes the arguments of ioctl and quotactl with the
+ * structures fsxattr and if_dqblk of the kernel's headers and logs them with the names in these
+ * headers. It is loaded before libc (LD_PRELOAD); all other calls are passed to the kernel. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -49,7 +49,7 @@ int ioctl(int descriptor, unsigned long request, ...) {
     va_start(words, request);
     void *argument = va_arg(words, void *);
     va_end(words);
-    /* Python passes the number as an int: its upper half says nothing. */
+    /* Python passes the number as an int, so its upper 32 bits are undefined. */
     unsigned int number = (unsigned int)request;
     if (number == (unsigned int)FS_IOC_FSGETXATTR) {
         memcpy(argument, file_of(descriptor), sizeof(struct fsxattr));

@@ -37,7 +37,7 @@ ROWS = [
     ("the devices with the least sufficient capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
     ("three equal parts rather than two unequal ones", (1000, 600, 600, 0), 1500, {0: 500, 1: 500, 2: 500}, True),  # noqa: E501
     ("parts that differ by one step are even", (760, 750), 1510, {0: 760, 1: 750}, True),
-    ("the larger part is on the device with more free capacity", (750, 760), 1510, {1: 760, 0: 750}, True),  # noqa: E501
+    ("the larger part is on the emptier device", (750, 760), 1510, {1: 760, 0: 750}, True),
     ("a remainder below one step shrinks the largest part", (1000, 1000), 1505, {1: 755, 0: 750}, True),  # noqa: E501
     ("three equal parts rather than four", (500, 500, 500, 500), 1200, {0: 400, 1: 400, 2: 400}, True),  # noqa: E501
     ("a whole device and a part, if no even division exists", (1000, 400), 1400, {0: 1000, 1: 400}, False),  # noqa: E501
