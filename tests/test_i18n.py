@@ -80,7 +80,7 @@ def test_missing_text_falls_back_to_english_then_to_the_key() -> None:
     assert Translator("ko", {})("sign_in.submit") == "Sign in"
 
 
-def test_area_keys_have_no_prefix() -> None:
+def test_texts_of_an_area_have_keys_without_the_prefix() -> None:
     area = translator("ja").area("password")
     assert area["title"] == "パスワードの変更"
     assert not any("." in key for key in area)

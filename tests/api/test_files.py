@@ -197,7 +197,7 @@ async def test_download_of_a_shrinking_file_breaks_the_connection(
         await get(user, "big")
 
 
-async def test_download_without_sendfile_support(
+async def test_download_works_without_sendfile_support(
     user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raise_einval(*arguments: object) -> int:
@@ -264,7 +264,7 @@ async def test_invalid_path_is_rejected(
     assert staged_uploads(api) == []
 
 
-async def test_permissions_for_reading_and_writing(api: Api, user: Client) -> None:
+async def test_reading_and_writing_require_the_permission(api: Api, user: Client) -> None:
     await put(user, "f", b"mine")
     guest = await api.client("user2")
     await api.share_folder("user", "data", "user2")

@@ -24,7 +24,7 @@ def test_sharing_survives_conversion_to_facts(sharing: Sharing) -> None:
     assert Sharing.from_facts(sharing.to_facts()) == sharing
 
 
-def test_facts_of_a_device_without_shares() -> None:
+def test_facts_of_a_device_without_shares_offer_no_share() -> None:
     facts = Sharing(Level.SOFT, most=0).to_facts()
     assert facts == {"enforcement": "soft", "shares": None}
     assert Sharing.from_facts(facts).most == 0

@@ -64,7 +64,7 @@ def test_counters_become_rates_and_a_restarted_counter_gives_none() -> None:
     assert second.metrics == {"net_rx_bytes_per_second": 10}
 
 
-def test_rate_spans_a_gap_but_not_a_long_silence() -> None:
+def test_rate_is_computed_across_a_short_gap_but_not_across_a_long_one() -> None:
     sampler = Sampler()
     sampler.add("k", reading(0, io_read_bytes=0))
     sampler.drop_silent(time_at(30))

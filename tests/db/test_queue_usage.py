@@ -31,7 +31,7 @@ async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
     end = NOW + timedelta(hours=21)
     await world.sessions.move(row.id, Event.STOP_REQUESTED, end)
     assert await store.first_day() == day
-    for _ in range(2):  # idempotent
+    for _ in range(2):  # a second call changes nothing
         await store.recompute(day, end, token=None)
         await store.recompute(day + 1, end, token=None)
     found = (await store.history(day))["main"]

@@ -142,7 +142,7 @@ async def test_unfinished_upload_is_invisible(storage: StorageHost, folder: Loca
     await storage.run(writer.write, b"x" * 2**21)
     assert (await storage.list(folder, "", 0, 10)).total == 0
     await storage.discard(writer)
-    await storage.discard(writer)  # idempotent
+    await storage.discard(writer)  # a second call has no effect
     assert (await storage.list(folder, "", 0, 10)).total == 0
     assert leftovers(storage) == []
 
@@ -380,7 +380,7 @@ async def test_delete_removes_locked_directories_but_not_link_targets(
     (here / "deep" / "link").symlink_to(outside)
     (here / "deep").chmod(0)
     await storage.delete(folder)
-    await storage.delete(folder)  # idempotent
+    await storage.delete(folder)  # a second call has no effect
     assert not here.exists()
     assert leftovers(storage) == []
     assert outside.read_bytes() == b"stays"

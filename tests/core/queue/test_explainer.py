@@ -78,7 +78,7 @@ def test_reservation_is_reported_with_its_time() -> None:
     assert (found.position, found.ahead) == (1, 0)
 
 
-def test_estimate_unknown_without_end_of_running_session() -> None:
+def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
     world = snapshot(
         [pending_session(1, wanted=request(cpu="8"))],
         [with_usage(agent(), slots())],
