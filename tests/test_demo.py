@@ -42,7 +42,7 @@ async def check_sign_in(home: Path, passwords: dict[str, str]) -> None:
     try:
         for username, password in passwords.items():
             account = await manager.accounts.sign_ins.verify(HUB, username, password, "127.0.0.1")
-            assert account["username"] == username
+            assert account.username == username
     finally:
         await manager.stop()
 

@@ -40,7 +40,7 @@ async def test_first_admin_can_sign_in_as_superadmin(tmp_path: Path) -> None:
     manager = Manager(settings, Database(settings.database_url))
     try:
         account = await manager.accounts.sign_ins.verify(HUB, "root-user", PASSWORD, "127.0.0.1")
-        assert account["username"] == "root-user"
+        assert account.username == "root-user"
         row = await manager.accounts.users.get(SUPERADMIN, "root-user")
         assert (row.role, row.domain) == ("superadmin", "lab")
     finally:

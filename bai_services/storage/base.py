@@ -8,13 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from bai_services.core.errors import Conflict
-
-
-class FileType(StrEnum):
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    OTHER = "other"  # sockets, pipes, devices: listed, never opened
+from bai_services.core.folders.entries import Entry
 
 
 class Capability(StrEnum):
@@ -70,20 +64,6 @@ class Location:
     scope: Scope
     vfolder_id: str
     unmanaged_path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a directory. ``size`` is in bytes; 0 for everything except files.
-
-    ``etag`` changes whenever the content of a file may have changed.
-    """
-
-    name: str
-    type: FileType
-    size: int
-    modified_at: datetime
-    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bai_services.core.errors import Changed, Conflict, InvalidRequest
+from bai_services.core.folders.entries import Entry, FileType
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.descent import remove_tree
 
 from . import acl
-from .base import CopyProgress, Entries, Entry, FileType
+from .base import CopyProgress, Entries
 from .safe_paths import Opener, open_regular
 from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdirectory
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
+from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.descent import remove_tree
 
@@ -24,7 +25,6 @@ from .base import (
     Capability,
     CopyProgress,
     Entries,
-    Entry,
     Health,
     HostStatus,
     Location,
@@ -45,7 +45,6 @@ from .transfers.staging import (
 )
 from .transfers.unpack_process import cpu_seconds, unpack
 from .transfers.unpack_worker import Job
-from .transfers.unpacking import Unpacked
 from .transfers.uploads import ResumableUploads
 from .workers import Workers
 

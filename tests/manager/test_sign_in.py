@@ -21,6 +21,7 @@ from bai_services.core.errors import (
     Unavailable,
 )
 from bai_services.core.listing import ListQuery
+from bai_services.core.records import fields_of
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
 from tests.testbed.fake_hub import serve_fake_hub
@@ -64,7 +65,7 @@ async def user_world(world: World) -> World:
 @pytest.mark.parametrize("name", ["user", "USER ", "user@example.com", " User@Example.COM"])
 async def test_sign_in_with_user_name_or_email(user_world: World, name: str) -> None:
     account = await user_world.manager.accounts.sign_ins.verify(HUB, name, PASSWORD, IP)
-    assert account == {
+    assert fields_of(account) == {
         "id": await user_world.user_id("user"),
         "username": "user",
         "email": "user@example.com",
@@ -103,18 +104,16 @@ SCOPES_TO_ACT_AS_OTHERS = (
 async def test_administrators_cannot_act_as_others_in_the_hub(
     world: World, username: str, name: str
 ) -> None:
-    (role,) = (await world.manager.accounts.sign_ins.account(HUB, username))["hub_roles"]
-    assert role["name"] == name
-    assert not [scope for scope in role["scopes"] if scope.startswith(SCOPES_TO_ACT_AS_OTHERS)]
+    (role,) = (await world.manager.accounts.sign_ins.account(HUB, username)).hub_roles
+    assert role.name == name
+    assert not [scope for scope in role.scopes if scope.startswith(SCOPES_TO_ACT_AS_OTHERS)]
 
 
 async def test_domain_administrator_gets_a_hub_role_for_the_domains_group(world: World) -> None:
-    (role,) = (await world.manager.accounts.sign_ins.account(HUB, "domain-admin"))["hub_roles"]
-    assert all(
-        scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role["scopes"]
-    )
+    (role,) = (await world.manager.accounts.sign_ins.account(HUB, "domain-admin")).hub_roles
+    assert all(scope == "admin-ui" or scope.endswith("!group=d-default") for scope in role.scopes)
     # Server options contain the environment variables of the session.
-    assert not any("servers" in scope for scope in role["scopes"])
+    assert not any("servers" in scope for scope in role.scopes)
     with pytest.raises(NotFound):
         await world.manager.accounts.sign_ins.account(HUB, "nobody")
 
@@ -228,8 +227,8 @@ async def test_only_superadmins_of_an_inactive_domain_can_sign_in(world: World) 
     await world.manager.accounts.domains.update(SUPERADMIN, "default", {"is_active": False})
     with pytest.raises(SignInRefused, match="domain default is not active"):
         await world.manager.accounts.sign_ins.verify(HUB, "user", PASSWORD, IP)
-    assert not (await world.manager.accounts.sign_ins.account(HUB, "user"))["is_active"]
-    assert (await world.manager.accounts.sign_ins.verify(HUB, "admin", PASSWORD, IP))["is_active"]
+    assert not (await world.manager.accounts.sign_ins.account(HUB, "user")).is_active
+    assert (await world.manager.accounts.sign_ins.verify(HUB, "admin", PASSWORD, IP)).is_active
 
 
 async def test_deleted_account_gives_the_same_error_as_an_unknown_name(user_world: World) -> None:
@@ -243,7 +242,7 @@ async def test_expired_password_is_changed_with_the_old_one(user_world: World) -
     await user_world.manager.accounts.users.update(
         SUPERADMIN, "user", {"need_password_change": True}
     )
-    assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"]
+    assert (await sign_ins.verify(HUB, "user", PASSWORD, IP)).need_password_change
     with pytest.raises(SignInRefused) as caught:
         await sign_ins.create_token("user", PASSWORD, IP)
     assert caught.value.details["need_password_change"] is True
@@ -255,7 +254,7 @@ async def test_expired_password_is_changed_with_the_old_one(user_world: World) -
         await sign_ins.change_password("user", PASSWORD, "no-digits-here", IP)
     await sign_ins.change_password("user", PASSWORD, NEW, IP)
     account = await sign_ins.verify(HUB, "user", NEW, IP)
-    assert account["need_password_change"] is False
+    assert account.need_password_change is False
     assert (await attempt(user_world, "user", PASSWORD)).kind is SignInRefused
 
 

@@ -26,8 +26,9 @@ from bai_services.core.errors import (
     StorageFull,
     Unavailable,
 )
+from bai_services.core.folders.entries import FileType
 from bai_services.storage.backends.local import LocalBackend
-from bai_services.storage.base import CopyProgress, FileType, HostStatus, Location, Scope
+from bai_services.storage.base import CopyProgress, HostStatus, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.safe_paths import Opener, best_opener, open_walking
 from bai_services.storage.transfers.staging import DIRECTORY

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, SecretStr
+
+from bai_services.core.accounts import records
 
 from ..base import APIHandler, operation
 from ..fields import Body, NameText, ResponseModel, ShortText
@@ -93,7 +95,7 @@ class VerifyHandler(APIHandler):
     @operation(
         "Verify a password (Hub only)", tag="auth", body=CredentialsAtHub, returns=VerifiedAccount
     )
-    async def post(self, body: CredentialsAtHub) -> dict[str, Any]:
+    async def post(self, body: CredentialsAtHub) -> records.VerifiedAccount:
         return await self.manager.accounts.sign_ins.verify(
             self.caller, body.name, body.password.get_secret_value(), body.client_ip
         )
@@ -101,7 +103,7 @@ class VerifyHandler(APIHandler):
 
 class AccountHandler(APIHandler):
     @operation("Read an account (Hub only)", tag="auth", returns=Account)
-    async def get(self, username: str) -> dict[str, Any]:
+    async def get(self, username: str) -> records.HubAccount:
         return await self.manager.accounts.sign_ins.account(self.caller, username)
 
 

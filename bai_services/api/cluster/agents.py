@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -230,7 +230,7 @@ class HeartbeatHandler(APIHandler):
 class WorkHandler(APIHandler):
     """Serves the long poll of an agent for work items."""
 
-    _poll: asyncio.Task[Any] | None = None
+    _poll: asyncio.Task[Sequence[Mapping[str, Any]]] | None = None
 
     @operation("Wait for work", tag=_TAG, returns=WorkList)
     async def get(self, key: str) -> dict[str, list[Mapping[str, Any]]] | None:

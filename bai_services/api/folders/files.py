@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from datetime import datetime
 from http import HTTPStatus
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar, Generic, TypeVar
 from urllib.parse import quote
 
 from pydantic import Field, StringConstraints
@@ -15,14 +15,18 @@ from tornado.iostream import StreamClosedError
 from tornado.web import stream_request_body
 
 from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import Precondition
-from bai_services.core.listing import ListQuery
+from bai_services.core.listing import ListQuery, Page
 from bai_services.core.user_input import read_whole
+from bai_services.manager.folders.files import OpenFile, Upload
 
 from ..base import APIHandler, operation
 from ..fields import Body, ResponseModel
 
 PathText = Annotated[str, StringConstraints(max_length=4096)]
+
+T = TypeVar("T")
 
 _ARCHIVES = {"zip": "application/zip", "tar": "application/x-tar"}
 _TAG = "vfolders"
@@ -79,7 +83,7 @@ class FilesHandler(APIHandler):
     @operation(
         "List a directory of a folder", tag=_TAG, returns=FileEntry, is_list=True, parameters=_PATH
     )
-    async def get(self, key: str, query: ListQuery) -> Any:
+    async def get(self, key: str, query: ListQuery) -> Page[Entry]:
         filters = {name: text for name, text in query.filters.items() if name != "path"}
         return await self.manager.folders.files.page(
             self.caller, key, path_of(self), replace(query, filters=filters)
@@ -99,7 +103,7 @@ class DirectoriesHandler(APIHandler):
 
 class MoveHandler(APIHandler):
     @operation("Move or rename a file or directory", tag=_TAG, body=Move, returns=FileEntry)
-    async def post(self, key: str, body: Move) -> Any:
+    async def post(self, key: str, body: Move) -> Entry:
         return await self.manager.folders.files.move(
             self.caller, key, body.source, body.target, body.replace
         )
@@ -107,11 +111,11 @@ class MoveHandler(APIHandler):
 
 class CopyHandler(APIHandler):
     @operation("Copy a file or directory in a folder", tag=_TAG, body=Copy, returns=FileEntry)
-    async def post(self, key: str, body: Copy) -> Any:
+    async def post(self, key: str, body: Copy) -> Entry:
         return await self.manager.folders.files.copy(self.caller, key, body.source, body.target)
 
 
-class StreamedBodyHandler(APIHandler):
+class StreamedBodyHandler(APIHandler, Generic[T]):
     """Base class of handlers that stream a request body of any size to storage.
 
     ``begin`` starts an upload of the manager, which receives the body.
@@ -120,11 +124,11 @@ class StreamedBodyHandler(APIHandler):
     streamed_method: ClassVar[str] = "PUT"
 
     def initialize(self) -> None:
-        self._upload: Any = None
+        self._upload: Upload[T] | None = None
         self._error: BaiError | None = None
         self._discarded_bytes = 0
 
-    async def begin(self, size: int | None) -> Any:
+    async def begin(self, size: int | None) -> Upload[T]:
         """Start and return the upload; ``size`` is in bytes, None if unknown."""
         raise NotImplementedError
 
@@ -145,9 +149,9 @@ class StreamedBodyHandler(APIHandler):
                 raise
             self._error = error
         if self._upload is not None and size and "Transfer-Encoding" not in self.request.headers:
-            await self._receive(size)
+            await self._receive(self._upload, size)
 
-    async def _receive(self, size: int) -> None:
+    async def _receive(self, upload: Upload[T], size: int) -> None:
         """Read the body directly from the stream, to avoid three copies of every byte."""
         headers = self.request.headers
         stream = self.request.connection.stream  # type: ignore[union-attr]
@@ -163,7 +167,7 @@ class StreamedBodyHandler(APIHandler):
             return count
 
         try:
-            await self._upload.receive(read_into, size)
+            await upload.receive(read_into, size)
         except StreamClosedError:
             pass  # tornado calls ``on_connection_close``
         except BaiError as error:
@@ -185,10 +189,12 @@ class StreamedBodyHandler(APIHandler):
             reason = self._error or InvalidRequest("this request must not have a body")
             self.send_error(exc_info=(type(reason), reason, None))
 
-    async def commit(self) -> Any:
+    async def commit(self) -> T:
         """Complete the upload and return its result; raise the error that rejected the body."""
         if self._error is not None:
             raise self._error
+        if self._upload is None:
+            raise InvalidRequest("this request must have a body")
         return await self._upload.commit()
 
     def on_finish(self) -> None:
@@ -205,10 +211,10 @@ class StreamedBodyHandler(APIHandler):
 
 
 @stream_request_body
-class ContentHandler(StreamedBodyHandler):
+class ContentHandler(StreamedBodyHandler[Entry]):
     """Reads, replaces and removes one file."""
 
-    async def begin(self, size: int | None) -> Any:
+    async def begin(self, size: int | None) -> Upload[Entry]:
         return await self.manager.folders.files.upload(
             self.caller, self.path_kwargs["key"], self._path(), size, expected_of(self)
         )
@@ -233,7 +239,7 @@ class ContentHandler(StreamedBodyHandler):
         parameters=_PATH,
         is_file=True,
     )
-    async def put(self, key: str) -> Any:
+    async def put(self, key: str) -> Entry:
         entry = await self.commit()
         self.set_header("ETag", f'"{entry.etag}"')
         return entry
@@ -248,7 +254,7 @@ class ContentHandler(StreamedBodyHandler):
         is_recursive = self.get_query_argument("recursive", "") == "true"
         await self.manager.folders.files.remove(self.caller, key, self._path(), is_recursive)
 
-    async def _send(self, file: Any) -> None:
+    async def _send(self, file: OpenFile) -> None:
         etag = f'"{file.etag}"'
         self.set_header("ETag", etag)
         self.set_header("Last-Modified", file.modified_at)
@@ -290,7 +296,7 @@ class ContentHandler(StreamedBodyHandler):
             # notices.
             self.request.connection.stream.close()  # type: ignore[union-attr]
 
-    async def _sendfile(self, file: Any, start: int, length: int) -> None:
+    async def _sendfile(self, file: OpenFile, start: int, length: int) -> None:
         """Send part of a file with sendfile(), bypassing tornado, and close the connection."""
         self.set_header("Connection", "close")
         with contextlib.suppress(StreamClosedError):
@@ -311,10 +317,10 @@ class ContentHandler(StreamedBodyHandler):
 
 
 @stream_request_body
-class ArchiveHandler(StreamedBodyHandler):
+class ArchiveHandler(StreamedBodyHandler[Unpacked]):
     """Downloads and uploads a directory tree as one archive."""
 
-    async def begin(self, size: int | None) -> Any:
+    async def begin(self, size: int | None) -> Upload[Unpacked]:
         return await self.manager.folders.files.upload_archive(
             self.caller, self.path_kwargs["key"], path_of(self), size
         )
@@ -351,7 +357,7 @@ class ArchiveHandler(StreamedBodyHandler):
         parameters=_PATH,
         is_file=True,
     )
-    async def put(self, key: str) -> Any:
+    async def put(self, key: str) -> Unpacked:
         return await self.commit()
 
 

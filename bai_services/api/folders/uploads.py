@@ -11,12 +11,11 @@ import re
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http import HTTPStatus
-from typing import Any
 
 from tornado.web import stream_request_body
 
 from bai_services.core.errors import BaiError, ChecksumMismatch, InvalidRequest
-from bai_services.manager.folders.uploads import CHECKSUMS, UploadRequest
+from bai_services.manager.folders.uploads import CHECKSUMS, Progress, UploadChunk, UploadRequest
 
 from ..base import APIHandler, operation
 from .files import StreamedBodyHandler, path_of
@@ -32,7 +31,7 @@ _PATH = {
 }
 
 
-class _TusHandler(StreamedBodyHandler):
+class _TusHandler(StreamedBodyHandler[Progress]):
     streamed_method = "PATCH"
 
     def set_default_headers(self) -> None:
@@ -67,7 +66,7 @@ class _TusHandler(StreamedBodyHandler):
             raise InvalidRequest(f"the header {header} must be a whole number", header=header)
         return int(text)
 
-    def set_progress_headers(self, progress: Any) -> None:
+    def set_progress_headers(self, progress: Progress) -> None:
         self.set_header("Upload-Offset", str(progress.offset))
         expires = datetime.fromtimestamp(progress.expires_at, UTC)
         if not progress.is_done:
@@ -150,7 +149,7 @@ class UploadHandler(_TusHandler):
         if state.is_partial:
             self.set_header("Upload-Concat", "partial")
 
-    async def begin(self, size: int | None) -> Any:
+    async def begin(self, size: int | None) -> UploadChunk:
         self.check_version()
         if self.request.headers.get("Content-Type") != _CHUNK_TYPE:
             raise InvalidRequest(f"the Content-Type must be {_CHUNK_TYPE}", header="Content-Type")

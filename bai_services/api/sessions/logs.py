@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from typing import Any
 
 from tornado.iostream import StreamClosedError
 
 from bai_services.core import errors
+from bai_services.core.sessions import records
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.manager.sessions.logs import LogChunk
 
@@ -65,7 +65,7 @@ class LogsHandler(LogHandler):
             "search": "return only lines that contain this text; ignores case",
         },
     )
-    async def get(self, key: str) -> dict[str, Any]:
+    async def get(self, key: str) -> records.LogText:
         return await self.manager.sessions.logs.read(
             self.caller,
             key,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -185,7 +185,7 @@ class TokenHandler(APIHandler):
         returns=SessionToken,
         status=HTTPStatus.CREATED,
     )
-    async def post(self, key: str) -> dict[str, Any]:
+    async def post(self, key: str) -> records.SessionToken:
         self.settings["sign_in"].require_signature(self)
         return await self.manager.servers.session_tokens.create(self.caller, key)
 

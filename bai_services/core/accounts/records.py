@@ -212,3 +212,34 @@ class PendingSignOut:
     id: str
     username: str
     tokens_to_end: Revocation | None
+
+
+@dataclass(frozen=True, slots=True)
+class HubRole:
+    """A role of the Hub that an account gets."""
+
+    name: str
+    description: str
+    scopes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubAccount:
+    """An account in the form that the Hub's authenticator expects."""
+
+    id: str
+    username: str
+    email: str
+    role: Role
+    domain: str
+    need_password_change: bool
+    is_active: bool
+    hub_groups: Sequence[str]
+    hub_roles: Sequence[HubRole]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedAccount(HubAccount):
+    """``max_concurrent_logins``: maximum number of signed-in browsers; None: no limit."""
+
+    max_concurrent_logins: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from ..resources import ResourceSlots
 from .dependencies import Dependency
@@ -273,3 +273,30 @@ class StatusChange:
     from_status: str
     to_status: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionToken:
+    """A Hub token that only gives access to the server of one session."""
+
+    token: str
+    expires_in_seconds: int
+
+
+class LogMatch(TypedDict):
+    """A line that contains the words of a search; ``number`` counts from 1."""
+
+    number: int
+    text: str
+
+
+class LogText(TypedDict):
+    """The output of one kernel. Only the result of a search has the optional fields."""
+
+    session_id: str
+    kernel: str
+    log: str
+    is_live: bool
+    has_times: bool
+    matches: NotRequired[Sequence[LogMatch]]
+    match_count: NotRequired[int]

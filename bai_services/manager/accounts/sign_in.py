@@ -8,10 +8,15 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from bai_services.core.accounts.passwords import MAX_LENGTH, check_password, is_expired
-from bai_services.core.accounts.records import PendingSignOut, Revocation
+from bai_services.core.accounts.records import (
+    HubAccount,
+    HubRole,
+    PendingSignOut,
+    Revocation,
+    VerifiedAccount,
+)
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import (
@@ -21,6 +26,7 @@ from bai_services.core.errors import (
     SignInBlocked,
     SignInRefused,
 )
+from bai_services.core.records import fields_of
 from bai_services.db.accounts.callers import AccountStore, PasswordAccount
 from bai_services.db.accounts.users import Account, UserStore
 
@@ -83,7 +89,7 @@ class SignIns:
 
     async def verify(
         self, caller: Caller, name: str, password: str, client_ip: str
-    ) -> dict[str, Any]:
+    ) -> VerifiedAccount:
         """Check a name and password that were sent to the Hub; return the account.
 
         Raises
@@ -97,13 +103,11 @@ class SignIns:
         authorizer.require(caller, "account.verify")
         account = await self._check_password(name, password, client_ip, "sign-in.hub")
         limit = await self._accounts.max_concurrent_logins(account.id)
-        return {
-            **hub_account(account),
-            "need_password_change": self._must_change_password(account),
-            "max_concurrent_logins": limit,
-        }
+        fields = fields_of(hub_account(account))
+        fields["need_password_change"] = self._must_change_password(account)
+        return VerifiedAccount(**fields, max_concurrent_logins=limit)
 
-    async def account(self, caller: Caller, username: str) -> dict[str, Any]:
+    async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs."""
         authorizer.require(caller, "account.read")
         found = await self._accounts.by_username(username)
@@ -310,21 +314,21 @@ class SignIns:
             await self._users.rehash(found.account.id, old, new)
 
 
-def hub_account(account: Account) -> dict[str, Any]:
+def hub_account(account: Account) -> HubAccount:
     """Return the account in the form that the Hub's authenticator expects."""
     domain = account.domain
     groups = [f"d-{domain}", *(f"p-{domain}-{name}" for _, name in account.projects)]
-    return {
-        "id": account.id,
-        "username": account.username,
-        "email": account.email,
-        "role": account.role,
-        "domain": domain,
-        "need_password_change": account.need_password_change,
-        "is_active": refusal(account, None) is None,
-        "hub_groups": groups,
-        "hub_roles": _hub_roles(account.role, domain),
-    }
+    return HubAccount(
+        id=account.id,
+        username=account.username,
+        email=account.email,
+        role=account.role,
+        domain=domain,
+        need_password_change=account.need_password_change,
+        is_active=refusal(account, None) is None,
+        hub_groups=groups,
+        hub_roles=_hub_roles(account.role, domain),
+    )
 
 
 # Hub scopes of administrators. They are read-only, unlike the Hub's own role "admin": accounts and
@@ -340,24 +344,14 @@ _SUPERADMIN_SCOPES = (
 _DOMAIN_ADMIN_SCOPES = ("list:users", "read:users", "list:groups", "read:groups")
 
 
-def _hub_roles(role: Role, domain: str) -> list[dict[str, Any]]:
+def _hub_roles(role: Role, domain: str) -> list[HubRole]:
     if role is Role.SUPERADMIN:
-        return [
-            {
-                "name": "bai-superadmin",
-                "description": "Administrator of all domains",
-                "scopes": list(_SUPERADMIN_SCOPES),
-            }
-        ]
+        text = "Administrator of all domains"
+        return [HubRole("bai-superadmin", text, list(_SUPERADMIN_SCOPES))]
     if role is Role.ADMIN:
         filtered = (f"{scope}!group=d-{domain}" for scope in _DOMAIN_ADMIN_SCOPES)
-        return [
-            {
-                "name": f"bai-domain-admin-{domain}",
-                "description": f"Administrator of domain {domain}",
-                "scopes": ["admin-ui", *filtered],
-            }
-        ]
+        text = f"Administrator of domain {domain}"
+        return [HubRole(f"bai-domain-admin-{domain}", text, ["admin-ui", *filtered])]
     return []
 
 

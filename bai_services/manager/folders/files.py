@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, Protocol
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, TooLarge
+from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
 from bai_services.core.listing import ListQuery, Page
 from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
-from bai_services.storage.base import CopyProgress, Entry
+from bai_services.storage.base import CopyProgress
 from bai_services.storage.folder import SORTS
 from bai_services.storage.host import StorageHost
-from bai_services.storage.transfers.downloads import ArchiveStream, Download
+from bai_services.storage.transfers.downloads import ArchiveStream
 from bai_services.storage.transfers.staging import Writer
-from bai_services.storage.transfers.unpacking import Unpacked
 
 from ..context import ManagerContext
 from ..settings import Settings
@@ -27,6 +30,9 @@ from .storage_hosts import StorageHosts
 from .write_buffer import Receive, WriteBuffer
 
 DEFAULT_UID = 1000
+
+T = TypeVar("T")
+Result = TypeVar("Result", covariant=True)
 
 
 class Files:
@@ -70,7 +76,7 @@ class Files:
         row, _ = await self._access.for_files(caller, key)
         return await self._quotas.usage(row, is_fresh)
 
-    async def download(self, caller: Caller, key: str, path: str) -> Download:
+    async def download(self, caller: Caller, key: str, path: str) -> OpenFile:
         """Open a file for download; the caller must close it."""
         row = await self._find_readable(caller, key)
         found = await self.host(row).open_download(location_of(row), path)
@@ -258,7 +264,35 @@ class Abortable(Protocol):
         ...
 
 
-class FileUpload:
+class OpenFile(Protocol):
+    """A file that is open for a download; the caller must call ``close``."""
+
+    size: int
+    modified_at: datetime
+    etag: str
+
+    def chunks(self, start: int, length: int) -> AsyncIterator[bytes]:
+        """Yield ``length`` bytes from ``start``; fewer only if the file shrank meanwhile."""
+        ...
+
+    async def send(self, sock: socket.socket, start: int, length: int) -> int:
+        """Send bytes to a socket with sendfile; return the number sent."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Upload(Abortable, Protocol[Result]):
+    """A request body that is received; ``commit`` returns the result."""
+
+    async def write(self, chunk: bytes) -> None: ...
+
+    async def receive(self, receive: Receive, size: int) -> None: ...
+
+    async def commit(self) -> Result: ...
+
+
+class _ReceivedFile(ABC, Generic[T]):
     """A file that is received in one request; it is invisible until ``commit``."""
 
     def __init__(
@@ -292,8 +326,8 @@ class FileUpload:
     def on_disconnect(self) -> None:
         """Stop unpacking for a disconnected client; a single file needs no action."""
 
-    async def commit(self) -> Any:
-        """Move the file to its path, if the caller is still allowed to write."""
+    async def commit(self) -> T:
+        """Complete the upload, if the caller is still allowed to write."""
         await self._buffer.flush()
         await self._files.require_space(self._row, self._size)
         return await self._finish()
@@ -302,22 +336,29 @@ class FileUpload:
         await self._buffer.close(writes_rest=False)
         await self._files.host(self._row).discard(self._writer)
 
-    async def _finish(self) -> Any:
+    @abstractmethod
+    async def _finish(self) -> T: ...
+
+
+class FileUpload(_ReceivedFile[Entry]):
+    """A file that ``commit`` moves to its path."""
+
+    async def _finish(self) -> Entry:
         return await self._files.commit(
             self._caller, self._row, self._path, self._writer, self._expected
         )
 
 
-class ArchiveUpload(FileUpload):
+class ArchiveUpload(_ReceivedFile[Unpacked]):
     """A tar archive that is received in one request and unpacked by ``commit``."""
 
-    _final_step: FinalStep | None = None
+    _final_step: FinalStep[Unpacked] | None = None
 
     def on_disconnect(self) -> None:
         if self._final_step is not None:
             self._final_step.stop()
 
-    async def _finish(self) -> Any:
+    async def _finish(self) -> Unpacked:
         self._final_step = FinalStep(
             self._files.unpack(self._caller, self._row, self._path, self._writer)
         )
@@ -326,16 +367,16 @@ class ArchiveUpload(FileUpload):
         return unpacked
 
 
-class FinalStep:
+class FinalStep(Generic[T]):
     """The final step of an upload as a task, which ``stop`` cancels."""
 
-    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._task = asyncio.create_task(work, name="finish upload")
 
     def stop(self) -> None:
         self._task.cancel()
 
-    async def result(self) -> Any:
+    async def result(self) -> T:
         """Wait for the step; return its result.
 
         Raises

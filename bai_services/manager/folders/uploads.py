@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict, InvalidRequest, NotFound, TooLarge
+from bai_services.core.folders.entries import Entry
 from bai_services.core.folders.vfolders import Precondition
 from bai_services.db.folders.vfolders import VfolderRow
-from bai_services.storage.base import Entry
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import UploadFacts, Writer, expiry
 from bai_services.storage.transfers.uploads import ResumableUploads
@@ -270,7 +270,7 @@ class UploadChunk:
         self._size = facts.offset
         self._has_ended = False
         self._end_lock = asyncio.Lock()
-        self._final_step: FinalStep | None = None
+        self._final_step: FinalStep[Progress] | None = None
 
     async def write(self, chunk: bytes) -> None:
         self._check(len(chunk))
@@ -299,8 +299,7 @@ class UploadChunk:
                 self._uploads.finish(self._caller, self._row, self._facts, self._writer)
             )
             try:
-                done: Progress = await self._final_step.result()
-                return done
+                return await self._final_step.result()
             finally:
                 self._uploads.end_chunk(self, self._facts.id)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import Conflict
 from bai_services.core.sessions.lifecycle import Status
+from bai_services.core.sessions.records import SessionToken
 
 from ..accounts import authorizer
 from ..context import ManagerContext
@@ -25,7 +24,7 @@ class SessionTokens:
         self._sessions = sessions
         self._audit = context.audit
 
-    async def create(self, caller: Caller, key: str) -> dict[str, Any]:
+    async def create(self, caller: Caller, key: str) -> SessionToken:
         """Create a token for the server of the caller's own running session.
 
         Raises
@@ -48,4 +47,4 @@ class SessionTokens:
         )
         entry = self._audit.entry(caller, "session.enter", row.id, domain=row.domain, name=row.name)
         await self._audit.add(entry)
-        return {"token": token.value, "expires_in_seconds": LIFETIME_SECONDS}
+        return SessionToken(token.value, LIFETIME_SECONDS)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Any
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.errors import InvalidRequest, Unavailable
-from bai_services.core.records import fields_of
 from bai_services.core.sessions.kernel_group import MAIN_HOST
 from bai_services.core.sessions.logs import (
     appended_since,
@@ -18,6 +16,7 @@ from bai_services.core.sessions.logs import (
     search,
     without_times,
 )
+from bai_services.core.sessions.records import LogMatch, LogText
 
 from .sessions import Sessions
 
@@ -50,7 +49,7 @@ class Logs:
         max_lines: int | None = None,
         words: str = "",
         has_times: bool = False,
-    ) -> dict[str, Any]:
+    ) -> LogText:
         """Return the output of a kernel or, with ``words``, the lines that contain them.
 
         ``max_lines`` limits the result to the last lines.
@@ -69,16 +68,22 @@ class Logs:
         found = await self._sessions.logs(caller, key, kernel)
         text = found.log
         shown = text if has_times else without_times(text)
-        response = {**fields_of(found), "has_times": has_times and is_timed(text)}
+        response = LogText(
+            session_id=found.session_id,
+            kernel=found.kernel,
+            log=shown,
+            is_live=found.is_live,
+            has_times=has_times and is_timed(text),
+        )
         if words:
             result = search(shown, words)
             lines = result.lines if max_lines is None else result.lines[-max_lines:]
-            numbered = [{"number": number, "text": line} for number, line in lines]
-            shown = "".join(f"{line}\n" for _, line in lines)
-            response |= {"matches": numbered, "match_count": len(result.lines)}
+            response["matches"] = [LogMatch(number=number, text=line) for number, line in lines]
+            response["match_count"] = len(result.lines)
+            response["log"] = "".join(f"{line}\n" for _, line in lines)
         elif max_lines is not None:
-            shown = last_lines(shown, max_lines)
-        return {**response, "log": shown}
+            response["log"] = last_lines(shown, max_lines)
+        return response
 
     async def follow(
         self, caller: Caller, key: str, kernel: str = MAIN_HOST, *, has_times: bool = False

@@ -12,9 +12,9 @@ import sys
 from dataclasses import asdict
 
 from bai_services.core.errors import InvalidRequest, by_code
+from bai_services.core.folders.entries import Unpacked
 
 from .unpack_worker import Job
-from .unpacking import Unpacked
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,13 @@ from typing import Any
 
 from bai_services.confinement import drop_privileges, limit_resources, outlive_parent
 from bai_services.core.errors import BaiError
+from bai_services.core.folders.entries import Unpacked
 
 from .. import safe_paths
 from ..folder import OpenFolder, Owner
 from ..trees import descriptor
 from ..workers import translate_errors
-from .unpacking import Unpacked, Unpacking
+from .unpacking import Unpacking
 
 MEMORY_BYTES = 512 * 2**20
 OPEN_FILES = 256

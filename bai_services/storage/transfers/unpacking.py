@@ -16,11 +16,11 @@ import re
 import tarfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
 from bai_services.core.errors import BaiError, InvalidRequest
+from bai_services.core.folders.entries import Unpacked
 
 from .. import safe_paths
 from ..folder import OpenFolder, existing_mode, move_into_place, sync_file_system
@@ -51,14 +51,6 @@ _BROKEN = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError),
     *(ValueError, OverflowError, IndexError, RecursionError),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Unpacked:
-    """Result of unpacking an archive."""
-
-    files: int
-    bytes: int
 
 
 class _Archive(tarfile.TarFile):
