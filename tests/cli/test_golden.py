@@ -141,10 +141,10 @@ async def test_live_line_shows_why_a_session_is_pending(
     assert (shown.code, shown.stdout) == (1, "")
     assert "#1 in group default · needs cpu=6, at most 2 free on one agent" in shown.drawn
     assert "sooner with: -r cpu=2" in shown.drawn
-    assert "Pending 0:0" in shown.drawn
+    assert "Waiting 0:0" in shown.drawn
     # The live line is erased at the end, and the cursor is visible again.
     assert shown.drawn.rfind("\x1b[?25h") > shown.drawn.rfind("\x1b[?25l")
-    assert shown.drawn.rfind("\x1b[2K") > shown.drawn.rfind("Pending 0:0")
+    assert shown.drawn.rfind("\x1b[2K") > shown.drawn.rfind("Waiting 0:0")
 
 
 PENDING = {
@@ -162,9 +162,10 @@ PULLING = {
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_live_text_fits_the_terminal_width(columns: int) -> None:
-    waiting = live_text(PENDING, 12, ["-r cpu=1", "--preset cpu-small"], columns)
+    waiting = live_text(PENDING, 12, ["-r cpu=1"], columns)
+    remedies = live_text(PENDING, 12, ["-r cpu=1", "--preset cpu-small"], columns)
     starting = live_text(PULLING, 3725, [], columns)
-    compare(f"live-{columns}", f"{waiting.plain}\n\n{starting.plain}\n")
+    compare(f"live-{columns}", f"{waiting.plain}\n\n{remedies.plain}\n\n{starting.plain}\n")
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

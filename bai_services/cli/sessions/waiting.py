@@ -30,7 +30,7 @@ _SILENT_POLL_SECONDS = 20.0
 _MIN_POLL_INTERVAL_SECONDS = 0.1
 _REMEDIES_INTERVAL_SECONDS = 10.0
 _MAX_REMEDIES = 2
-_DIVIDER = "   ·   "
+_DIVIDER = " · "
 _REFRESHES_PER_SECOND = 4
 # Minimum interval between plain lines if only the position or a number changed, not the reason.
 _MIN_SECONDS_BETWEEN_LINES = 30.0
@@ -238,7 +238,7 @@ class _LiveLine:
 
 
 _VERBS: Mapping[str, str] = {
-    Status.PENDING: "Pending",
+    Status.PENDING: "Waiting",
     Status.RUNNING: "Running",
     Status.TERMINATING: "Stopping",
 }
