@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from bai_services.core.accounts.roles import Caller
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.sessions.lifecycle import LIVE, Status
 from bai_services.db.counts import CountStore
 from bai_services.db.database import Database
@@ -83,6 +84,6 @@ class MetricsEndpoint:
         sessions, agents = await self._store.by_status()
         for status in LIVE:
             self._metrics.sessions.labels(status).set(sessions.get(status, 0))
-        for agent_status in {*agents, "ALIVE", "LOST"}:
+        for agent_status in {*agents, AgentStatus.ALIVE, AgentStatus.LOST}:
             self._metrics.agents.labels(agent_status).set(agents.get(agent_status, 0))
         return self._metrics.text()

@@ -8,33 +8,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 from bai_services.client import Client
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until, wait_until_async
 
 from .conftest import Agents, launch, wait_for_session
-
-
-@pytest.fixture
-def children() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes that are killed at the end of the test."""
-    started: list[subprocess.Popen[bytes]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.wait(10)
-
-
-@pytest.fixture
-async def user(api: Api) -> Client:
-    return await api.client("user")
 
 
 async def create_prepared(user: Client, name: str = "lab1", **resources: str) -> dict[str, Any]:

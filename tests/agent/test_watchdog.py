@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +79,6 @@ def test_utilization_sums_all_processes(busy: list[float | None], percent: float
 )
 def test_usage_up_to_102_percent_is_tolerated(held: int | None, is_over: bool) -> None:
     assert DeviceUsage("g", held, 100, 1).is_over_limit is is_over
-
-
-@pytest.fixture
-async def user(api: Api) -> Client:
-    return await api.client("user")
-
-
-@pytest.fixture
-def children() -> Iterator[list[subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.wait(10)
 
 
 @pytest.fixture

@@ -19,14 +19,13 @@ from bai_services.db.sessions.store import SessionStore
 from bai_services.manager.hub.starter import MAX_FAILURES
 from bai_services.manager.manager import Manager
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.fake_hub import FakeHub, Key, serve_fake_hub
+from tests.testbed.fake_hub import FakeHub, Key, manager_with_hub
 from tests.testbed.manager import (
     HUB,
     Api,
     MovableClock,
     World,
     known_world,
-    manager_on,
     serving,
 )
 from tests.testbed.wait import wait_until_async
@@ -85,15 +84,7 @@ async def cluster(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> AsyncIterator[Cluster]:
     async with (
-        serve_fake_hub() as hub,
-        manager_on(
-            demo_database_url,
-            tmp_path,
-            clock,
-            is_migrated=True,
-            hub_api_url=hub.url,
-            hub_api_token="t",
-        ) as manager,
+        manager_with_hub(demo_database_url, tmp_path, clock) as (hub, manager),
         serving(await known_world(manager, clock)) as api,
     ):
         cluster = Cluster(api, hub, clock)

@@ -24,7 +24,7 @@ from bai_services.core.listing import ListQuery
 from bai_services.core.records import fields_of
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.manager.accounts.passwords import PasswordHashes
-from tests.testbed.fake_hub import serve_fake_hub
+from tests.testbed.fake_hub import manager_with_hub
 from tests.testbed.manager import (
     HUB,
     PASSWORD,
@@ -32,7 +32,6 @@ from tests.testbed.manager import (
     MovableClock,
     World,
     known_world,
-    manager_on,
 )
 
 TOKEN = "hub-token-of-the-browser"
@@ -346,15 +345,7 @@ async def test_code_ends_with_the_sign_in_of_the_browser(
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     async with (
-        serve_fake_hub() as hub,
-        manager_on(
-            demo_database_url,
-            tmp_path,
-            clock,
-            is_migrated=True,
-            hub_api_url=hub.url,
-            hub_api_token="t",
-        ) as manager,
+        manager_with_hub(demo_database_url, tmp_path, clock) as (hub, manager),
     ):
         caller = await (await known_world(manager, clock)).caller("user")
         code = manager.accounts.sign_ins.create_code(caller, challenge, TOKEN)["code"]

@@ -13,17 +13,11 @@ from bai_services.client import Client
 from bai_spawner.engines import processes
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.fake_agent import FakeAgent
-from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.e2e
 
 SMALL = {"resources": {"cpu": "1", "mem": "512m"}}
-
-
-@pytest.fixture
-async def user(api: Api) -> Client:
-    return await api.client("user")
 
 
 async def newest_session(user: Client, server: str) -> dict[str, Any]:

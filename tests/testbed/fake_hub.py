@@ -6,11 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import Application, RequestHandler
+
+from bai_services.manager.manager import Manager
+
+from .manager import MovableClock, manager_on
 
 Key = tuple[str, str]
 
@@ -158,3 +163,14 @@ async def serve_fake_hub() -> AsyncIterator[FakeHub]:
     finally:
         server.stop()
         await server.close_all_connections()
+
+
+@asynccontextmanager
+async def manager_with_hub(
+    demo_database_url: str, home: Path, clock: MovableClock
+) -> AsyncIterator[tuple[FakeHub, Manager]]:
+    """Yield a fake Hub, and a manager on the demo data that calls it."""
+    async with serve_fake_hub() as hub:
+        where = {"hub_api_url": hub.url, "hub_api_token": "t"}
+        async with manager_on(demo_database_url, home, clock, is_migrated=True, **where) as manager:
+            yield hub, manager

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from bai_services.core.sessions.lifecycle import Status
+
 from .. import output, units
 from ..command import Choice, Connection, connected, example, json_option, segment
 
@@ -63,7 +65,7 @@ async def _show_trends(connection: Connection, *, as_json: bool) -> None:
     if not trends:
         output.note("you have no running sessions; start one with: bai session create NAME")
         return
-    sessions = await connection.client.get("/sessions", status="RUNNING", limit=500)
+    sessions = await connection.client.get("/sessions", status=Status.RUNNING.value, limit=500)
     names = {session["id"]: session["name"] for session in sessions["items"]}
     output.print_table(
         [

@@ -39,8 +39,8 @@ class GroupLink:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
-    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers of devices."""
+class DeviceFields:
+    """Fields that the stored and the returned form of a device share."""
 
     id: str
     agent_id: str
@@ -51,6 +51,12 @@ class Device:
     numa_node: int | None
     is_simulated: bool
     is_healthy: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device(DeviceFields):
+    """``capacity``, ``used`` and ``share_in_force`` are decimal numbers of devices."""
+
     capacity: str
     used: str
     facts: Mapping[str, Any]
@@ -66,12 +72,8 @@ class ListedDevice(Device):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
-    """An agent, its resources and its devices.
-
-    ``slots``: the capacity. ``free``: the part of the capacity that is not allocated. ``kernels``:
-    the number of kernels of sessions on the agent.
-    """
+class AgentFields:
+    """Fields that the stored and the returned form of an agent share."""
 
     id: str
     created_at: datetime
@@ -85,6 +87,16 @@ class Agent:
     architecture: str
     version: str
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent(AgentFields):
+    """An agent, its resources and its devices.
+
+    ``slots``: the capacity. ``free``: the part of the capacity that is not allocated. ``kernels``:
+    the number of kernels of sessions on the agent.
+    """
+
     slots: ResourceSlots
     used: ResourceSlots
     free: ResourceSlots
@@ -125,8 +137,8 @@ class HeartbeatResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """The fields after ``aliases`` are read from the labels."""
+class ImageFields:
+    """Fields that the stored and the returned form of an image share."""
 
     id: str
     created_at: datetime
@@ -139,6 +151,12 @@ class Image:
     min_slots: ResourceSlots
     max_slots: ResourceSlots
     is_active: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(ImageFields):
+    """The fields after ``aliases`` are read from the labels."""
+
     aliases: Sequence[str]
     apps: Sequence[str]
     features: Sequence[str]

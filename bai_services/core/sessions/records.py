@@ -13,8 +13,8 @@ from .lifecycle import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedAllocation:
-    """An allocated amount of one slot; ``freed_at`` is None until the release."""
+class AllocationFields:
+    """Fields that the stored and the returned form of an allocation share."""
 
     id: int
     session_id: str
@@ -24,6 +24,12 @@ class ListedAllocation:
     agent_id: str
     device_id: str | None
     slot: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedAllocation(AllocationFields):
+    """An allocated amount of one slot; ``freed_at`` is None until the release."""
+
     amount: str
     allocated_at: datetime
     freed_at: datetime | None

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus
+from bai_services.core.cluster.records import AgentFields
 from bai_services.core.errors import InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
@@ -71,21 +72,9 @@ class HeartbeatResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentRow:
+class AgentRow(AgentFields):
     """An agent with ``capacity`` and ``used`` of cpu and mem, devices, and number of kernels."""
 
-    id: str
-    created_at: datetime
-    resource_group: str
-    status: str
-    status_changed_at: datetime
-    last_heartbeat_at: datetime
-    schedulable: bool
-    engine: str
-    endpoint: str
-    architecture: str
-    version: str
-    facts: Mapping[str, Any]
     capacity: Mapping[str, int] = field(default_factory=dict)
     used: Mapping[str, int] = field(default_factory=dict)
     devices: Sequence[DeviceRow] = ()

@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bai_services.core.cluster.records import DeviceFields
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRow:
+class DeviceRow(DeviceFields):
     """``capacity``, ``used`` and ``share_in_force`` are in thousandths of the device."""
 
-    id: str
-    agent_id: str
-    family: str
-    index: int
-    model: str
-    memory_bytes: int | None
-    numa_node: int | None
-    is_simulated: bool
-    is_healthy: bool
     capacity: int
     used: int
     facts: Mapping[str, Any]

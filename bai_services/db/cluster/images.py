@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.audit import AuditEntry
-from bai_services.core.cluster.records import ImageAlias
+from bai_services.core.cluster.records import ImageAlias, ImageFields
 from bai_services.core.errors import AlreadyExists, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.resources import ResourceSlots
 from bai_services.core.sessions.lifecycle import LIVE
 
 from ..audit import record
@@ -54,18 +52,7 @@ _ALIAS_LISTING = Listing(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageRow:
-    id: str
-    created_at: datetime
-    name: str
-    architecture: str
-    description: str
-    digest: str
-    size_bytes: int
-    labels: Mapping[str, str]
-    min_slots: ResourceSlots
-    max_slots: ResourceSlots
-    is_active: bool
+class ImageRow(ImageFields):
     aliases: Sequence[str] = ()
 
 

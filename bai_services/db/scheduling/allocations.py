@@ -16,7 +16,7 @@ from bai_services.core.cluster.devices import thousandths
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.scheduling.caps import SESSIONS
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
-from bai_services.core.sessions.records import ListedDependency, ListedKernel
+from bai_services.core.sessions.records import AllocationFields, ListedDependency, ListedKernel
 
 from ..database import Database
 from ..listing import Listing
@@ -29,18 +29,10 @@ from .ledger import scopes_of
 _LIVE_ROWS = allocations.c.freed_at.is_(None)
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow(AllocationFields):
     """An allocated amount of one slot; ``freed_at`` is None until the release."""
 
-    id: int
-    session_id: str
-    session: str
-    owner: str
-    kernel_id: str
-    agent_id: str
-    device_id: str | None
-    slot: str
     amount: int
     allocated_at: datetime
     freed_at: datetime | None

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.cluster.devices import SHARES, thousandths
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
 from bai_services.core.scheduling.placement import Placement
 
@@ -180,7 +181,7 @@ def _amounts(placement: Placement) -> list[tuple[str | None, str, int]]:
 
 
 _SCHEDULABLE = sa.select(agents.c.id).where(
-    agents.c.status == "ALIVE",
+    agents.c.status == AgentStatus.ALIVE,
     agents.c.schedulable,
     bulk.Among(agents.c.id, "ids"),
 )

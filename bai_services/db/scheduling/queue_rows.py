@@ -19,6 +19,7 @@ from bai_services.core.cluster.device_sharing import Level, Sharing
 from bai_services.core.cluster.devices import Device, DeviceAmount
 from bai_services.core.cluster.group_options import MINIMUM, GroupOptions
 from bai_services.core.cluster.image_labels import MIN_CUDA
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import ALIVE, AgentState, Placement, Request
 from bai_services.core.scheduling.queue import PendingSession, RunningSession
@@ -267,7 +268,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
             resource_groups.c.scheduler_opts[MINIMUM].as_string().label("minimum"),
         )
         .join_from(agents, resource_groups, agents.c.resource_group == resource_groups.c.name)
-        .where(is_wanted, agents.c.status != "TERMINATED")
+        .where(is_wanted, agents.c.status != AgentStatus.TERMINATED)
         .order_by(agents.c.id),
         sa.select(agent_slots).where(agent_slots.c.agent_id.in_(ids)),
         sa.select(devices).where(devices.c.agent_id.in_(ids)).order_by(devices.c.id),

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.sessions.kernel_group import MAIN, MAIN_HOST
 from bai_services.core.sessions.lifecycle import OCCUPYING, Status
 
@@ -217,7 +218,7 @@ class KernelStore:
                 .join(agents, kernels.c.agent_id == agents.c.id)
                 .where(
                     sessions.c.status.in_(statuses),
-                    agents.c.status != "ALIVE",
+                    agents.c.status != AgentStatus.ALIVE,
                     agents.c.status_changed_at < before,
                 )
                 .order_by(sessions.c.sequence)

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.errors import Unavailable
 from bai_services.core.sessions.kernel_group import KernelName, cluster_environ
 from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
@@ -71,7 +72,7 @@ def sub_plans(
     plans = []
     for kernel in view.kernels[1:]:
         placement = placements.get(kernel.id)
-        if placement is None or placement.agent_status != "ALIVE":
+        if placement is None or placement.agent_status != AgentStatus.ALIVE:
             agent = kernel.agent_id or "of a kernel"
             raise Unavailable(
                 f"agent {agent} is not responding; the session starts when it is back",

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.cluster.image_labels import PREFIX, parse_labels
+from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.errors import Conflict, NotFound, Unavailable
 from bai_services.core.folders.vfolders import Permission
 from bai_services.core.resources import CPU
@@ -91,7 +92,7 @@ class LaunchPlans:
         """
         row, kernel = view.row, view.kernels[0]
         facts = await self.facts_of(row.id)
-        if facts.agent_status != "ALIVE":
+        if facts.agent_status != AgentStatus.ALIVE:
             raise Unavailable(
                 f"agent {facts.agent_id} is not responding; the session starts when it is back",
                 session_id=row.id,

@@ -11,7 +11,7 @@ from bai_services.core.durations import format_duration
 from bai_services.core.resources import MEM, format_amount
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.idle import Idleness, idleness_of
-from bai_services.core.sessions.lifecycle import SessionType
+from bai_services.core.sessions.lifecycle import SessionType, Status
 from bai_services.core.sessions.records import (
     Session,
     SessionAllocation,
@@ -40,7 +40,7 @@ def describe(
     row = view.row
     position = view.queue_position if state is None else state.position
     estimate = row.estimate if state is None else state.estimate
-    is_pending = row.status == "PENDING"
+    is_pending = row.status is Status.PENDING
     main = view.kernels[0] if view.kernels else None
     environ = {name: text for name, text in masked(row.environ).items() if name != PREOPEN_PORTS}
     return Session(
@@ -112,7 +112,7 @@ def _lifetime(view: SessionView) -> SessionLifetime | None:
 def _end_of(view: SessionView) -> datetime | None:
     """Return when the time limits end a running session; None without a limit."""
     row, limit = view.row, view.time_limit
-    if row.status != "RUNNING" or row.started_at is None:
+    if row.status is not Status.RUNNING or row.started_at is None:
         return None
     limits = [
         seconds for seconds in (limit and limit.seconds, row.batch_timeout_seconds) if seconds
@@ -124,7 +124,7 @@ def _idleness(view: SessionView) -> Idleness | None:
     row = view.row
     return idleness_of(
         SessionType(row.type),
-        row.started_at if row.status == "RUNNING" else None,
+        row.started_at if row.status is Status.RUNNING else None,
         row.used_at,
         row.use_heard_at,
         view.idle_timeout_seconds,
