@@ -35,11 +35,11 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of the pages in the sidebar and in the account menu."""
+    """Return the paths of the pages in the sidebar and in the account menu, and of large tabs."""
     links = ui.page.locator("nav a")
     await links.first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
-    return [*(href.rpartition("/")[2] for href in hrefs if href), "settings"]
+    return [*(href.rpartition("/")[2] for href in hrefs if href), "settings", "scheduler?view=try"]
 
 
 async def visit(ui: Shell, name: str) -> None:

@@ -15,6 +15,7 @@ from tests.hub import RunningHub, running_session
 
 from .conftest import Opener
 from .pages import Sessions
+from .test_every_page import NARROW, violations_in_both_themes
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator
@@ -27,6 +28,23 @@ class Scheduler(Sessions):
 
     def bar(self, name: str) -> Locator:
         return self.page.locator(".bai-bar", has_text=name)
+
+    async def choose(self, label: str, option: str) -> None:
+        """Choose an option of a select with the keyboard."""
+        select = self.page.get_by_label(label, exact=True)
+        await select.focus()
+        await select.press("Enter")
+        await self.page.locator(".ant-select-item-option", has_text=option).last.click()
+
+    async def start_replay(self) -> None:
+        await self.page.get_by_role("button", name="Start the replay").press("Enter")
+
+    def measure(self, name: str) -> Locator:
+        """The cells of a measure in the comparison of a replay."""
+        row = self.page.get_by_role("row").filter(
+            has=self.page.get_by_role("rowheader", name=name, exact=True)
+        )
+        return row.locator("td")
 
     def queue_row(self, name: str) -> Locator:
         return self.page.get_by_role("row").filter(
@@ -99,3 +117,50 @@ async def test_monitors_can_only_read_the_queue_and_users_cannot_open_it(
     assert await ui.page.get_by_role("spinbutton").count() == 0
     ui = await opened(Scheduler, "user2", "/scheduler")
     await ui.page.get_by_text("You may not open this page").wait_for()
+
+
+# The worker process imports numba, and may have to compile the placement code.
+REPLAY_MILLIS = 120_000
+
+
+async def test_history_is_compared_with_other_policies(
+    opened: Opener[Scheduler], hub: RunningHub, group: FullGroup
+) -> None:
+    from playwright.async_api import expect
+
+    ui = await opened(Scheduler, "admin", "/scheduler")
+    await ui.page.get_by_role("tab", name="Try a policy").press("Enter")
+    await ui.start_replay()
+    await ui.page.get_by_role("button", name="Cancel").press("Enter")
+    await ui.page.locator(".ant-alert").get_by_text("Cancelled", exact=True).wait_for()
+
+    await ui.page.get_by_text("1 day", exact=True).click()
+    await ui.choose("Placement of policy 1", "spread")
+    await ui.page.get_by_role("button", name="Add a policy").press("Enter")
+    await ui.choose("Order of policy 2", "last in, first out")
+    await ui.start_replay()
+    started = ui.measure("Started / all sessions")
+    await started.first.wait_for(timeout=REPLAY_MILLIS)
+    # The history, the current policy and both others; the two pending sessions never started.
+    texts = await started.all_inner_texts()
+    assert len(texts) == 4
+    (history, count) = map(int, texts[0].split("/"))
+    assert count >= history + 2
+    assert await ui.measure("Earlier than in the history").first.inner_text() == "–"
+    await ui.page.get_by_text("Sessions that never started", exact=False).wait_for()
+    await ui.page.get_by_text("User", exact=True).first.click()
+    await ui.page.get_by_role("rowheader", name="user (default)").wait_for()
+    assert await violations_in_both_themes(ui.page) == []
+
+    # The URL has the whole state, and monitors read the same result.
+    url = ui.page.url
+    assert "view=try" in url and "since=1d" in url and "spread" in url and "replay=" in url
+    await ui.page.set_viewport_size(NARROW)
+    await ui.page.reload()
+    await started.first.wait_for()
+    width = await ui.page.evaluate("document.documentElement.scrollWidth")
+    assert width <= NARROW["width"]
+    monitor = await opened(Scheduler, "monitor", url.removeprefix(ui.url))
+    await monitor.measure("Started / all sessions").first.wait_for()
+    await expect(monitor.page.get_by_role("button", name="Start the replay")).to_have_count(0)
+    await monitor.page.get_by_text("Latest replays").wait_for()

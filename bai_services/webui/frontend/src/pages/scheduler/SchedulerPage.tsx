@@ -1,13 +1,15 @@
-import { Alert, Flex, Segmented, Select, Skeleton, Typography } from 'antd';
+import { Alert, Flex, Segmented, Select, Skeleton, Tabs, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { Forbidden } from '../../components/Forbidden';
+import { defined } from '../../components/listSearch';
 import { meQuery } from '../../data/me';
 import { groupNamesQuery, scheduleQuery } from '../../data/schedule';
+import { TryPolicy } from './replays/TryPolicy';
 import { QueueTable, RunningTable } from './SchedulerTables';
-import type { SchedulerSearch } from './search';
+import type { SchedulerSearch, View } from './search';
 import { RANGES, type Range } from './timeScale';
 import { Timeline } from './Timeline';
 
@@ -15,7 +17,7 @@ const route = getRouteApi('/scheduler');
 const DEFAULT_RANGE: Range = '6h';
 const READERS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
-/** Chart and tables of a resource group: running sessions, pending sessions and reservations. */
+/** Schedule of a resource group, and replays of its history under other policies. */
 export function SchedulerPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
@@ -29,30 +31,60 @@ export function SchedulerPage() {
   if (me && !READERS.includes(me.role)) {
     return <Forbidden />;
   }
+  const mayChange = me?.role !== 'monitor';
   return (
     <>
-      <Flex wrap gap="small" align="center" style={{ marginBottom: 16 }}>
+      <Flex wrap gap="small" align="center" style={{ marginBottom: 8 }}>
         <Typography.Title level={1} className="bai-title">
           {t('pages.scheduler')}
         </Typography.Title>
-        <Segmented<Range>
-          value={range}
-          options={(Object.keys(RANGES) as Range[]).map(value => ({
-            value,
-            label: t(`scheduler.range-${value}`)
-          }))}
-          onChange={value => change({ range: value })}
-          aria-label={t('scheduler.range')}
-        />
         <Select
           value={group ?? null}
           options={(groups ?? []).map(name => ({ value: name, label: name }))}
-          onChange={(name: string | null) => name && change({ group: name })}
+          onChange={(name: string | null) =>
+            // The shown replay belongs to the other group.
+            name &&
+            void navigate({ search: old => defined({ ...old, group: name, replay: undefined }) })
+          }
           aria-label={t('scheduler.group')}
           style={{ minWidth: 140 }}
         />
       </Flex>
-      {group && <GroupSchedule group={group} range={range} mayChange={me?.role !== 'monitor'} />}
+      {group && (
+        <Tabs
+          activeKey={search.view ?? 'queue'}
+          onChange={view => change({ view: view as View })}
+          destroyOnHidden
+          items={[
+            {
+              key: 'queue',
+              label: t('scheduler.queue'),
+              children: (
+                <>
+                  <Segmented<Range>
+                    value={range}
+                    options={(Object.keys(RANGES) as Range[]).map(value => ({
+                      value,
+                      label: t(`scheduler.range-${value}`)
+                    }))}
+                    onChange={value => change({ range: value })}
+                    aria-label={t('scheduler.range')}
+                    style={{ marginBottom: 12 }}
+                  />
+                  <GroupSchedule group={group} range={range} mayChange={mayChange} />
+                </>
+              )
+            },
+            {
+              key: 'try',
+              label: t('replays.title'),
+              children: (
+                <TryPolicy group={group} search={search} change={change} mayStart={mayChange} />
+              )
+            }
+          ]}
+        />
+      )}
     </>
   );
 }

@@ -1,0 +1,76 @@
+import type { EChartsCoreOption } from 'echarts/core';
+import type { Comparison } from '../../../data/replays';
+
+const GRID = { left: 8, right: 16, top: 36, bottom: 4, containLabel: true };
+const LEGEND = { top: 0, type: 'scroll' };
+
+/** Median and 95th percentile of the waiting times, one group of bars per report. */
+export function waitOption(
+  comparison: Comparison,
+  names: readonly string[],
+  labels: { median: string; p95: string },
+  format: (seconds: number) => string
+): EChartsCoreOption {
+  const valueFormatter = (value: unknown) => (typeof value === 'number' ? format(value) : '–');
+  return {
+    grid: GRID,
+    legend: LEGEND,
+    tooltip: { trigger: 'axis', confine: true, valueFormatter },
+    xAxis: {
+      type: 'category',
+      data: names,
+      axisLabel: { interval: 0, overflow: 'break', width: 90 }
+    },
+    yAxis: { type: 'value', min: 0, splitNumber: 3, axisLabel: { formatter: format } },
+    series: (['median', 'p95'] as const).map(key => ({
+      name: labels[key],
+      type: 'bar',
+      barMaxWidth: 40,
+      data: comparison.reports.map(report => report.wait_seconds[key])
+    }))
+  };
+}
+
+/** The use of a resource over the period, one line per report. */
+export function utilisationOption(
+  comparison: Comparison,
+  names: readonly string[],
+  resource: string,
+  format: (percent: number) => string
+): EChartsCoreOption {
+  const times = comparison.times.map(time => Date.parse(time));
+  return {
+    grid: GRID,
+    legend: LEGEND,
+    tooltip: {
+      trigger: 'axis',
+      confine: true,
+      valueFormatter: (value: unknown) => (typeof value === 'number' ? format(value) : '–')
+    },
+    xAxis: {
+      type: 'time',
+      min: Date.parse(comparison.since),
+      max: Date.parse(comparison.until),
+      splitNumber: 4,
+      axisLabel: { hideOverlap: true }
+    },
+    yAxis: { type: 'value', min: 0, splitNumber: 2, axisLabel: { formatter: format } },
+    series: comparison.reports.map((report, index) => {
+      const used = report.utilisation.find(one => one.resource === resource);
+      return {
+        name: names[index],
+        type: 'line',
+        step: 'end',
+        showSymbol: false,
+        lineStyle: { type: index === 0 ? 'dashed' : 'solid' },
+        data: times.map((time, at) => [time, used?.percents[at] ?? null])
+      };
+    })
+  };
+}
+
+/** The resources of a comparison; devices first. */
+export function resourcesOf(comparison: Comparison): string[] {
+  const names = comparison.reports[0]?.utilisation.map(({ resource }) => resource) ?? [];
+  return [...names.filter(name => name !== 'cpu'), ...names.filter(name => name === 'cpu')];
+}

@@ -1,0 +1,47 @@
+import type { Schemas } from '../../../data/client';
+
+/** The rules of a policy; an empty one is the current rule of the group. */
+export interface TriedRules {
+  scheduler: string;
+  placement: string;
+  backfill: string;
+}
+
+export type Rule = keyof TriedRules;
+
+/** The values of each rule, in the order in which a policy is written in the URL. */
+export const RULES: Record<Rule, readonly string[]> = {
+  scheduler: ['fifo', 'lifo', 'drf', 'fair-share'],
+  placement: ['priced', 'fgd', 'best-fit', 'pack', 'spread', 'round-robin', 'random'],
+  backfill: ['reserving', 'aggressive', 'off']
+};
+export const RULE_NAMES = Object.keys(RULES) as Rule[];
+export const MAX_POLICIES = 2;
+
+const SEPARATOR = '.';
+
+/** A policy as text for the URL: `drf.spread.` */
+export const policyText = (policy: TriedRules) =>
+  RULE_NAMES.map(name => policy[name]).join(SEPARATOR);
+
+/** Read a policy from the URL; unknown rules are ignored. */
+export function policyOf(text: string): TriedRules {
+  const parts = text.split(SEPARATOR);
+  const rule = (name: Rule) => {
+    const value = parts[RULE_NAMES.indexOf(name)] ?? '';
+    return RULES[name].includes(value) ? value : '';
+  };
+  return {
+    scheduler: rule('scheduler'),
+    placement: rule('placement'),
+    backfill: rule('backfill')
+  };
+}
+
+/** The request body of a policy. */
+export function requestOf({ scheduler, placement, backfill }: TriedRules): Schemas['TriedPolicy'] {
+  return {
+    scheduler: scheduler || null,
+    scheduler_opts: { ...(placement && { placement }), ...(backfill && { backfill }) }
+  };
+}
