@@ -132,6 +132,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
         await user.post("/vfolders/data/invitations", {"user": "nobody@example.com"})
 
 
+@pytest.mark.checklist("SHARE-07")
 @pytest.mark.parametrize("grants", ["domains", "projects", "keypair-policies"])
 async def test_host_permission_of_any_scope_permits_set_member_permission(
     api: Api, grants: str

@@ -104,6 +104,25 @@ async def test_invitation_of_invalid_user_is_rejected(api: Api, user: Client) ->
         await admin.post(f"/vfolders/{team['id']}/invitations", {"user": "user"})
 
 
+@pytest.mark.checklist("SHARE-04")
+async def test_user_with_a_folder_of_the_same_name_cannot_be_invited(
+    api: Api, user: Client
+) -> None:
+    guest = await api.client("user2")
+    own = await guest.post("/vfolders", {"name": "data"})
+    for shares in (
+        lambda: invite(user, "user2"),
+        lambda: user.put("/vfolders/data/grants/user2", {"permission": "ro"}),
+    ):
+        with pytest.raises(AlreadyExists, match="already has a folder named data"):
+            await shares()
+    assert (await guest.get("/vfolder-invitations"))["items"] == []
+    # A folder in the trash has no name that could conflict.
+    await guest.delete(f"/vfolders/{own['id']}")
+    assert (await invite(user, "user2"))["status"] == "pending"
+
+
+@pytest.mark.checklist("SHARE-06")
 async def test_permission_of_a_member_in_a_project_folder(api: Api) -> None:
     admin, member = await api.client("domain-admin"), await api.client("user")
     team = await admin.post("/vfolders", {"name": "team", "project": "default"})
@@ -193,6 +212,7 @@ async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
     assert (place / "f").read_bytes() == b"old"
 
 
+@pytest.mark.checklist("SHARE-07")
 @pytest.mark.parametrize("permission", PERMISSIONS)
 async def test_operation_is_denied_without_its_host_permission(api: Api, permission: str) -> None:
     user, admin = await api.client("user"), await api.client("admin")

@@ -21,7 +21,7 @@ from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
 from ..tables.folders import vfolder_grants, vfolder_invitations
-from .vfolders import lock_folder
+from .vfolders import lock_folder, require_name_free_for_invitee
 
 _GRANTS = Listing(
     columns={
@@ -125,8 +125,9 @@ class GrantStore:
         ``invitation`` holds the columns of a new invitation that are not in ``values``.
         """
         async with self._db.write() as tx:
-            await _require_live(tx, values["vfolder_id"])
+            row = await _require_live(tx, values["vfolder_id"])
             if not await _change_grant(tx, values) and not await _change_invitation(tx, values):
+                await require_name_free_for_invitee(tx, row, values["user_id"])
                 await tx.execute(
                     vfolder_invitations.insert().values(
                         vfolder_id=values["vfolder_id"],
@@ -180,11 +181,18 @@ def _is_invited(vfolder_id: str, user_id: str) -> sa.ColumnElement[bool]:
     )
 
 
-async def _require_live(tx: AsyncConnection, vfolder_id: str) -> None:
-    """Lock a folder to serialize changes of its grants; raise ``NotFound`` if it is deleted."""
+async def _require_live(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
+    """Lock and return a folder, to serialize changes of its grants.
+
+    Raises
+    ------
+    NotFound
+        If the folder is deleted.
+    """
     row = await lock_folder(tx, vfolder_id)
     if row["live_name"] is None:
         raise NotFound("the folder no longer exists")
+    return row
 
 
 async def _change_grant(tx: AsyncConnection, values: Mapping[str, Any]) -> bool:

@@ -20,7 +20,7 @@ from ..database import Database
 from ..listing import Listing
 from ..tables.accounts import users
 from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
-from .vfolders import lock_folder
+from .vfolders import lock_folder, require_name_free_for_invitee
 
 _table = vfolder_invitations
 
@@ -78,7 +78,7 @@ class InvitationStore:
         Raises
         ------
         AlreadyExists
-            If the user has a pending invitation or a grant.
+            If the user has a pending invitation, a grant, or an own folder with that name.
         NotFound
             If the folder is no longer usable.
         """
@@ -104,6 +104,7 @@ class InvitationStore:
                 if known:
                     what = "an invitation" if table is _table else "access"
                     raise AlreadyExists(f"that user already has {what}; change its permission")
+            await require_name_free_for_invitee(tx, row, values["invitee_id"])
             await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
             await record(tx, audit)
 

@@ -470,6 +470,26 @@ async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     return row
 
 
+async def require_name_free_for_invitee(
+    tx: AsyncConnection, folder: sa.RowMapping, invitee_id: str
+) -> None:
+    """Raise ``AlreadyExists`` if the invitee has an own folder with the name of ``folder``.
+
+    The invitee could not address the two folders by name.
+    """
+    own_id = await tx.scalar(
+        sa.select(vfolders.c.id).where(
+            vfolders.c.scope == f"user:{invitee_id}", vfolders.c.live_name == folder["live_name"]
+        )
+    )
+    if own_id is not None and own_id != folder["id"]:
+        raise AlreadyExists(
+            f"that user already has a folder named {folder['live_name']}; rename one of them",
+            field="user",
+            name=folder["live_name"],
+        )
+
+
 async def _require_unmounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:
     found = await tx.execute(
         sa.select(sessions.c.id, sessions.c.name, sessions.c.status, users.c.username)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator
 
@@ -141,3 +142,33 @@ async def test_user_is_locked_out_at_once_when_the_address_is_no_longer_allowed(
         assert await ui.page.locator("#content").count() == 0
     finally:
         admin.delete(f"/users/{name}")
+
+
+async def test_each_role_gets_only_the_actions_that_it_may_use(opened: Opener[Entities]) -> None:
+    ui = await opened(Entities, "domain-admin", "/users?item=admin")
+    await ui.drawer.get_by_text("You may only read this").wait_for()
+    for action in ("Edit", "Deactivate", "Delete", "Sign out"):
+        assert await ui.drawer.get_by_role("button", name=action).count() == 0
+    await ui.open("/users?item=user")
+    await ui.drawer.get_by_role("button", name="Edit").wait_for()
+    assert await ui.row("acme-user").count() == 0
+    assert await ui.page.get_by_role("checkbox", name="admin", exact=True).is_disabled()
+    assert await ui.page.get_by_role("checkbox", name="user", exact=True).is_enabled()
+
+    ui = await opened(Entities, "monitor", "/users?item=user")
+    await ui.drawer.get_by_role("cell", name="user@example.com").wait_for()
+    assert await ui.drawer.get_by_role("button").count() == 1  # the one that closes the drawer
+    for page in ("credentials", "projects", "policies", "presets", "images", "resource-groups"):
+        await ui.open(f"/{page}")
+        await ui.page.locator(".ant-table-row").first.wait_for()
+        assert await ui.page.get_by_role("button", name="New").count() == 0
+        assert await ui.page.get_by_role("checkbox").count() == 0
+
+
+async def test_objects_are_shown_by_name_and_times_are_local(opened: Opener[Entities]) -> None:
+    ui = await opened(Entities, "admin", "/presets")
+    await ui.show("cpu-small")
+    await ui.drawer.locator(".ant-drawer-title", has_text="cpu-small").wait_for()
+    await ui.open("/audit")
+    time = ui.page.locator(".ant-table-row").first.get_by_role("cell").nth(1)
+    assert re.fullmatch(r"\w{3} \d+, \d{4}, \d+:\d\d [AP]M", await time.inner_text())

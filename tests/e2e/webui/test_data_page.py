@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import struct
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -101,14 +104,20 @@ async def test_trash_of_several_folders_and_purge(opened: Opener[Data], rest: ht
     await ui.row(names[1]).wait_for()
 
 
-@pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-05")
+@pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-04", "SHARE-05")
 async def test_grantee_can_read_and_leave_a_shared_folder(
-    opened: Opener[Data], rest: httpx.Client
+    opened: Opener[Data], rest: httpx.Client, hub: RunningHub
 ) -> None:
     create(rest, PREFIX)
+    other = hub.rest("user")
+    own = create(other, PREFIX)
     owner = await opened(Data, "user2", "/data")
     await owner.choose(PREFIX, "Share")
     await owner.dialog.get_by_label("User name or e-mail address").fill("user")
+    await owner.dialog.get_by_role("button", name="Invite").click()
+    await owner.dialog.get_by_text(f"already has a folder named {PREFIX}").wait_for()
+    other.delete(f"/vfolders/{own}")
+    other.post(f"/vfolders/{own}/purge")
     await owner.dialog.get_by_role("button", name="Invite").click()
     invited = owner.dialog.get_by_role("row").filter(has_text="invited")
     await invited.wait_for()
@@ -125,6 +134,24 @@ async def test_grantee_can_read_and_leave_a_shared_folder(
     await guest.row(PREFIX).wait_for(state="detached")
 
 
+@pytest.mark.checklist("SHARE-06")
+async def test_members_see_folders_of_their_project_without_an_invitation(
+    opened: Opener[Explorer], hub: RunningHub
+) -> None:
+    admin = hub.rest("domain-admin")
+    name = f"{PREFIX}-team"
+    folder = create(admin, name, project="default", permission="ro")
+    try:
+        ui = await opened(Explorer, "user2", "/data")
+        await ui.choose_tab("Project")
+        await ui.page.get_by_role("link", name=name, exact=True).click()
+        # The folder's permission applies to all members.
+        await ui.page.get_by_role("button", name="Upload files", disabled=True).wait_for()
+    finally:
+        admin.delete(f"/vfolders/{folder}")
+        admin.post(f"/vfolders/{folder}/purge")
+
+
 def make_directories(rest: httpx.Client, folder: str, paths: list[str]) -> None:
     checked(rest.post(f"/vfolders/{folder}/directories", json={"paths": paths}), 201)
 
@@ -137,9 +164,20 @@ def text_file(name: str, content: str) -> FilePayload:
     return {"name": name, "mimeType": "text/plain", "buffer": content.encode()}
 
 
-@pytest.mark.checklist("EXP-02", "EXP-07")
+# Drops a file on the list of files.
+DROP = """name => {
+  const transfer = new DataTransfer();
+  transfer.items.add(new File(['dropped'], name));
+  const options = {dataTransfer: transfer, bubbles: true, cancelable: true};
+  document.querySelector('.bai-files-viewport, .ant-empty')
+    .dispatchEvent(new DragEvent('drop', options));
+}"""
+TOO_LARGE = 17 * 2**30
+
+
+@pytest.mark.checklist("EXP-02", "EXP-04", "EXP-07")
 async def test_files_are_uploaded_moved_downloaded_and_deleted(
-    opened: Opener[Explorer], rest: httpx.Client
+    opened: Opener[Explorer], rest: httpx.Client, tmp_path: Path
 ) -> None:
     folder = create(rest, PREFIX)
     ui = await opened(Explorer, "user2", f"/data?folder={folder}")
@@ -171,6 +209,15 @@ async def test_files_are_uploaded_moved_downloaded_and_deleted(
     await ui.row("sub").get_by_text("sub", exact=True).click()
     await ui.row("moved.txt").wait_for()
     assert ui.page.url.endswith("path=sub")
+    # Uploads go to the open directory; a dropped file is an upload, too.
+    await ui.page.evaluate(DROP, "dropped.txt")
+    await ui.row("dropped.txt").get_by_text("7 B").wait_for()
+    assert read(rest, folder, "sub/dropped.txt") == b"dropped"
+    large = tmp_path / "large.bin"
+    large.touch()
+    os.truncate(large, TOO_LARGE)
+    await ui.page.get_by_test_id("files").set_input_files(large)
+    await ui.page.get_by_text("a file can have at most").wait_for()
     await ui.page.get_by_role("button", name="Details").click()
     await ui.dialog.get_by_text(folder).wait_for()
 
@@ -323,7 +370,7 @@ async def test_text_is_edited_and_conflicts_are_detected(
     assert read(rest, folder, "config.yaml") == b"key: value\n"
 
 
-@pytest.mark.checklist("EXP-08", "EXP-09", "EXP-10")
+@pytest.mark.checklist("EXP-04", "EXP-08", "EXP-09", "EXP-10")
 async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_actions(
     opened: Opener[Explorer], rest: httpx.Client
 ) -> None:
@@ -340,6 +387,37 @@ async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_act
     await guest.page.get_by_role("button", name="Accept").click()
     await guest.page.get_by_role("link", name=PREFIX, exact=True).click()
     await guest.row("0000").wait_for()
-    assert await guest.page.get_by_role("button", name="Upload files").count() == 0
+    upload = guest.page.get_by_role("button", name="Upload files", disabled=True)
+    await upload.hover(force=True)
+    await guest.page.get_by_role("tooltip", name="You may only read this folder.").wait_for()
+    assert await guest.page.get_by_role("button", name="New directory").count() == 0
     await guest.open("/data?folder=missing")
     await guest.page.get_by_role("alert").get_by_role("button", name="Try again").wait_for()
+
+
+@pytest.mark.checklist("EXP-04", "SHARE-07")
+async def test_upload_needs_the_permission_on_the_storage_host(
+    opened: Opener[Explorer], hub: RunningHub
+) -> None:
+    """An account whose domain, project and policy do not grant uploads."""
+    name = f"webui-{secrets.token_hex(4)}"
+    granted = {"local": ["create-vfolder", "delete-vfolder"]}
+    account = {"username": name, "email": f"{name}@example.com", "password": hub.password}
+    admin = hub.rest("admin")
+    try:
+        for kind in ("domains", "keypair-policies"):
+            body = {"name": name, "allowed_vfolder_hosts": granted}
+            checked(admin.post(f"/{kind}", json=body), 201)
+        account |= {"domain": name, "keypair_policy": name}
+        checked(admin.post("/users", json=account), 201)
+        folder = create(hub.rest(name), PREFIX)
+        ui = await opened(Explorer, name, f"/data?folder={folder}")
+        upload = ui.page.get_by_role("button", name="Upload files", disabled=True)
+        await upload.hover(force=True)
+        await ui.page.get_by_text("You may not upload files to storage host local").wait_for()
+        await ui.page.get_by_role("button", name="New directory").wait_for()
+        hub.rest(name).delete(f"/vfolders/{folder}")
+    finally:
+        admin.delete(f"/users/{name}")
+        # Records of the deleted account keep the domain.
+        admin.patch(f"/domains/{name}", json={"is_active": False})

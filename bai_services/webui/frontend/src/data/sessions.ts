@@ -19,6 +19,9 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
+/** Whether the caller may neither change the session nor read its output, such as a monitor. */
+export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
+
 /** The address of a running session's server; only interactive sessions have one. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;

@@ -1,7 +1,7 @@
 import { App, Button, Popconfirm } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { useSaveEntity, type Item } from '../../data/entities';
-import { actionText, idOf, type Entity } from './entity';
+import { actionText, idOf, nameOf, type Entity } from './entity';
 
 /** Deactivate an active object, or activate an inactive one. */
 export function ActivationButton({ entity, item }: { entity: Entity; item: Item }) {
@@ -17,7 +17,7 @@ export function ActivationButton({ entity, item }: { entity: Entity; item: Item 
   const action = isActive ? 'deactivate' : 'activate';
   return (
     <Popconfirm
-      title={actionText(t, entity, `${action}-title`, { name: idOf(entity, item) })}
+      title={actionText(t, entity, `${action}-title`, { name: nameOf(entity, item) })}
       description={isActive && t(`${entity.name}.deactivate-warning`, '')}
       okText={actionText(t, entity, action)}
       cancelText={t('entities.cancel')}

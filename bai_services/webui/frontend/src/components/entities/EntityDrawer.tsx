@@ -1,11 +1,11 @@
 import { useState, type ReactNode } from 'react';
-import { App, Button, Descriptions, Drawer, Empty, Flex, Skeleton, Tooltip } from 'antd';
+import { Alert, App, Button, Descriptions, Drawer, Empty, Flex, Skeleton, Tooltip } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { entityQuery, useDeleteEntity, type Item } from '../../data/entities';
 import { ErrorNotice } from '../ErrorNotice';
 import { ActivationButton } from './ActivationButton';
-import { idOf, labelKey, type Entity } from './entity';
+import { canWrite, labelKey, nameOf, type Entity } from './entity';
 import { EntityForm } from './EntityForm';
 import { showValue } from './showValue';
 
@@ -14,7 +14,8 @@ interface EntityDrawerProps {
   itemKey: string;
   /** The object if the page of the list contains it; otherwise it is fetched. */
   known: Item | undefined;
-  isWriter: boolean;
+  /** Role of the caller. */
+  role: string | undefined;
   details: ((item: Item) => ReactNode) | undefined;
   actions: ((item: Item) => ReactNode) | undefined;
   onClose: () => void;
@@ -32,10 +33,12 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   });
   const item = known ?? found.data;
   const isDeletable = entity.isDeletable ?? (() => true);
+  const isWriter = item !== undefined && canWrite(entity, item, props.role);
+  const isRefused = !isWriter && entity.writers.some(writer => writer === props.role);
 
   const confirmDelete = (shown: Item) => {
     modal.confirm({
-      title: t('entities.delete-title', { name: idOf(entity, shown) }),
+      title: t('entities.delete-title', { name: nameOf(entity, shown) }),
       content: t(`${entity.name}.delete-warning`, t('entities.delete-warning')),
       okText: t('entities.delete'),
       okButtonProps: { danger: true },
@@ -51,18 +54,26 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   };
 
   return (
-    <Drawer open onClose={props.onClose} size={640} title={itemKey}>
+    <Drawer
+      open
+      onClose={props.onClose}
+      size={entity.drawerWidth ?? 640}
+      title={item === undefined ? itemKey : nameOf(entity, item)}
+    >
       {item === undefined ? (
         <NotFound error={found.error} isPending={found.isPending} name={itemKey} />
       ) : (
         <>
+          {isRefused && (
+            <Alert showIcon title={t('entities.write-refused')} style={{ marginBottom: 16 }} />
+          )}
           <Flex wrap gap="small" style={{ marginBottom: 16 }}>
-            {props.isWriter && entity.fields.some(field => field.only !== 'create') && (
+            {isWriter && entity.fields.some(field => field.only !== 'create') && (
               <Button onClick={() => setIsEditing(true)}>{t('entities.edit')}</Button>
             )}
-            {props.isWriter && <ActivationButton entity={entity} item={item} />}
-            {props.actions?.(item)}
-            {props.isWriter && entity.canDelete && (
+            {isWriter && <ActivationButton entity={entity} item={item} />}
+            {!isRefused && props.actions?.(item)}
+            {isWriter && entity.canDelete && (
               <Tooltip title={isDeletable(item) ? '' : t(`${entity.name}.delete-refused`)}>
                 <Button danger disabled={!isDeletable(item)} onClick={() => confirmDelete(item)}>
                   {t('entities.delete')}

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
 import { meQuery } from '../../data/me';
-import { fieldsFor, idOf, labelKey, type Entity, type Field } from './entity';
+import { fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToSlots, toControl } from './values';
 
@@ -50,7 +50,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
       open
       onClose={onClose}
       size={520}
-      title={item === undefined ? t(`${entity.name}.create`) : idOf(entity, item)}
+      title={item === undefined ? t(`${entity.name}.create`) : nameOf(entity, item)}
       footer={
         <Flex gap="small" justify="end">
           <Button onClick={onClose}>{t('entities.cancel')}</Button>

@@ -11,7 +11,7 @@ import { SavedFilters } from '../SavedFilters';
 import { listQuery, readListSearch } from '../listSearch';
 import { ListTable } from '../ListTable';
 import { BulkBar } from './BulkBar';
-import { idOf, labelKey, type Entity } from './entity';
+import { canWrite, idOf, labelKey, type Entity } from './entity';
 import { EntityDrawer } from './EntityDrawer';
 import { EntityForm } from './EntityForm';
 import type { EntitySearch } from './search';
@@ -106,7 +106,10 @@ export function EntityList(props: EntityListProps) {
               rowSelection: {
                 selectedRowKeys: selected,
                 onChange: keys => setSelected(keys.map(String)),
-                getCheckboxProps: item => ({ 'aria-label': idOf(entity, item) })
+                getCheckboxProps: item => ({
+                  'aria-label': idOf(entity, item),
+                  disabled: !canWrite(entity, item, me?.role)
+                })
               }
             }
           : {})}
@@ -160,7 +163,7 @@ export function EntityList(props: EntityListProps) {
           entity={entity}
           itemKey={search.item}
           known={list.data?.items.find(item => idOf(entity, item) === search.item)}
-          isWriter={isWriter}
+          role={me?.role}
           details={props.details}
           actions={props.actions}
           onClose={() => onSearch({ item: '' })}

@@ -71,11 +71,15 @@ export interface Entity {
   defaultSort: string;
   /** The list is read again after this time. */
   refreshMillis?: number;
+  /** Width of the drawer in pixels, if it has wide tables. */
+  drawerWidth?: number;
   columns: readonly Column[];
   filters: readonly Omit<FilterProperty, 'title'>[];
   fields: readonly Field[];
   /** Roles that may create, change and delete. */
   writers: readonly Role[];
+  /** Whether one of these roles may change this object, for example that of another user. */
+  isWritable?: (item: Item, role: string) => boolean;
   canCreate: boolean;
   canDelete: boolean;
   /**
@@ -122,3 +126,17 @@ export const actionText = (
 ) => t(`${entity.name}.${key}`, { ...values, defaultValue: t(`entities.${key}`, values) });
 
 export const idOf = (entity: Entity, item: Item) => String(item[entity.id]);
+
+/** Whether a role may change an object. */
+export const canWrite = (entity: Entity, item: Item, role: string | undefined) =>
+  role !== undefined &&
+  entity.writers.some(writer => writer === role) &&
+  (entity.isWritable?.(item, role) ?? true);
+
+/** Domain admins change the accounts of users and of each other; the object has a `role`. */
+export const isOwnerInReach = (item: Item, role: string) =>
+  role === 'superadmin' || item['role'] === 'user' || item['role'] === 'admin';
+
+/** What users call an object: the value of the first column. */
+export const nameOf = (entity: Entity, item: Item) =>
+  String(item[entity.columns[0]?.key ?? entity.id]);

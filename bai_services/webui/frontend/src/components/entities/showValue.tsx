@@ -6,7 +6,7 @@ import { SlotTags } from '../SlotTags';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
 
-const TIME = /_(at|used|until)$/;
+const TIME = /(^|_)(at|used|until)$/;
 
 /** Render a value of an object as text, tags or quantities. */
 export function showValue(value: unknown, column: Column, item: Item, area: string) {
@@ -65,7 +65,7 @@ function Words({ words }: { words: unknown[] }) {
   ) : (
     <Flex wrap gap={4}>
       {texts.map(text => (
-        <Tag key={text} style={{ marginInlineEnd: 0 }}>
+        <Tag key={text} style={{ marginInlineEnd: 0, whiteSpace: 'normal' }}>
           {text}
         </Tag>
       ))}

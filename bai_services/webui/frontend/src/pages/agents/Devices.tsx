@@ -74,6 +74,7 @@ export function Devices({ agent }: { agent: Item }) {
               ) : (
                 <Progress
                   size="small"
+                  status="normal"
                   percent={Math.round(usage.utilization_percent)}
                   aria-label={t('agents.utilization')}
                 />

@@ -19,7 +19,12 @@ export function MachineLoad({ agent }: { agent: Item }) {
       ) : (
         <>
           {bytes(used)} / {bytes(total)}
-          <Progress size="small" percent={percentOf(used, total)} aria-label={label} />
+          <Progress
+            size="small"
+            status="normal"
+            percent={percentOf(used, total)}
+            aria-label={label}
+          />
         </>
       )
   });
@@ -53,6 +58,7 @@ export function MachineLoad({ agent }: { agent: Item }) {
               <Progress
                 key={core}
                 size="small"
+                status="normal"
                 percent={percent}
                 format={() => `${core}: ${percent} %`}
                 aria-label={`${t('agents.cpu')} ${core}`}

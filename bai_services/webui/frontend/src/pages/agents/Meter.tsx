@@ -11,10 +11,17 @@ interface MeterProps {
 export function Meter({ label, percent, text }: MeterProps) {
   return (
     <div className="bai-meter">
-      <small>
+      <small className="bai-nowrap">
         {label} {text ?? `${percent} %`}
       </small>
-      <Progress size="small" showInfo={false} percent={percent} aria-label={label} />
+      <Progress
+        size="small"
+        // A full machine is no success.
+        status="normal"
+        showInfo={false}
+        percent={percent}
+        aria-label={label}
+      />
     </div>
   );
 }

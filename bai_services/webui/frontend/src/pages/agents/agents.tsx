@@ -92,7 +92,7 @@ function Started({ agent }: { agent: Item }) {
   const seconds = (now - Date.parse(begin)) / 1000;
   return (
     <>
-      {formatTime(begin, i18n.language)}
+      <span className="bai-nowrap">{formatTime(begin, i18n.language)}</span>
       {isConnected(agent) && (
         <>
           <br />
@@ -132,6 +132,7 @@ export const AGENTS: Entity = {
   id: 'id',
   defaultSort: 'id',
   refreshMillis: REFRESH_MILLIS,
+  drawerWidth: 900,
   columns: [
     { key: 'id', isSortable: true },
     {

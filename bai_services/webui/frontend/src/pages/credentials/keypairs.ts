@@ -1,4 +1,9 @@
-import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
+import {
+  activityViews,
+  BY_FLAG,
+  isOwnerInReach,
+  type Entity
+} from '../../components/entities/entity';
 
 // Below this limit, the web UI itself may be slowed down: it sends several requests per page.
 const LOW_RATE_LIMIT = 101;
@@ -40,6 +45,7 @@ export const KEYPAIRS: Entity = {
     { key: 'is_main', kind: 'switch' }
   ],
   writers: ['admin', 'superadmin'],
+  isWritable: isOwnerInReach,
   canCreate: true,
   canDelete: true,
   isDeletable: keypair => keypair['is_active'] === false && keypair['is_main'] === false,

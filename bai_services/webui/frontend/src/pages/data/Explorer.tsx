@@ -1,12 +1,12 @@
 import { useState } from 'react';
 import { ArrowLeftOutlined, InfoCircleOutlined } from '@ant-design/icons';
-import { Breadcrumb, Button, Drawer, Flex, Grid, Input, Skeleton, Typography } from 'antd';
+import { App, Breadcrumb, Button, Drawer, Flex, Grid, Input, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { joined } from '../../data/files';
-import { folderQuery, isWritable, type Folder } from '../../data/folders';
+import { folderQuery, hostsQuery, isWritable, type Folder } from '../../data/folders';
 import { addUploads } from '../../data/uploads';
 import { droppedFiles } from './dropped';
 import { FileList } from './FileList';
@@ -44,6 +44,8 @@ function OpenFolder({ folder }: { folder: Folder }) {
   const [selected, setSelected] = useState<ReadonlyMap<string, string>>(new Map());
   const directory = { id: folder.id, path };
   const canWrite = isWritable(folder) && folder.status === 'ready';
+  const uploadRefusal = useUploadRefusal(folder, canWrite);
+  const { message } = App.useApp();
   const go = (changes: { path?: string; find?: string; sort?: string }) => {
     setSelected(new Map());
     void navigate({ search: old => ({ ...old, find: '', ...changes }) });
@@ -55,7 +57,9 @@ function OpenFolder({ folder }: { folder: Folder }) {
       onDragOver={event => event.preventDefault()}
       onDrop={event => {
         event.preventDefault();
-        if (canWrite) {
+        if (uploadRefusal) {
+          void message.error(uploadRefusal);
+        } else {
           void droppedFiles(event.dataTransfer).then(files => addUploads(directory, files));
         }
       }}
@@ -65,6 +69,7 @@ function OpenFolder({ folder }: { folder: Folder }) {
       <FileToolbar
         directory={directory}
         canWrite={canWrite}
+        uploadRefusal={uploadRefusal}
         selected={selected}
         onDone={() => setSelected(new Map())}
         onCreated={showFile}
@@ -91,6 +96,19 @@ function OpenFolder({ folder }: { folder: Folder }) {
       />
     </div>
   );
+}
+
+/** Why the user may not upload files to a folder; empty if they may. */
+function useUploadRefusal(folder: Folder, canWrite: boolean): string {
+  const { t } = useTranslation();
+  const hosts = useQuery(hostsQuery);
+  const host = hosts.data?.items.find(({ name }) => name === folder.host);
+  if (!canWrite) {
+    return t('data.upload-read-only');
+  }
+  return host && !host.permissions.includes('upload-file')
+    ? t('data.upload-no-permission', { host: folder.host })
+    : '';
 }
 
 function ExplorerHeader({ folder }: { folder: Folder }) {

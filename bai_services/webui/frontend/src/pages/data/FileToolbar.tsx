@@ -1,5 +1,5 @@
 import { useRef, useState, type ReactNode } from 'react';
-import { App, Button, Flex } from 'antd';
+import { App, Button, Flex, Tooltip } from 'antd';
 import { useTranslation } from 'react-i18next';
 import {
   downloadUrl,
@@ -16,6 +16,8 @@ import { NameDialog } from './NameDialog';
 interface FileToolbarProps {
   directory: Directory;
   canWrite: boolean;
+  /** Why no files can be uploaded; empty if they can. */
+  uploadRefusal: string;
   /** Selected names with their types. */
   selected: ReadonlyMap<string, string>;
   onDone: () => void;
@@ -33,9 +35,9 @@ export function FileToolbar(props: FileToolbarProps) {
   }));
   return (
     <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
+      <UploadButtons directory={directory} refusal={props.uploadRefusal} />
       {props.canWrite && (
         <>
-          <UploadButtons directory={directory} />
           <NewDirectory directory={directory} />
           <NewFile directory={directory} onCreated={props.onCreated} />
         </>
@@ -64,7 +66,7 @@ export function FileToolbar(props: FileToolbarProps) {
   );
 }
 
-function UploadButtons({ directory }: { directory: Directory }) {
+function UploadButtons({ directory, refusal }: { directory: Directory; refusal: string }) {
   const { t } = useTranslation();
   const files = useRef<HTMLInputElement>(null);
   const tree = useRef<HTMLInputElement | null>(null);
@@ -85,10 +87,16 @@ function UploadButtons({ directory }: { directory: Directory }) {
         hidden
         onChange={onChange}
       />
-      <Button type="primary" onClick={() => files.current?.click()}>
-        {t('data.upload')}
-      </Button>
-      <Button onClick={() => tree.current?.click()}>{t('data.upload-directory')}</Button>
+      <Tooltip title={refusal}>
+        <Button type="primary" disabled={refusal !== ''} onClick={() => files.current?.click()}>
+          {t('data.upload')}
+        </Button>
+      </Tooltip>
+      <Tooltip title={refusal}>
+        <Button disabled={refusal !== ''} onClick={() => tree.current?.click()}>
+          {t('data.upload-directory')}
+        </Button>
+      </Tooltip>
     </>
   );
 }

@@ -5,6 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import {
   isEnded,
+  isOnlyRead,
   isPending,
   sessionQuery,
   useStopSessions,
@@ -80,9 +81,9 @@ function SessionActions({ session }: { session: Session }) {
   };
   return (
     <Flex gap="small">
-      <SessionMenu session={session} />
+      {!isOnlyRead(session) && <SessionMenu session={session} />}
       <OpenSession session={session} type="primary" />
-      {!isEnded(session) && (
+      {!isEnded(session) && !isOnlyRead(session) && (
         <Button danger onClick={confirm} disabled={session.status === 'TERMINATING'}>
           {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}
         </Button>
@@ -104,7 +105,7 @@ function SessionDetail({ session }: { session: Session }) {
 
 function SessionTabs({ session }: { session: Session }) {
   const { t } = useTranslation();
-  const [tab, setTab] = useState('logs');
+  const [tab, setTab] = useState(isOnlyRead(session) ? 'usage' : 'logs');
   const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
   const showLog = (hostname: string) => {
     setKernel(hostname);
@@ -114,7 +115,9 @@ function SessionTabs({ session }: { session: Session }) {
     // Sessions of other types run no Jupyter server.
     ...(session.type === 'interactive' && { apps: <SessionApps session={session} /> }),
     usage: <SessionUsage session={session} kernel={kernel} onKernel={setKernel} />,
-    logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />,
+    ...(!isOnlyRead(session) && {
+      logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />
+    }),
     history: <SessionHistory id={session.id} />,
     kernels: <SessionKernels session={session} onShowLog={showLog} />,
     dependencies: <SessionGraph id={session.id} />,

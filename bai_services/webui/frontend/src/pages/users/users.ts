@@ -1,5 +1,6 @@
 import {
   activityViews,
+  isOwnerInReach,
   type Activation,
   type Entity,
   type Role
@@ -83,6 +84,7 @@ export const USERS: Entity = {
     { key: 'container_gid', kind: 'number', isNullable: true, writers: SUPERADMIN, isShared: true }
   ],
   writers: ['admin', 'superadmin'],
+  isWritable: isOwnerInReach,
   canCreate: true,
   canDelete: true,
   views: activityViews(ACTIVATION),
