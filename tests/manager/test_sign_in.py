@@ -32,6 +32,7 @@ from tests.testbed.manager import (
     MovableClock,
     World,
     known_world,
+    manager_on,
 )
 
 TOKEN = "hub-token-of-the-browser"
@@ -266,13 +267,13 @@ async def test_old_password_must_be_changed(
         await world.set_password("user")
         sign_ins = manager.accounts.sign_ins
         clock.advance(days=90)
-        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"] is False
+        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP)).need_password_change is False
         clock.advance(seconds=1)
-        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP))["need_password_change"] is True
+        assert (await sign_ins.verify(HUB, "user", PASSWORD, IP)).need_password_change is True
         with pytest.raises(SignInRefused, match="change the password first"):
             await sign_ins.create_token("user", PASSWORD, IP)
         await sign_ins.change_password("user", PASSWORD, NEW, IP)
-        assert (await sign_ins.verify(HUB, "user", NEW, IP))["need_password_change"] is False
+        assert (await sign_ins.verify(HUB, "user", NEW, IP)).need_password_change is False
 
 
 async def test_lockout_applies_to_password_changes(user_world: World) -> None:

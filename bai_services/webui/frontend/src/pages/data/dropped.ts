@@ -10,9 +10,15 @@ export const chosenFiles = (files: Iterable<File>): RelativeFile[] =>
 
 /** All dropped files, including those in dropped directories. */
 export async function droppedFiles(transfer: DataTransfer): Promise<RelativeFile[]> {
-  // The browser clears the items after the event, so take the entries before the first await.
-  const entries = [...transfer.items].flatMap(item => item.webkitGetAsEntry() ?? []);
-  return (await Promise.all(entries.map(entry => filesBelow(entry, '')))).flat();
+  // The browser clears the items after the event, so take the entries before the first await. A file
+  // that is not on a disk, such as an image of another page, has no entry.
+  const dropped = [...transfer.items].flatMap(
+    item => item.webkitGetAsEntry() ?? item.getAsFile() ?? []
+  );
+  const found = dropped.map(entry =>
+    entry instanceof File ? [{ file: entry, path: entry.name }] : filesBelow(entry, '')
+  );
+  return (await Promise.all(found)).flat();
 }
 
 async function filesBelow(entry: FileSystemEntry, directory: string): Promise<RelativeFile[]> {
