@@ -45,6 +45,13 @@ class Shell:
         await self.page.get_by_role("combobox").fill(text)
         await self.page.locator(".ant-select-item-option", has_text=option).first.click()
 
+    async def filter_by(self, title: str, choice: str) -> None:
+        """Filter a list by a property with given choices."""
+        await self.page.get_by_label("Property").click()
+        await self.page.locator(".ant-select-item-option", has_text=title).click()
+        await self.page.get_by_role("combobox", name=title, exact=True).click()
+        await self.page.locator(".ant-select-item-option", has_text=choice).click()
+
 
 class Sessions(Shell):
     """The list of sessions and the drawer beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.engines import checked, wait_for
+from tests.e2e.engines import checked, stop, wait_for
 from tests.hub import RunningHub
 
 from .conftest import Opener
@@ -46,6 +47,11 @@ def create(rest: httpx.Client, path: str, **body: Any) -> None:
 
 def read(rest: httpx.Client, path: str, **query: str) -> dict[str, Any]:
     return dict(checked(rest.get(path, params=query), 200))
+
+
+def remove_folder(rest: httpx.Client, name: str) -> None:
+    folder = read(rest, "/vfolders", name=name)["items"][0]["id"]
+    checked(rest.delete(f"/vfolders/{folder}"), 204)
 
 
 def bai(environment: Mapping[str, str], *words: str, entered: str = "") -> str:
@@ -211,3 +217,255 @@ async def test_several_sessions_are_created_at_once(
     await ui.page.get_by_role("link", name="many-3").wait_for()
     found = read(rest, "/sessions", name__contains="many-")
     assert sorted(s["name"] for s in found["items"]) == ["many-1", "many-2", "many-3"]
+
+
+@pytest.mark.checklist("LCH-01")
+async def test_steps_lead_through_the_form(opened: Opener[Launcher], rest: httpx.Client) -> None:
+    create(rest, "/sessions", name="like-this", resources={"cpu": "1", "mem": "384m"})
+    ui = await opened(Launcher, "user2", "/launch")
+    form, steps = await ui.step("type").bounding_box(), await ui.steps.bounding_box()
+    recent = await ui.page.get_by_role("button", name="Recent sessions").bounding_box()
+    assert form and steps and recent
+    assert form["x"] < steps["x"] and recent["x"] > form["x"] + form["width"] / 2
+    assert recent["y"] < form["y"]
+    await ui.steps.get_by_text("Network and order").click()
+    await ui.focused("network")
+    await ui.page.get_by_role("button", name="Previous").click()
+    await ui.focused("folders")
+    await ui.page.get_by_role("button", name="Next", exact=True).click()
+    await ui.focused("network")
+    await ui.page.get_by_role("button", name="Skip to review").click()
+    await ui.focused("review")
+    await ui.fill(name="x!")
+    await ui.steps.locator(".ant-steps-item-error", has_text="Session type").wait_for()
+    await ui.page.get_by_role("button", name="Reset").click()
+    assert await ui.field("name").input_value() == ""
+    await ui.choose_recent("like-this")
+    await ui.focused("review")
+    assert await ui.field("resources.mem").input_value() == "384m"
+
+
+@pytest.fixture
+def images(hub: RunningHub) -> Iterator[str]:
+    """Two versions of one environment, and a private image; yields the environment's name."""
+    environment = f"cr.example.com/{secrets.token_hex(3)}/python"
+    labels = {"ai.backend.runtime-type": "Python"}
+    private = {**labels, "ai.backend.features": "private"}
+    bodies = [
+        {"name": f"{environment}:3.11-ubuntu22.04", "labels": labels},
+        {"name": f"{environment}:3.12-ubuntu24.04-cuda12", "labels": labels,
+         "min_slots": {"cpu": "1", "mem": "768m"}},
+        {"name": f"{environment}-private:1", "labels": private},
+    ]  # fmt: skip
+    with hub.rest("admin") as admin:
+        made = [checked(admin.post("/images", json=body), 201)["id"] for body in bodies]
+        yield environment
+        for image in made:
+            checked(admin.delete(f"/images/{image}"), 204)
+
+
+@pytest.mark.checklist("LCH-08")
+async def test_environment_version_and_variables(
+    opened: Opener[Launcher], rest: httpx.Client, images: str
+) -> None:
+    ui = await opened(Launcher, "user2", "/launch")
+    await ui.field("image").click()
+    await ui.page.locator(".ant-select-item-group", has_text="Python").wait_for()
+    option = ui.page.locator(".ant-select-item-option", has_text=images)
+    assert await option.count() == 1
+    assert await option.locator(".anticon").count() == 1
+    await option.click()
+    await ui.page.get_by_label("Version", exact=True).click()
+    version = ui.page.locator(".ant-select-item-option", has_text="3.12")
+    for tag in ("ubuntu24.04", "cuda12", "x86_64"):
+        await version.get_by_text(tag).wait_for()
+    await version.click()
+    await ui.preview.get_by_text("python 3.12").wait_for()
+    await ui.page.get_by_role("button", name="Copy the name of the image").first.wait_for()
+
+    await ui.page.get_by_role("button", name="Enter the name of an image").click()
+    assert await ui.page.get_by_label("Version", exact=True).count() == 0
+    await ui.fill(image=f"{images}-private:1")
+    await ui.preview.get_by_text("python-private 1").wait_for()
+    await ui.fill(image="no-such-image")
+    await ui.item("image").locator(".ant-form-item-explain", has_text="no-such-image").wait_for()
+    await ui.page.get_by_role("button", name="Choose from the list").click()
+
+    add = ui.page.get_by_role("button", name="Add a variable")
+    for value in ("1", "2"):
+        await add.click()
+        await ui.page.get_by_label("Variable", exact=True).last.fill("COLOUR")
+        await ui.page.get_by_label("Value of COLOUR").last.fill(value)
+    await ui.page.get_by_text("COLOUR is given more than once").wait_for()
+    await ui.page.get_by_role("button", name="Remove variable COLOUR").last.click()
+    await ui.page.get_by_text("COLOUR is given more than once").wait_for(state="detached")
+    await ui.page.wait_for_url("**COLOUR**")
+
+
+@pytest.mark.checklist("LCH-11")
+async def test_amounts_are_limited_by_memory_image_and_policy(
+    opened: Opener[Launcher], rest: httpx.Client, images: str
+) -> None:
+    ui = await opened(Launcher, "user2", "/launch")
+    await ui.fill(resources__mem="512m", shared_memory="600m")
+    await ui.problem("shared_memory", "must be less than")
+    await ui.fill(shared_memory="")
+    # The image needs more: an amount that is too small is a problem, the default is raised.
+    await ui.field("image").click()
+    await ui.page.locator(".ant-select-item-option", has_text=images).click()
+    await ui.page.get_by_label("Version", exact=True).click()
+    await ui.page.locator(".ant-select-item-option", has_text="3.12").click()
+    await ui.problem("resources.mem", "768m")
+    await ui.fill(resources__mem="")
+    await ui.requested("mem 768 MiB")
+    # No session may exceed the limits of its scopes and the largest agent.
+    largest = read(rest, "/sessions/options")["limits"]["cpu"]["max"]
+    slider = ui.item("resources.cpu").get_by_role("slider")
+    assert await slider.get_attribute("aria-valuemax") == largest
+    await ui.fill(resources__cpu=str(int(largest) + 1))
+    await ui.problem("resources.cpu", "cpu")
+
+
+@pytest.mark.checklist("LCH-14")
+async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[Launcher]) -> None:
+    with hub.rest("admin") as admin:
+        (agent,) = read(admin, "/agents", status="ALIVE")["items"]
+        assert agent["free"].keys() == agent["slots"].keys()
+        ui = await opened(Launcher, "admin", "/launch")
+        await ui.item("agent_list").get_by_text("Chosen by the scheduler").wait_for()
+        await ui.choose("agent_list", f"{agent['id']} · free: ")
+        await ui.fill(name="on-this-agent", resources__mem="256m")
+        await ui.requested("mem 256 MiB")
+        command = await ui.preview.locator("code").inner_text()
+        assert f"--agent {agent['id']}" in command
+        # A cluster session has several agents.
+        await ui.fill(cluster_size="2")
+        await ui.field("agent_list").wait_for(state="detached")
+        await ui.fill(cluster_size="1")
+        await ui.field("agent_list").wait_for()
+        await ui.requested("mem 256 MiB")
+        await ui.launch_without_folder()
+        await (
+            ui.page.get_by_role("dialog").get_by_text("on-this-agent", exact=True).first.wait_for()
+        )
+        session = read(admin, "/sessions/on-this-agent")
+        wait_for(admin, session["id"], "RUNNING")
+        stop(admin, session["id"])
+    ui = await opened(Launcher, "user2", "/launch")
+    await ui.field("resources.cpu").wait_for()
+    assert await ui.field("agent_list").count() == 0
+
+
+@pytest.mark.checklist("LCH-16", "LCH-24")
+async def test_threads_are_set_and_a_start_without_folder_is_confirmed(
+    opened: Opener[Launcher], rest: httpx.Client
+) -> None:
+    """The batch sessions print the numbers of threads that their libraries would use."""
+    ui = await opened(Launcher, "user2", "/launch")
+    for name, cores, manual, printed in (
+        ("threads-auto", "2", "", "2 and 2"),
+        ("threads-by-hand", "1", "3", "3 and 1"),
+    ):
+        await ui.page.get_by_text("Batch", exact=True).click()
+        command = 'echo "$OMP_NUM_THREADS and $OPENBLAS_NUM_THREADS"'
+        await ui.fill(
+            name=name, startup_command=command, resources__cpu=cores, resources__mem="256m"
+        )
+        if manual:
+            await ui.item("threads").get_by_text("Manual").click()
+            await ui.fill(environ__OMP_NUM_THREADS=manual)
+        await ui.requested(f"cpu {cores}")
+        await ui.start_button.click()
+        question = ui.page.get_by_role("dialog", name="Start without a folder?")
+        await question.get_by_text("files are lost when the session ends").wait_for()
+        await question.get_by_role("button", name="Cancel").click()
+        await question.wait_for(state="hidden")
+        assert not read(rest, "/sessions", name=name)["items"]
+        await ui.launch_without_folder()
+        await ui.page.get_by_role("dialog").get_by_text(name, exact=True).first.wait_for()
+        session = wait_for(rest, read(rest, f"/sessions/{name}")["id"], "TERMINATED")
+        assert printed in read(rest, f"/sessions/{session['id']}/logs")["log"]
+        await ui.open("/launch")
+
+
+@pytest.mark.checklist("LCH-21", "AUTO-02")
+async def test_folders_that_can_be_mounted_are_listed(
+    hub: RunningHub, opened: Opener[Launcher], rest: httpx.Client
+) -> None:
+    for name in ("ready-one", "binned-one", ".dotted"):
+        create(rest, "/vfolders", name=name)
+    remove_folder(rest, "binned-one")
+    with hub.rest("user") as other:
+        create(other, "/vfolders", name="of-another")
+        try:
+            ui = await opened(Launcher, "user2", "/launch")
+            await ui.page.get_by_role("checkbox", name="ready-one").check()
+            names = await ui.step("folders").get_by_role("checkbox").count()
+            offered = read(rest, "/sessions/options")["vfolders"]
+            assert names == len([f for f in offered if not f["is_auto_mounted"]])
+            for name in ("binned-one", "of-another", ".dotted"):
+                assert await ui.page.get_by_role("checkbox", name=name).count() == 0
+        finally:
+            remove_folder(other, "of-another")
+    # Folders with a dot are mounted into every session: the launcher and the review list them.
+    await ui.step("folders").get_by_text("Always mounted:").wait_for()
+    await ui.step("folders").get_by_text(".dotted").wait_for()
+    dotted = ui.preview.get_by_role("listitem").filter(has_text=".dotted")
+    await dotted.get_by_text("always mounted").wait_for()
+    await ui.preview.get_by_role("listitem").filter(has_text="ready-one").wait_for()
+
+    # Files can be uploaded in place.
+    async with ui.page.expect_file_chooser() as chooser:
+        await ui.page.get_by_role("button", name="Upload files to ready-one").click()
+    note = {"name": "note.txt", "mimeType": "text/plain", "buffer": b"from the launcher"}
+    await (await chooser.value).set_files(note)  # type: ignore[arg-type]  # a TypedDict
+    await ui.step("folders").get_by_text("Uploads: 1 of 1 done").wait_for()
+    folder = read(rest, "/vfolders", name="ready-one")["items"][0]["id"]
+    (uploaded,) = read(rest, f"/vfolders/{folder}/files")["items"]
+    assert (uploaded["name"], uploaded["size"]) == ("note.txt", len("from the launcher"))
+
+    await ui.open("/data")
+    await ui.page.get_by_role("link", name="ready-one").wait_for()
+    await ui.filter_by("Auto mount", "Yes")
+    await ui.page.get_by_role("link", name="ready-one").wait_for(state="detached")
+    await ui.page.get_by_role("link", name=".dotted").wait_for()
+
+
+@pytest.mark.checklist("LCH-22")
+async def test_ports_are_tags(opened: Opener[Launcher], rest: httpx.Client) -> None:
+    limits = read(rest, "/sessions/options")["preopen_limits"]
+    ui = await opened(Launcher, "user2", "/launch")
+    help_text = f"{limits['lowest']} to {limits['highest']}, at most {limits['count']}"
+    await ui.item("preopen_ports").get_by_text(help_text).wait_for()
+    await ui.field("preopen_ports").click()
+    await ui.page.keyboard.type("8501, 9000 70000 ")
+    tags = ui.item("preopen_ports").locator(".ant-select-selection-item")
+    await tags.nth(2).wait_for()
+    assert await tags.all_inner_texts() == ["8501", "9000", "70000"]
+    await ui.problem("preopen_ports", "port 70000: ports must be")
+    await tags.nth(2).locator(".ant-select-selection-item-remove").click()
+    await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
+    assert "--preopen 8501 --preopen 9000" in await ui.preview.locator("code").inner_text()
+
+
+@pytest.mark.checklist("LCH-28")
+async def test_session_waits_for_its_dependencies(
+    opened: Opener[Launcher], rest: httpx.Client
+) -> None:
+    body = {"type": "batch", "startup_command": "sleep 300", "resources": {"mem": "256m"}}
+    create(rest, "/sessions", name="goes-first", **body)
+    ui = await opened(Launcher, "user2", "/launch")
+    await ui.page.get_by_text("Batch", exact=True).click()
+    await ui.fill(name="goes-second", startup_command="true", resources__mem="256m")
+    await ui.choose("dependencies", "goes-first")
+    await ui.requested("mem 256 MiB")
+    await ui.launch_without_folder()
+    drawer = ui.page.get_by_role("dialog")
+    await drawer.get_by_role("link", name="goes-first").first.wait_for()
+    (dependency,) = read(rest, "/sessions/goes-second")["dependencies"]
+    assert dependency["name"] == "goes-first"
+    await ui.open("/sessions")
+    await ui.page.get_by_role("button", name="Columns").click()
+    await ui.page.get_by_role("checkbox", name="Dependencies").check()
+    row = ui.page.get_by_role("row").filter(has=ui.page.get_by_role("link", name="goes-second"))
+    await row.get_by_role("cell", name="goes-first", exact=True).wait_for()

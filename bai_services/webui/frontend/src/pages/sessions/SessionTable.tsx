@@ -144,6 +144,12 @@ function useColumns(sessions: Session[]): ListColumn<Session>[] {
     { key: 'image', title: t('sessions.image'), dataIndex: 'image', isOptional: true },
     { key: 'agent', title: t('sessions.agent'), dataIndex: 'agent', isOptional: true },
     {
+      key: 'dependencies',
+      title: t('sessions.dependencies'),
+      isOptional: true,
+      render: (_, session) => session.dependencies.map(({ name }) => name).join(', ')
+    },
+    {
       key: 'priority',
       title: t('sessions.priority'),
       dataIndex: 'priority',
