@@ -41,6 +41,7 @@ async def create_prepared(agent: FakeAgent, user: Client, **body: Any) -> list[d
     return items
 
 
+@pytest.mark.checklist("CLU-01", "CLU-03")
 async def test_lifecycle_of_a_cluster_session(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
@@ -58,6 +59,13 @@ async def test_lifecycle_of_a_cluster_session(
     assert [sub["hostname"] for sub in plan["subs"]] == ["sub1", "sub2"]
     assert plan["environ"]["BAI_CLUSTER_HOSTS"] == "main1,sub1,sub2"
     assert plan["subs"][1]["environ"]["BAI_CLUSTER_LOCAL_RANK"] == "2"
+    for environ, item in zip(
+        (plan["environ"], *(s["environ"] for s in plan["subs"])), items, strict=True
+    ):
+        assert (environ["BAI_SESSION_ID"], environ["BAI_KERNEL_ID"]) == (
+            session["id"],
+            item["kernel_id"],
+        )
     assert plan["subs"][1]["labels"]["bai.kernel-id"] == items[2]["kernel_id"]
     assert plan["cluster_key"]["private"].startswith("-----BEGIN OPENSSH PRIVATE KEY")
     containers = {"sub1": "c2", "sub2": "c3"}
@@ -89,6 +97,7 @@ async def test_lifecycle_of_a_cluster_session(
         await user.get(f"{path}/logs", kernel="sub9")
 
 
+@pytest.mark.checklist("CLU-01")
 async def test_every_kernel_has_the_same_folders(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:

@@ -114,6 +114,7 @@ async def assert_allocations_are_consistent(hub: RunningHub, *ended: str) -> Non
         await database.close()
 
 
+@pytest.mark.checklist("CLU-01", "CLU-05")
 async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
     request: pytest.FixtureRequest, cluster_hub: RunningHub
 ) -> None:

@@ -143,6 +143,7 @@ async def wait_for_response(running: Running) -> None:
     await wait_until_async(responds, 30, "a response of the main kernel")
 
 
+@pytest.mark.checklist("CLU-02", "CLU-03")
 async def test_three_containers_resolve_each_other_and_stop_together(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
@@ -162,6 +163,8 @@ async def test_three_containers_resolve_each_other_and_stop_together(
     of_sub = dict(line.split("=", 1) for line in facts["Config"]["Env"])
     assert (of_sub["BAI_CLUSTER_ROLE"], of_sub["BAI_CLUSTER_INDEX"]) == ("sub", "2")
     assert of_sub["BAI_KERNEL_ID"] == given.subs[1].kernel_id
+    assert (of_sub["BAI_CLUSTER_HOST"], of_sub["BAI_CLUSTER_HOSTS"]) == ("sub2", "main1,sub1,sub2")
+    assert (of_sub["BAI_CLUSTER_SIZE"], of_sub["BAI_CLUSTER_MODE"]) == ("3", "single-node")
     assert not [name for name in of_sub if name.startswith("JUPYTERHUB_")]
     _, (code, text) = await ask(
         running, "run", command="stat -c '%a %u' /opt/bai-cluster/id_ed25519"
@@ -180,6 +183,7 @@ async def test_three_containers_resolve_each_other_and_stop_together(
     assert containers_of(docker_engine, given.session_id) == []
 
 
+@pytest.mark.checklist("CLU-02")
 async def test_the_main_kernel_connects_to_the_others_with_ssh(
     docker: tuple[Engine, Callable[..., LaunchPlan]], ssh_image: str
 ) -> None:

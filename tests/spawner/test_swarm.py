@@ -131,6 +131,7 @@ async def swarm_nodes(
     await swarm_nodes.close()
 
 
+@pytest.mark.checklist("CLU-02")
 async def test_kernels_on_two_nodes_reach_only_their_own_session(
     swarm_nodes: Nodes,
 ) -> None:

@@ -280,6 +280,24 @@ def test_kernels_of_a_cluster_session_are_placed(
         assert placer.agents() == before
 
 
+@pytest.mark.checklist("CLU-04")
+@pytest.mark.parametrize(
+    "spec, expected_agents",
+    [
+        pytest.param({"cpu": "1", "kernels": 2}, {"b"}, id="cpu: fits on one agent"),
+        pytest.param({"device": 1, "kernels": 2}, {"a"}, id="devices: fit on one agent"),
+        pytest.param({"cpu": "3", "kernels": 2}, {"a", "b"}, id="cpu: needs two agents"),
+        pytest.param({"device": 1, "kernels": 3}, {"a", "b"}, id="devices: need two agents"),
+    ],
+)
+def test_default_policy_uses_one_agent_for_a_multi_node_session_that_fits(
+    spec: dict[str, Any], expected_agents: set[str]
+) -> None:
+    placed = place_request(Placer(AGENTS, Policy.PRICED), request(**spec, mode=Mode.MULTI_NODE))
+    assert placed is not None
+    assert {agent_id for agent_id, _ in placed} == expected_agents
+
+
 @pytest.mark.parametrize(
     "agents, wanted, message",
     [
