@@ -30,7 +30,8 @@ c.JupyterHub.bind_url = f"http://:{os.environ['BAI_PORT']}"
 @pytest.fixture(scope="session")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """The shared demo on the process engine; each test must remove its sessions."""
-    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub")))
+    environment = {"BAI_SHOW_AGENTS": "1"}
+    yield from _shared(RunningHub(tmp_path_factory.mktemp("hub"), environment=environment))
 
 
 def _shared(running: RunningHub) -> Iterator[RunningHub]:

@@ -1,4 +1,4 @@
-"""Page object of the dashboard."""
+"""Page object of the pages Start and Dashboard: boards of cards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,25 @@ if TYPE_CHECKING:
 
 
 class Dashboard(Shell):
-    """Cards with the user's sessions, quotas, resources, accelerators and queue."""
+    """Cards that can be moved and resized."""
 
     def card(self, title: str) -> Locator:
         return self.page.get_by_role("region", name=title, exact=True)
+
+    def handle(self, title: str) -> Locator:
+        return self.page.get_by_role("button", name=f"Move or resize: {title}", exact=True)
+
+    async def titles(self) -> list[str]:
+        """Return the titles of the cards in their order."""
+        titles = await self.page.locator(".bai-board h2").all_inner_texts()
+        return [title.strip() for title in titles]
+
+    async def use_menu(self, title: str, action: str) -> None:
+        """Move or resize a card with its menu."""
+        await self.handle(title).click()
+        await self.page.get_by_role("menuitem", name=action, exact=True).click()
+
+    async def width(self, title: str) -> float:
+        box = await self.card(title).bounding_box()
+        assert box is not None
+        return box["width"]

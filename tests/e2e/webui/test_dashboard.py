@@ -46,27 +46,112 @@ def create_pending(rest: httpx.Client, name: str) -> None:
     checked(rest.post("/sessions", json=body), 201)
 
 
-def resources_of_group(rest: httpx.Client) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = checked(rest.get("/sessions/quotas"), 200)["resources"]
-    return found
-
-
-@pytest.mark.checklist("DASH-02", "DASH-03", "DASH-05")
+@pytest.mark.checklist("DASH-02", "DASH-03", "DASH-04", "DASH-05", "DASH-06")
 async def test_dashboard_shows_sessions_quotas_and_resources_live(
     opened: Opener[Dashboard], rest: httpx.Client
 ) -> None:
     ui = await opened(Dashboard, "user", "/dashboard")
-    group = ui.card("Resource group")
-    total = next(one["total"] for one in resources_of_group(rest) if one["slot"] == "cpu")
-    await group.get_by_text(f"of {total} free").first.wait_for()
+    quotas = checked(rest.get("/sessions/quotas"), 200)
+    for title, amounts in (
+        ("Resource group", quotas["resources"]),
+        ("My resources in the group", quotas["mine"]),
+    ):
+        cpu = next(one for one in amounts if one["slot"] == "cpu")
+        card = ui.card(title)
+        await card.get_by_text(f"{cpu['used']} of {cpu['total']} used", exact=True).wait_for()
+        await card.get_by_text("Free", exact=True).click()
+        await card.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).wait_for()
+        # CPU, memory and each accelerator with a bar of segments.
+        assert await card.locator(".ant-progress-steps").count() == len(amounts)
+        await card.get_by_label("Choose a resource group").click()
+        await ui.page.locator(".ant-select-item-option", has_text="default").last.click()
+        await ui.page.wait_for_url("**group=default")
     await ui.card("My quotas").get_by_text("Limiting", exact=True).first.wait_for()
     await ui.card("My quotas").get_by_text("User user").wait_for()
 
     create_pending(rest, "dashboard-live")
-    for title in ("My sessions", "My queue positions"):
-        await ui.card(title).get_by_role("link", name="dashboard-live").wait_for()
-    await ui.card("My sessions").get_by_role("link", name="dashboard-live").click()
+    await ui.card("My queue positions").get_by_role("link", name="dashboard-live").wait_for()
+    counts = ui.card("My sessions")
+    await counts.get_by_role("link", name="Pending").get_by_text("1", exact=True).wait_for()
+    await counts.get_by_text("Inference, running").wait_for()
+    await counts.get_by_text("Upload, running").wait_for()
+    recent = ui.card("Recently created sessions")
+    row = recent.get_by_role("row").filter(has_text="dashboard-live")
+    for text in ("Pending", "1 GiB", "Batch", "default", "session:latest"):
+        await row.get_by_text(text).first.wait_for()
+    for column in (
+        ("Name", "Status", "Accelerators", "CPU", "Memory", "Time", "Image"),
+        ("Resource group", "Type", "Cluster", "Created"),
+    ):
+        for title in column:
+            await recent.get_by_role("columnheader", name=title, exact=True).wait_for()
+    await row.get_by_role("link", name="dashboard-live").click()
     await ui.page.get_by_role("dialog").get_by_text("dashboard-live").first.wait_for()
+
+
+@pytest.mark.checklist("DASH-01")
+async def test_widgets_are_moved_resized_explained_and_refreshed(
+    opened: Opener[Dashboard],
+) -> None:
+    ui = await opened(Dashboard, "user2", "/dashboard", viewport={"width": 1280, "height": 900})
+    await ui.card("My quotas").wait_for()
+    before = await ui.titles()
+    first, last = before[0], before[-1]
+    await ui.handle(last).drag_to(ui.card(first))
+    await ui.page.wait_for_function(
+        "title => document.querySelector('.bai-board h2')?.textContent === title", arg=last
+    )
+    await ui.use_menu(last, "Move forward")
+    assert (await ui.titles())[:2] == [first, last]
+
+    narrow = await ui.width(first)
+    await ui.use_menu(first, "Wider")
+    assert await ui.width(first) > narrow * 1.5
+    corner = ui.page.locator(".bai-board-cell").first.locator(".bai-board-corner")
+    box = await corner.bounding_box()
+    assert box is not None
+    await corner.hover()
+    await ui.page.mouse.down()
+    await ui.page.mouse.move(box["x"] - narrow, box["y"] + 240, steps=4)
+    await ui.page.mouse.up()
+    assert await ui.width(first) == narrow
+    cell = ui.page.locator(".bai-board-cell").first
+    height = await cell.evaluate("element => element.clientHeight")
+    await ui.page.reload()
+    # The browser keeps order and sizes.
+    await ui.card(first).wait_for()
+    assert (await ui.titles())[:2] == [first, last]
+    assert await cell.evaluate("element => element.clientHeight") == height
+
+    await ui.page.get_by_role("button", name=f"What is shown: {first}").hover()
+    await ui.page.get_by_role("tooltip").get_by_text("Your sessions by type").wait_for()
+    async with ui.page.expect_response("**/sessions/quotas*"):
+        await ui.page.get_by_role("button", name="Refresh: My quotas").click()
+    # Without a click, the widgets are read again every 15 seconds.
+    async with ui.page.expect_response("**/sessions/quotas*", timeout=20_000):
+        pass
+
+
+@pytest.mark.checklist("DASH-07")
+async def test_superadmins_see_all_sessions_and_agents(
+    opened: Opener[Dashboard], rest: httpx.Client
+) -> None:
+    create_pending(rest, "dashboard-of-user")
+    ui = await opened(Dashboard, "admin", "/dashboard")
+    await ui.card("Active sessions").get_by_role("link", name="Pending").wait_for()
+    assert await ui.card("My sessions").count() == 0
+    row = ui.card("Recently created sessions").get_by_role("row").filter(has_text="dashboard-of")
+    await row.get_by_text("user", exact=True).wait_for()
+    statistics = ui.card("Agent statistics")
+    await statistics.get_by_text("Agents alive").wait_for()
+    await statistics.get_by_role("progressbar", name="cpu").wait_for()
+    agents = ui.card("Active agents")
+    for title in ("Status", "Resource group", "Allocated", "Accepts sessions", "Architecture"):
+        await agents.get_by_role("columnheader", name=title, exact=True).wait_for()
+    await agents.get_by_role("progressbar", name="mem").first.wait_for()
+    await agents.get_by_role("row").nth(1).get_by_role("link").click()
+    # The controls are in the drawer of the agent.
+    await ui.page.get_by_role("dialog").get_by_role("button", name="Edit").wait_for()
 
 
 @pytest.mark.checklist("DASH-08")

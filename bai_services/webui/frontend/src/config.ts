@@ -15,6 +15,8 @@ export interface Config {
   brandColor: string;
   /** Address of the logo, empty if there is none. */
   logo: string;
+  /** Whether users may see the agents of their resource groups. */
+  showsAgents: boolean;
 }
 
 function readConfig(): Config {

@@ -18,6 +18,7 @@ import {
   TeamOutlined
 } from '@ant-design/icons';
 import type { ReactNode } from 'react';
+import { config } from '../config';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
@@ -27,6 +28,7 @@ export type PagePath =
   | '/sessions'
   | '/launch'
   | '/data'
+  | '/agent-summary'
   | '/users'
   | '/credentials'
   | '/projects'
@@ -53,6 +55,8 @@ interface Page {
    * *Administration*.
    */
   roles?: readonly Role[];
+  /** Shown only if the installation lets users see agents; administrators have the page *Agents*. */
+  isOfAgents?: boolean;
   /** Whether the page is in the account menu instead of the sidebar. */
   isInAccountMenu?: boolean;
 }
@@ -64,6 +68,12 @@ export const PAGES: readonly Page[] = [
   { path: '/sessions', title: 'pages.sessions', icon: <CloudOutlined /> },
   { path: '/launch', title: 'pages.launch', icon: <PlusCircleOutlined /> },
   { path: '/data', title: 'pages.data', icon: <FolderOutlined /> },
+  {
+    path: '/agent-summary',
+    title: 'pages.agent-summary',
+    icon: <ClusterOutlined />,
+    isOfAgents: true
+  },
   { path: '/users', title: 'pages.users', icon: <TeamOutlined />, roles: ADMINS },
   { path: '/credentials', title: 'pages.credentials', icon: <KeyOutlined />, roles: ADMINS },
   { path: '/projects', title: 'pages.projects', icon: <ProjectOutlined />, roles: ADMINS },
@@ -85,4 +95,8 @@ export const PAGES: readonly Page[] = [
 
 /** The pages that a role may open; without a known role, those for all roles. */
 export const pagesFor = (role: string | undefined) =>
-  PAGES.filter(page => !page.roles || page.roles.some(allowed => allowed === role));
+  PAGES.filter(
+    page =>
+      (!page.roles || page.roles.some(allowed => allowed === role)) &&
+      (!page.isOfAgents || (config.showsAgents && role === 'user'))
+  );

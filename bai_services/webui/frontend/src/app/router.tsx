@@ -102,6 +102,16 @@ const agents = createRoute({
   validateSearch: readEntitySearch
 });
 
+const agentSummary = createRoute({
+  getParentRoute: () => root,
+  path: '/agent-summary',
+  component: lazyRouteComponent(
+    () => import('../pages/agents/AgentSummaryPage'),
+    'AgentSummaryPage'
+  ),
+  validateSearch: readEntitySearch
+});
+
 const resourceGroups = createRoute({
   getParentRoute: () => root,
   path: '/resource-groups',
@@ -155,6 +165,7 @@ export const router = createRouter({
     presets,
     images,
     agents,
+    agentSummary,
     resourceGroups,
     scheduler,
     storage,

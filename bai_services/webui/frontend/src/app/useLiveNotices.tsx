@@ -1,5 +1,5 @@
 import { useCallback, useEffect } from 'react';
-import { App, Space } from 'antd';
+import { App } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { useNow } from '../components/time';
@@ -9,8 +9,9 @@ import { meQuery } from '../data/me';
 import { addNotice, openNotices, type Notice } from '../data/notices';
 import { currentPreferences } from '../data/preferences';
 import { queries } from '../data/queries';
-import { serverUrl, sessionQuery, sessionsQuery, type Session } from '../data/sessions';
+import { endOf, sessionQuery, sessionsQuery } from '../data/sessions';
 import { NoticeLink, noticeText } from './noticeText';
+import { SessionNotice } from './SessionNotice';
 
 const TYPES = {
   RUNNING: 'success',
@@ -18,6 +19,8 @@ const TYPES = {
   'stops-soon': 'warning',
   share: 'info'
 } as const;
+// Long enough to use the buttons of a new session.
+const NOTICE_SECONDS = 15;
 const WARNING_MILLIS = 10 * 60_000;
 // Poll: activity in a session postpones its end without an event.
 const REFRESH_MILLIS = 60_000;
@@ -47,10 +50,7 @@ export function useLiveNotices(): void {
         void queries.query(sessionQuery(id)).then(session => {
           if (session.owner === me?.username) {
             const { name, status_info: info } = session;
-            show(
-              { key: `${id}:${status}`, kind: status, name, info, session: id },
-              serverUrl(session)
-            );
+            show({ key: `${id}:${status}`, kind: status, name, info, session: id });
           }
         });
       }),
@@ -60,13 +60,13 @@ export function useLiveNotices(): void {
   useShareNotices(me?.id, show);
 }
 
-type Notify = (notice: NewNotice, url?: string | null) => void;
+type Notify = (notice: NewNotice) => void;
 
 function useNotify(): Notify {
   const { t } = useTranslation();
   const { notification } = App.useApp();
   return useCallback(
-    (notice, url) => {
+    notice => {
       if (!addNotice(notice)) {
         return;
       }
@@ -75,17 +75,9 @@ function useNotify(): Notify {
         key: notice.key,
         placement: 'bottomRight',
         title,
-        description: notice.info,
-        actions: (
-          <Space>
-            {url && notice.kind === 'RUNNING' && (
-              <a href={url} target="_blank" rel="noopener">
-                {t('sessions.open')}
-              </a>
-            )}
-            <NoticeLink notice={notice} />
-          </Space>
-        )
+        ...(notice.kind === 'RUNNING'
+          ? { description: <SessionNotice id={notice.session} />, duration: NOTICE_SECONDS }
+          : { description: notice.info, actions: <NoticeLink notice={notice} /> })
       });
       if (document.hidden && currentPreferences().hasDesktopNotices && 'Notification' in window) {
         new Notification(title, { body: notice.info, tag: notice.key });
@@ -94,9 +86,6 @@ function useNotify(): Notify {
     [notification, t]
   );
 }
-
-const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
-  [idle, end].filter(time => time !== null).sort()[0];
 
 function useStopWarnings(owner: string | undefined, show: Notify): void {
   const now = useNow(REFRESH_MILLIS / 2);

@@ -1,12 +1,17 @@
 import { useState } from 'react';
-import { Button, Flex, Input, Select, Space, Tag } from 'antd';
+import { Button, DatePicker, Flex, Input, Select, Space, Tag } from 'antd';
 import { useTranslation } from 'react-i18next';
+import { formatTime } from './time';
 
 /** A property that a list can be filtered by. */
 export interface FilterProperty {
   /** The API's filter: a field, or `field__operator`. */
   key: string;
   title: string;
+  /** A time: the day is chosen, and the filter has its first moment. */
+  isDate?: boolean;
+  /** True or false. */
+  isFlag?: boolean;
   /** The possible values; if omitted, any text can be entered. */
   choices?: readonly { value: string; label: string }[];
 }
@@ -19,10 +24,15 @@ interface FilterBarProps {
 
 /** Choose a property and a value; each active filter is a removable tag. */
 export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const [key, setKey] = useState(properties[0]?.key ?? '');
   const [text, setText] = useState('');
   const property = properties.find(candidate => candidate.key === key);
+  const flags = [true, false].map(value => ({
+    value: String(value),
+    label: t(value ? 'entities.yes' : 'entities.no')
+  }));
+  const choicesOf = (one: FilterProperty | undefined) => (one?.isFlag ? flags : one?.choices);
   const add = (value: string) => {
     setText('');
     if (value.trim()) {
@@ -31,8 +41,9 @@ export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
   };
   const labelOf = (name: string, value: string) => {
     const known = properties.find(candidate => candidate.key === name);
-    const choice = known?.choices?.find(candidate => candidate.value === value);
-    return `${known?.title ?? name}: ${choice?.label ?? value}`;
+    const choice = choicesOf(known)?.find(candidate => candidate.value === value);
+    const text = known?.isDate ? formatTime(value, i18n.language) : (choice?.label ?? value);
+    return `${known?.title ?? name}: ${text}`;
   };
   return (
     <Flex wrap gap="small" align="center">
@@ -44,13 +55,20 @@ export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
           options={properties.map(({ key: value, title }) => ({ value, label: title }))}
           style={{ minWidth: 120 }}
         />
-        {property?.choices ? (
+        {property?.isDate ? (
+          <DatePicker
+            // Empty again after a choice, which the tag shows.
+            key={`${property.key} ${filters[property.key] ?? ''}`}
+            onChange={day => day && add(day.startOf('day').toISOString())}
+            aria-label={property.title}
+          />
+        ) : property && choicesOf(property) ? (
           <Select
             value={null}
             onChange={(value: string | null) => add(value ?? '')}
             placeholder={t('table.choose')}
             aria-label={property.title}
-            options={[...property.choices]}
+            options={[...(choicesOf(property) ?? [])]}
             style={{ minWidth: 160 }}
           />
         ) : (

@@ -1,16 +1,11 @@
-import { type ReactNode, useState } from 'react';
-import { DownloadOutlined, SettingOutlined } from '@ant-design/icons';
-import {
-  Button,
-  Checkbox,
-  Flex,
-  Popover,
-  Table,
-  type TableColumnType,
-  type TableProps
-} from 'antd';
+import type { ReactNode } from 'react';
+import { ReloadOutlined } from '@ant-design/icons';
+import { Button, Flex, Table, type TableColumnType, type TableProps } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { DEFAULT_PAGE_SIZE, PAGE_SIZES, type ListSearch } from './listSearch';
+import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
+import { CsvExport } from './CsvExport';
+import type { ListSearch } from './listSearch';
+import { keepPageSize, PAGE_SIZES, usePageSize } from './pageSize';
 
 export interface ListColumn<T> extends TableColumnType<T> {
   key: string;
@@ -36,6 +31,9 @@ interface ListTableProps<T> {
   toolbar?: ReactNode;
   /** Address of the whole list as a CSV file. */
   csv?: string;
+  /** Reads the list again. */
+  onRefresh?: () => void;
+  isRefreshing?: boolean;
   /** Buttons at the end of the toolbar. */
   tools?: ReactNode;
 }
@@ -44,6 +42,7 @@ interface ListTableProps<T> {
 export function ListTable<T extends object>(props: ListTableProps<T>) {
   const { t } = useTranslation();
   const [hidden, setHidden] = useHiddenColumns(props.name, props.columns);
+  const pageSize = usePageSize();
   const sort = props.search.sort ?? props.defaultSort;
   const orderOf = (field: string) =>
     sort === field ? 'ascend' : sort === `-${field}` ? 'descend' : null;
@@ -53,14 +52,14 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         {props.toolbar}
         <span style={{ flex: 1 }} />
         {props.tools}
-        {props.csv && (
+        {props.onRefresh && (
           <Button
-            icon={<DownloadOutlined />}
-            href={props.csv}
-            download
-            aria-label={t('table.export')}
+            icon={<ReloadOutlined spin={props.isRefreshing ?? false} />}
+            onClick={props.onRefresh}
+            aria-label={t('table.refresh')}
           />
         )}
+        {props.csv && <CsvExport url={props.csv} />}
         <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
       </Flex>
       <Table<T>
@@ -77,7 +76,7 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
         {...(props.rowSelection ? { rowSelection: props.rowSelection } : {})}
         pagination={{
           current: props.search.page ?? 1,
-          pageSize: props.search.size ?? DEFAULT_PAGE_SIZE,
+          pageSize: props.search.size ?? pageSize,
           total: props.page?.total ?? 0,
           pageSizeOptions: PAGE_SIZES,
           showSizeChanger: true,
@@ -89,55 +88,14 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
             const field = order === 'descend' ? `-${String(columnKey)}` : String(columnKey);
             props.onChange({ sort: order ? field : props.defaultSort, page: 1 });
           } else {
-            const { current = 1, pageSize = DEFAULT_PAGE_SIZE } = pagination;
-            props.onChange({ page: current, size: pageSize });
+            const { current = 1, pageSize: size = pageSize } = pagination;
+            if (size !== pageSize) {
+              keepPageSize(size);
+            }
+            props.onChange({ page: current, size });
           }
         }}
       />
     </>
   );
-}
-
-function ColumnChoice<T>(props: {
-  columns: ListColumn<T>[];
-  hidden: string[];
-  onChange: (hidden: string[]) => void;
-}) {
-  const { t } = useTranslation();
-  // The first column identifies the row, so it cannot be hidden.
-  const choices = props.columns.slice(1).filter(column => column.title);
-  return (
-    <Popover
-      trigger="click"
-      placement="bottomRight"
-      title={t('table.columns')}
-      content={
-        <Checkbox.Group
-          style={{ flexDirection: 'column' }}
-          value={choices.map(({ key }) => key).filter(key => !props.hidden.includes(key))}
-          options={choices.map(({ key, title }) => ({ value: key, label: title }))}
-          onChange={shown =>
-            props.onChange(choices.map(({ key }) => key).filter(key => !shown.includes(key)))
-          }
-        />
-      }
-    >
-      <Button icon={<SettingOutlined />} aria-label={t('table.columns')} />
-    </Popover>
-  );
-}
-
-function useHiddenColumns<T>(name: string, columns: ListColumn<T>[]) {
-  const key = `bai-columns-${name}`;
-  const [hidden, setHidden] = useState<string[]>(() => {
-    const stored = localStorage.getItem(key);
-    return stored === null
-      ? columns.filter(column => column.isOptional).map(column => column.key)
-      : stored.split(',');
-  });
-  const store = (keys: string[]) => {
-    localStorage.setItem(key, keys.join(','));
-    setHidden(keys);
-  };
-  return [hidden, store] as const;
 }

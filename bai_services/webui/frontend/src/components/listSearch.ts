@@ -1,3 +1,5 @@
+import { currentPageSize, PAGE_SIZES } from './pageSize';
+
 /** State of a server-side list in the URL, without default values. */
 export interface ListSearch {
   sort?: string;
@@ -6,9 +8,6 @@ export interface ListSearch {
   /** Filters of the API: a field, or `field__operator`. */
   filters?: Record<string, string>;
 }
-
-export const PAGE_SIZES = [10, 20, 50];
-export const DEFAULT_PAGE_SIZE = 20;
 
 export const textIn = (value: unknown) => (typeof value === 'string' && value ? value : undefined);
 
@@ -51,7 +50,7 @@ const MAX_EXACT_TOTAL = 1000;
 export const countText = (total: number) =>
   total > MAX_EXACT_TOTAL ? `${MAX_EXACT_TOTAL}+` : String(total);
 
-/** The query parameters of the API. */
+/** The query parameters of a page of the list. */
 export interface ListQuery {
   limit: number;
   offset: number;
@@ -60,7 +59,7 @@ export interface ListQuery {
 }
 
 export function listQuery(search: ListSearch, defaultSort: string): ListQuery {
-  const size = search.size ?? DEFAULT_PAGE_SIZE;
+  const size = search.size ?? currentPageSize();
   return {
     limit: size,
     offset: ((search.page ?? 1) - 1) * size,

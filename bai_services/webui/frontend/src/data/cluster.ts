@@ -4,6 +4,12 @@ import { queries } from './queries';
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
+/** Resources of all agents, for administrators. */
+export const agentTotalsQuery = queryOptions({
+  queryKey: ['sessions', 'agent-totals'],
+  queryFn: ({ signal }) => unwrap(api.GET('/agent-totals', { signal }))
+});
+
 /** Add or remove an alias of an image. */
 export function useChangeAlias(image: string) {
   return useMutation({

@@ -19,6 +19,7 @@ export type EntityPath =
   | '/images'
   | '/resource-groups'
   | '/agents'
+  | '/agent-summaries'
   | '/devices'
   | '/storage-hosts'
   | '/quota-scopes'

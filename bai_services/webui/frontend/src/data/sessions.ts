@@ -26,6 +26,10 @@ export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
+/** The time at which a session is stopped at the latest if nobody uses or extends it. */
+export const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
+  [idle, end].filter(time => time !== null).sort()[0];
+
 /** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
 export interface SessionList {
   limit: number;
@@ -49,6 +53,9 @@ export const sessionsQuery = (list: SessionList) =>
       ),
     placeholderData: keepPreviousData
   });
+
+/** How often a list is read again: countdowns and utilization change without an event. */
+export const LIST_REFRESH_MILLIS = 7_000;
 
 /** Number of sessions that match the filters. */
 export const sessionCountQuery = (filters: Record<string, string>) =>
@@ -78,13 +85,21 @@ export const historyQuery = (id: string) =>
       unwrap(api.GET('/sessions/{key}/history', { signal, params: { path: { key: id } } }))
   });
 
-/** Stop sessions; resolve with those that could not be stopped, and the errors. */
-export function useStopSessions() {
+/**
+ * Stop sessions; resolve with those that could not be stopped, and the errors.
+ *
+ * @param isForced remove the containers at once, without a graceful shutdown
+ */
+export function useStopSessions(isForced = false) {
   return useMutation({
     mutationFn: async (sessions: Session[]) => {
       const results = await Promise.allSettled(
         sessions.map(({ id }) =>
-          unwrap(api.DELETE('/sessions/{key}', { params: { path: { key: id } } }))
+          unwrap(
+            api.DELETE('/sessions/{key}', {
+              params: { path: { key: id }, query: isForced ? { force: 'true' } : {} }
+            })
+          )
         )
       );
       return sessions.flatMap((session, index) => {

@@ -3,19 +3,14 @@ import { useSyncExternalStore } from 'react';
 /** A value in the browser's local storage, shared by all components and tabs. */
 export class Stored<T> {
   private value: T | undefined;
+  private hasSubscribed = false;
   private readonly listeners = new Set<() => void>();
 
   /** `read` validates the stored value, because the storage may contain anything. */
   constructor(
     private key: string,
     private readonly read: (stored: unknown) => T
-  ) {
-    window.addEventListener('storage', event => {
-      if (event.key === this.key || event.key === null) {
-        this.draw(undefined);
-      }
-    });
-  }
+  ) {}
 
   /** Use another key, for example that of another user. */
   open(key: string): void {
@@ -36,8 +31,23 @@ export class Stored<T> {
 
   readonly subscribe = (listener: () => void) => {
     this.listeners.add(listener);
+    this.followOtherTabs();
     return () => void this.listeners.delete(listener);
   };
+
+  private followOtherTabs(): void {
+    if (this.hasSubscribed) {
+      return;
+    }
+    this.hasSubscribed = true;
+    // What another tab changed before now is read again.
+    this.value = undefined;
+    window.addEventListener('storage', event => {
+      if (event.key === this.key || event.key === null) {
+        this.draw(undefined);
+      }
+    });
+  }
 
   private draw(value: T | undefined): void {
     this.value = value;

@@ -1,6 +1,21 @@
 import { useState } from 'react';
+import { queryOptions } from '@tanstack/react-query';
 import { api, unwrap, type Schemas } from './client';
 import { queries } from './queries';
+
+/** E-mail addresses by user name, for those who may see these users. */
+export function emailsQuery(usernames: readonly string[]) {
+  const names = [...new Set(usernames)].sort().join(',');
+  return queryOptions({
+    queryKey: ['entities', '/users', 'emails', names],
+    staleTime: Infinity,
+    queryFn: ({ signal }) => {
+      const query = { limit: 500, username__in: names };
+      return unwrap(api.GET('/users', { signal, params: { query } }));
+    },
+    select: ({ items }) => new Map(items.map(({ username, email }) => [username, email]))
+  });
+}
 
 type NewUser = Schemas['NewUser'];
 

@@ -70,6 +70,8 @@ export function EntityList(props: EntityListProps) {
         defaultSort={entity.defaultSort}
         onChange={onSearch}
         csv={csvUrl(entity.path, query)}
+        onRefresh={() => void list.refetch()}
+        isRefreshing={list.isFetching}
         tools={
           <SavedFilters
             list={entity.name}
@@ -83,7 +85,7 @@ export function EntityList(props: EntityListProps) {
           sorter: column.isSortable ?? false,
           isOptional: column.isOptional ?? false,
           render: (_: unknown, item: Item) =>
-            column === first ? (
+            column === first && !entity.hasNoDetails ? (
               <Button
                 type="link"
                 style={{ padding: 0, height: 'auto' }}
@@ -158,7 +160,7 @@ export function EntityList(props: EntityListProps) {
           onCreated={props.onCreated}
         />
       )}
-      {search.item !== undefined && (
+      {search.item !== undefined && !entity.hasNoDetails && (
         <EntityDrawer
           entity={entity}
           itemKey={search.item}

@@ -87,6 +87,8 @@ export interface Entity {
    * reason.
    */
   isDeletable?: (item: Item) => boolean;
+  /** Its list shows everything: there is no drawer. */
+  hasNoDetails?: boolean;
   views?: readonly View[];
   /** The field that activates and deactivates an object, with its two values. */
   activation?: Activation;

@@ -28,7 +28,7 @@ const COLORS: Record<string, 'success' | 'error' | 'warning' | 'default'> = {
 const SCHEDULABLE: Activation = { key: 'schedulable', on: true, off: false };
 
 /** Used amount and capacity of each slot of an agent, with a bar. */
-function Allocation({ agent }: { agent: Item }) {
+export function Allocation({ agent }: { agent: Item }) {
   const slots = (agent['slots'] ?? {}) as Slots;
   const used = (agent['used'] ?? {}) as Slots;
   return (
@@ -187,4 +187,29 @@ export const AGENTS: Entity = {
     { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
   ],
   activation: SCHEDULABLE
+};
+
+const SUMMARY_COLUMNS = ['id', 'architecture', 'allocation', 'resource_group', 'schedulable'];
+
+/** The agents as users see them: without controls and facts about the machines. */
+export const AGENT_SUMMARIES: Entity = {
+  ...AGENTS,
+  name: 'agents',
+  path: '/agent-summaries',
+  columns: SUMMARY_COLUMNS.flatMap(key => AGENTS.columns.filter(column => column.key === key)).map(
+    column => ({ ...column, isOptional: false })
+  ),
+  filters: [
+    { key: 'id__contains' },
+    { key: 'schedulable', isFlag: true },
+    { key: 'resource_group' }
+  ],
+  fields: [],
+  writers: [],
+  canDelete: false,
+  hasNoDetails: true,
+  views: [
+    { name: 'connected', filter: 'status', value: 'ALIVE' },
+    { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
+  ]
 };

@@ -2,12 +2,17 @@ import { Flex, Select, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { Board } from '../../components/board/Board';
+import { storedLayout } from '../../components/board/layout';
 import { meQuery } from '../../data/me';
 import { useChosenProject } from '../../data/project';
 import { GroupResources, MyQuotas } from './MyQuotas';
-import { MyDevices, MyQueue, MySessions } from './MySessions';
+import { ActiveAgents, AgentStatistics } from './AgentWidgets';
+import { MyDevices, MyQueue, SessionCounts } from './MySessions';
+import { RecentSessions } from './RecentSessions';
 import type { DashboardSearch } from './search';
 
+const layout = storedLayout('dashboard');
 const route = getRouteApi('/dashboard');
 
 /** The user's sessions, quotas, resources and queue; changes of sessions update it. */
@@ -20,6 +25,7 @@ export function DashboardPage() {
   const change = (changes: DashboardSearch) =>
     void navigate({ search: old => ({ ...old, ...changes }) });
   const projects = me?.projects ?? [];
+  const seesAll = me?.role === 'superadmin' || me?.role === 'monitor';
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 16 }}>
@@ -39,13 +45,40 @@ export function DashboardPage() {
           />
         )}
       </Flex>
-      <div className="bai-cards bai-widgets">
-        {me && <MySessions owner={me.username} />}
-        <GroupResources target={search} onChange={change} />
-        <MyQuotas target={search} />
-        {me && <MyDevices owner={me.username} />}
-        {me && <MyQueue owner={me.username} />}
-      </div>
+      {me && (
+        <Board
+          layout={layout}
+          cards={[
+            {
+              key: 'sessions',
+              content: <SessionCounts owner={seesAll ? undefined : me.username} />
+            },
+            ...(seesAll
+              ? [
+                  { key: 'agent-statistics', content: <AgentStatistics /> },
+                  { key: 'agents', span: 2, content: <ActiveAgents /> }
+                ]
+              : []),
+            {
+              key: 'recent',
+              span: 2,
+              content: (
+                <RecentSessions
+                  owner={seesAll ? undefined : me.username}
+                  project={search.project}
+                />
+              )
+            },
+            { key: 'quotas', content: <MyQuotas target={search} /> },
+            ...(['mine', 'group'] as const).map(panel => ({
+              key: panel,
+              content: <GroupResources target={search} onChange={change} panel={panel} />
+            })),
+            { key: 'devices', content: <MyDevices owner={me.username} /> },
+            { key: 'queue', content: <MyQueue owner={me.username} /> }
+          ]}
+        />
+      )}
     </>
   );
 }

@@ -1,21 +1,24 @@
+import { useState } from 'react';
 import { WarningOutlined } from '@ant-design/icons';
-import { Flex, Select, Tag, Typography } from 'antd';
+import { Flex, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { quotasQuery, type Quotas } from '../../data/quotas';
+import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
+import { amountsOf } from './resources';
 import type { DashboardSearch } from './search';
 import { UsageBar } from './UsageBar';
-import { Widget } from './Widget';
+import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
 
 type SlotQuota = Quotas['scopes'][number]['slots'][number];
 
 /** Usage and limits in every scope; the limiting quota of each resource is marked. */
 export function MyQuotas({ target }: { target: DashboardSearch }) {
   const { t } = useTranslation();
-  const quotas = useQuery(quotasQuery(target));
+  const quotas = useQuery({ ...quotasQuery(target), refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
-    <Widget title={t('dashboard.quotas')} query={quotas}>
+    <Widget title={t('dashboard.quotas')} help={t('dashboard.help-quotas')} query={quotas}>
       {({ scopes }) =>
         scopes.length === 0
           ? t('dashboard.no-project')
@@ -62,46 +65,37 @@ interface GroupResourcesProps {
   onChange: (changes: DashboardSearch) => void;
 }
 
-/** Used and free resources of all agents of a resource group. */
-export function GroupResources({ target, onChange }: GroupResourcesProps) {
+/** What the user has in a resource group and may still get there, and the same of all its agents. */
+export function GroupResources({
+  target,
+  onChange,
+  panel
+}: GroupResourcesProps & { panel: 'mine' | 'group' }) {
   const { t } = useTranslation();
-  const quotas = useQuery(quotasQuery(target));
-  const groups = quotas.data?.resource_groups ?? [];
+  const [isFree, setIsFree] = useState(false);
+  const quotas = useQuery({ ...quotasQuery(target), refetchInterval: WIDGET_REFRESH_MILLIS });
   return (
     <Widget
-      title={t('dashboard.group')}
+      title={t(`dashboard.panel-${panel}`)}
+      help={t(`dashboard.help-${panel}`)}
       query={quotas}
-      extra={
-        <Select
-          value={quotas.data?.resource_group ?? null}
-          options={groups.map(name => ({ value: name, label: name }))}
-          onChange={(group: string | null) => group && onChange({ group })}
-          aria-label={t('dashboard.choose-group')}
-          placeholder={t('dashboard.choose-group')}
-          style={{ minWidth: 110 }}
-        />
-      }
     >
-      {({ resources }) =>
-        resources.length === 0 ? (
-          t('dashboard.no-agents')
-        ) : (
-          <Flex vertical gap={4}>
-            {resources.map(({ slot, percent, used, free, total }) => (
-              <UsageBar
-                key={slot}
-                name={slot}
-                percent={percent}
-                text={t('dashboard.resource', {
-                  used: shortAmount(slot, used),
-                  free: shortAmount(slot, free),
-                  total: shortAmount(slot, total)
-                })}
-              />
-            ))}
-          </Flex>
-        )
-      }
+      {data => {
+        const amounts = amountsOf(data, panel);
+        return (
+          <>
+            <Flex wrap gap="small" style={{ marginBottom: 12 }}>
+              <GroupSelect quotas={data} onChange={group => onChange({ group })} />
+              <UsedFreeSwitch isFree={isFree} onChange={setIsFree} />
+            </Flex>
+            {amounts.length === 0 ? (
+              t('dashboard.no-agents')
+            ) : (
+              <ResourceBars amounts={amounts} isFree={isFree} />
+            )}
+          </>
+        );
+      }}
     </Widget>
   );
 }

@@ -1,23 +1,30 @@
 import { Flex, Statistic } from 'antd';
-import { useQuery } from '@tanstack/react-query';
+import { useQueries, useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { Elapsed } from '../../components/Elapsed';
-import { StatusTag } from '../../components/StatusTag';
+import { countText } from '../../components/listSearch';
 import { formatTime } from '../../components/time';
 import { STATUS_GROUPS, sessionsQuery, type Session } from '../../data/sessions';
+import type { SessionsSearch } from '../sessions/search';
 import { UsageBar } from './UsageBar';
-import { Widget } from './Widget';
+import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
 
-const RECENT = 5;
+const STARTING = STATUS_GROUPS.running.filter(
+  status => status !== 'RUNNING' && status !== 'TERMINATING'
+);
 const MAX_QUEUED = 5;
 const MAX_WITH_DEVICES = 20;
-const UTILIZATION_INTERVAL_MILLIS = 30_000;
-const ACTIVE = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running].join(',');
 
-/** A list of the user's own sessions that have one of the given statuses. */
-const own = (owner: string, limit: number, filters: Record<string, string>) =>
-  sessionsQuery({ limit, offset: 0, sort: '-created_at', filters: { owner, ...filters } });
+/** List of the sessions of a user, or of all users that the caller may see. */
+const listOf = (owner: string | undefined, limit: number, filters: Record<string, string>) => ({
+  ...sessionsQuery({
+    limit,
+    offset: 0,
+    sort: '-created_at',
+    filters: { ...(owner === undefined ? {} : { owner }), ...filters }
+  }),
+  refetchInterval: WIDGET_REFRESH_MILLIS
+});
 
 function SessionLink({ session }: { session: Session }) {
   return (
@@ -31,58 +38,60 @@ function SessionLink({ session }: { session: Session }) {
   );
 }
 
-function Count({
-  title,
-  tab,
-  total
-}: {
+const RUNNING_TYPES = ['interactive', 'batch', 'inference', 'system'] as const;
+
+interface CountProps {
   title: string;
-  tab: 'running' | 'pending';
-  total: number;
-}) {
+  search: SessionsSearch;
+  total: number | undefined;
+}
+
+function Count({ title, search, total }: CountProps) {
   return (
-    <Link to="/sessions" search={{ tab }}>
-      <Statistic title={title} value={total} />
-    </Link>
+    total !== undefined && (
+      <Link to="/sessions" search={search}>
+        <Statistic title={title} value={countText(total)} />
+      </Link>
+    )
   );
 }
 
-/** Numbers of running and pending sessions, and the latest sessions. */
-export function MySessions({ owner }: { owner: string }) {
+/** Numbers of running and pending sessions of each type; without an owner, of all users. */
+export function SessionCounts({ owner }: { owner: string | undefined }) {
   const { t } = useTranslation();
-  const running = { status: 'RUNNING' };
-  const interactive = useQuery(own(owner, 1, { ...running, type: 'interactive' }));
-  const batch = useQuery(own(owner, 1, { ...running, type: 'batch' }));
-  const pending = useQuery(own(owner, 1, { status__in: STATUS_GROUPS.pending.join(',') }));
-  const latest = useQuery(own(owner, RECENT, { status__in: ACTIVE }));
+  const running = useQueries({
+    queries: RUNNING_TYPES.map(type => listOf(owner, 1, { status: 'RUNNING', type }))
+  });
+  const starting = useQuery(listOf(owner, 1, { status__in: STARTING.join(',') }));
+  const pending = useQuery(listOf(owner, 1, { status__in: STATUS_GROUPS.pending.join(',') }));
+  const filters = owner === undefined ? {} : { owner };
   return (
-    <Widget title={t('dashboard.my-sessions')} query={latest}>
-      {({ items }) => (
-        <>
-          <Flex wrap gap="large" style={{ marginBottom: 12 }}>
-            {interactive.data && (
-              <Count
-                title={t('dashboard.interactive')}
-                tab="running"
-                total={interactive.data.total}
-              />
-            )}
-            {batch.data && (
-              <Count title={t('dashboard.batch')} tab="running" total={batch.data.total} />
-            )}
-            {pending.data && (
-              <Count title={t('dashboard.pending')} tab="pending" total={pending.data.total} />
-            )}
-          </Flex>
-          {items.length === 0 && t('dashboard.no-sessions')}
-          {items.map(session => (
-            <Flex key={session.id} align="center" gap="small">
-              <SessionLink session={session} />
-              <Elapsed session={session} />
-              <StatusTag status={session.status} />
-            </Flex>
+    <Widget
+      title={t(owner === undefined ? 'dashboard.active-sessions' : 'dashboard.my-sessions')}
+      help={t(owner === undefined ? 'dashboard.help-active' : 'dashboard.help-sessions')}
+      query={pending}
+    >
+      {({ total }) => (
+        <Flex wrap gap="large">
+          {RUNNING_TYPES.map((type, index) => (
+            <Count
+              key={type}
+              title={t(`dashboard.${type}`)}
+              search={{ tab: 'running', filters: { ...filters, type } }}
+              total={running[index]?.data?.total}
+            />
           ))}
-        </>
+          <Count
+            title={t('dashboard.starting')}
+            search={{ tab: 'running', filters }}
+            total={starting.data?.total}
+          />
+          <Count
+            title={t('dashboard.pending')}
+            search={{ tab: 'pending', filters }}
+            total={total}
+          />
+        </Flex>
       )}
     </Widget>
   );
@@ -91,9 +100,9 @@ export function MySessions({ owner }: { owner: string }) {
 /** Position and estimated start of the user's pending sessions. */
 export function MyQueue({ owner }: { owner: string }) {
   const { t, i18n } = useTranslation();
-  const pending = useQuery(own(owner, MAX_QUEUED, { status: 'PENDING' }));
+  const pending = useQuery(listOf(owner, MAX_QUEUED, { status: 'PENDING' }));
   return (
-    <Widget title={t('dashboard.queue')} query={pending}>
+    <Widget title={t('dashboard.queue')} help={t('dashboard.help-queue')} query={pending}>
       {({ items }) =>
         items.length === 0
           ? t('dashboard.no-queue')
@@ -122,12 +131,9 @@ export function MyQueue({ owner }: { owner: string }) {
 /** Utilization of each accelerator of the user's running sessions. */
 export function MyDevices({ owner }: { owner: string }) {
   const { t } = useTranslation();
-  const running = useQuery({
-    ...own(owner, MAX_WITH_DEVICES, { status: 'RUNNING' }),
-    refetchInterval: UTILIZATION_INTERVAL_MILLIS
-  });
+  const running = useQuery(listOf(owner, MAX_WITH_DEVICES, { status: 'RUNNING' }));
   return (
-    <Widget title={t('dashboard.devices')} query={running}>
+    <Widget title={t('dashboard.devices')} help={t('dashboard.help-devices')} query={running}>
       {({ items }) => {
         const devices = items.flatMap(session =>
           session.devices.map(device => ({ session, device }))

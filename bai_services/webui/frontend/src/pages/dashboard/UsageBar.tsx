@@ -7,10 +7,14 @@ interface UsageBarProps {
   text: string;
   /** Percentage of the bar; null: show only the text. */
   percent: number | null;
+  /** The bar consists of segments, and is the free part. */
+  isFree?: boolean;
+  hasSegments?: boolean;
 }
 
-/** An amount in use with its bar; the percentage is computed by the server. */
-export function UsageBar({ name, text, percent }: UsageBarProps) {
+/** An amount in use or free with its bar; the percentage is computed by the server. */
+export function UsageBar({ name, text, percent, isFree = false, hasSegments }: UsageBarProps) {
+  const isFull = percent !== null && percent >= FULL_PERCENT;
   return (
     <div style={{ marginBottom: 4 }}>
       <Flex wrap justify="space-between" gap="small">
@@ -19,11 +23,12 @@ export function UsageBar({ name, text, percent }: UsageBarProps) {
       </Flex>
       {percent !== null && (
         <Progress
-          percent={percent}
+          percent={isFree ? 100 - percent : percent}
           size="small"
           showInfo={false}
-          status={percent >= FULL_PERCENT ? 'exception' : 'normal'}
+          status={isFull ? 'exception' : 'normal'}
           aria-label={`${name}: ${text}`}
+          className={hasSegments ? 'bai-segments' : ''}
         />
       )}
     </div>

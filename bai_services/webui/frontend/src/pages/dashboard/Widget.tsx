@@ -1,19 +1,25 @@
 import type { ReactNode } from 'react';
-import { ReloadOutlined } from '@ant-design/icons';
-import { Button, Card, Flex, Skeleton } from 'antd';
+import { QuestionCircleOutlined, ReloadOutlined } from '@ant-design/icons';
+import { Button, Card, Flex, Skeleton, Tooltip } from 'antd';
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { CardMenu } from '../../components/board/CardMenu';
 import { ErrorNotice } from '../../components/ErrorNotice';
+
+/** How often the queries of widgets are read again; changes of sessions do that at once. */
+export const WIDGET_REFRESH_MILLIS = 15_000;
 
 interface WidgetProps<T> {
   title: string;
+  /** What the widget shows, as a tooltip. */
+  help: string;
   query: UseQueryResult<T>;
   extra?: ReactNode;
   children: (data: T) => ReactNode;
 }
 
 /** A card with the result of one query; an error of the query is shown in the card. */
-export function Widget<T>({ title, query, extra, children }: WidgetProps<T>) {
+export function Widget<T>({ title, help, query, extra, children }: WidgetProps<T>) {
   const { t } = useTranslation();
   const refresh = () => void query.refetch();
   return (
@@ -22,14 +28,22 @@ export function Widget<T>({ title, query, extra, children }: WidgetProps<T>) {
       role="region"
       aria-label={title}
       extra={
-        <Flex gap="small" align="center">
+        <Flex gap={4} align="center">
           {extra}
+          <Tooltip title={help} trigger={['hover', 'focus', 'click']}>
+            <Button
+              type="text"
+              icon={<QuestionCircleOutlined />}
+              aria-label={t('dashboard.help', { title })}
+            />
+          </Tooltip>
           <Button
             type="text"
             icon={<ReloadOutlined spin={query.isFetching} />}
             onClick={refresh}
             aria-label={t('dashboard.refresh', { title })}
           />
+          <CardMenu title={title} />
         </Flex>
       }
     >

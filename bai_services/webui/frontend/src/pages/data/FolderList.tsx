@@ -57,6 +57,8 @@ export function FolderList({ search, onChange, onCreate }: FolderListProps) {
           onChange(changes);
         }}
         csv={csvUrl('/vfolders', { ...query, filters })}
+        onRefresh={() => void folders.refetch()}
+        isRefreshing={folders.isFetching}
         tools={
           <SavedFilters
             list="folders"

@@ -16,7 +16,9 @@ export async function droppedFiles(transfer: DataTransfer): Promise<RelativeFile
     item => item.webkitGetAsEntry() ?? item.getAsFile() ?? []
   );
   const found = dropped.map(entry =>
-    entry instanceof File ? [{ file: entry, path: entry.name }] : filesBelow(entry, '')
+    entry instanceof File
+      ? Promise.resolve([{ file: entry, path: entry.name }])
+      : filesBelow(entry, '')
   );
   return (await Promise.all(found)).flat();
 }

@@ -26,8 +26,15 @@ import { WhyPending } from './WhyPending';
 
 const WIDTH = 720;
 
+interface SessionDrawerProps {
+  id: string | undefined;
+  /** The tab that is opened first. */
+  panel?: string | undefined;
+  onClose: () => void;
+}
+
 /** Drawer with one session: status, reasons, folders, log and history. */
-export function SessionDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
+export function SessionDrawer({ id, panel, onClose }: SessionDrawerProps) {
   const { t } = useTranslation();
   const isWide = Grid.useBreakpoint().md ?? true;
   const {
@@ -50,7 +57,7 @@ export function SessionDrawer({ id, onClose }: { id: string | undefined; onClose
     >
       {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
       {!shown && !error && <Skeleton active />}
-      {shown && <SessionDetail key={shown.id} session={shown} />}
+      {shown && <SessionDetail key={`${shown.id} ${panel}`} session={shown} panel={panel} />}
     </Drawer>
   );
 }
@@ -92,20 +99,25 @@ function SessionActions({ session }: { session: Session }) {
   );
 }
 
-function SessionDetail({ session }: { session: Session }) {
+interface SessionDetailProps {
+  session: Session;
+  panel: string | undefined;
+}
+
+function SessionDetail({ session, panel }: SessionDetailProps) {
   return (
     <>
       <StartProgress session={session} />
       {isPending(session) && <WhyPending session={session} />}
       <SessionFacts session={session} />
-      <SessionTabs session={session} />
+      <SessionTabs session={session} panel={panel} />
     </>
   );
 }
 
-function SessionTabs({ session }: { session: Session }) {
+function SessionTabs({ session, panel }: SessionDetailProps) {
   const { t } = useTranslation();
-  const [tab, setTab] = useState(isOnlyRead(session) ? 'usage' : 'logs');
+  const [tab, setTab] = useState(panel ?? (isOnlyRead(session) ? 'usage' : 'logs'));
   const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
   const showLog = (hostname: string) => {
     setKernel(hostname);

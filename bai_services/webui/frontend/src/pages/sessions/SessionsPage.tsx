@@ -1,16 +1,19 @@
 import { useState } from 'react';
-import { App, Button, Flex, Input, Tabs, Typography } from 'antd';
+import { Input, Tabs, Typography } from 'antd';
 import { useQueries, useQuery } from '@tanstack/react-query';
-import { getRouteApi, Link } from '@tanstack/react-router';
+import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { countText } from '../../components/listSearch';
 import { SavedFilters } from '../../components/SavedFilters';
 import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/FilterBar';
-import { listQuery } from '../../components/listSearch';
-import { isEnded, sessionCountQuery, sessionsQuery, useStopSessions } from '../../data/sessions';
-import { meQuery } from '../../data/me';
+import { countText, listQuery } from '../../components/listSearch';
+import {
+  isEnded,
+  LIST_REFRESH_MILLIS,
+  sessionCountQuery,
+  sessionsQuery
+} from '../../data/sessions';
 import { useChosenProject } from '../../data/project';
 import {
   DEFAULT_SORT,
@@ -20,33 +23,36 @@ import {
   type SessionsSearch,
   type Tab
 } from './search';
+import { ResourcePanel } from './ResourcePanel';
 import { SessionDrawer } from './SessionDrawer';
+import { useSessionFilters } from './sessionFilters';
 import { SessionTable } from './SessionTable';
+import { StopSessions } from './StopSessions';
 
 const route = getRouteApi('/sessions');
+// Types that an administrator has to allow: tabs only if there are such sessions.
+const RARE_TABS: readonly Tab[] = ['inference', 'system'];
 
 export function SessionsPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const { modal, message } = App.useApp();
-  const stop = useStopSessions();
   const [selected, setSelected] = useState<string[]>([]);
   const project = useChosenProject();
   const ofProject: Record<string, string> = project ? { project: project.name } : {};
   const filters = { ...ofProject, ...filtersOf(search) };
   const list = { ...listQuery(search, DEFAULT_SORT), filters };
-  const sessions = useQuery(sessionsQuery(list));
+  const sessions = useQuery({
+    ...sessionsQuery(list),
+    refetchInterval: LIST_REFRESH_MILLIS
+  });
   const counts = useQueries({
     queries: TABS.map(tab => sessionCountQuery({ ...ofProject, ...filtersOf({ ...search, tab }) }))
   });
-  const { data: me } = useQuery(meQuery);
-  const properties = [
-    { key: 'resource_group', title: t('sessions.group') },
-    { key: 'image__contains', title: t('sessions.image') },
-    { key: 'project', title: t('sessions.project') },
-    ...(me && me.role !== 'user' ? [{ key: 'owner', title: t('sessions.owner') }] : [])
-  ];
+  const properties = useSessionFilters();
+  const tabs = TABS.map((key, index) => ({ key, count: counts[index]?.data })).filter(
+    ({ key, count }) => !RARE_TABS.includes(key) || count || key === search.tab
+  );
 
   const change = (changes: SessionsSearch, replace = false) =>
     void navigate({ search: old => readSessionsSearch({ ...old, ...changes }), replace });
@@ -54,54 +60,21 @@ export function SessionsPage() {
     session => selected.includes(session.id) && !isEnded(session)
   );
 
-  const confirmStop = () => {
-    modal.confirm({
-      title: t('sessions.stop-title', { count: chosen.length }),
-      content: (
-        <>
-          <p>{t('sessions.stop-warning')}</p>
-          <ul>
-            {chosen.map(session => (
-              <li key={session.id}>{session.name}</li>
-            ))}
-          </ul>
-        </>
-      ),
-      okText: t('sessions.stop'),
-      okButtonProps: { danger: true },
-      onOk: async () => {
-        const failures = await stop.mutateAsync(chosen);
-        failures.forEach(
-          ({ session, error }) => void message.error(`${session.name}: ${error.message}`)
-        );
-        setSelected([]);
-      }
-    });
-  };
-
   return (
     <>
-      <Flex wrap gap="small" align="center">
-        <Typography.Title level={3} style={{ margin: 0, flex: 1 }}>
-          {t('pages.sessions')}
-        </Typography.Title>
-        <Link to="/launch">
-          <Button type="primary">{t('sessions.create')}</Button>
-        </Link>
-      </Flex>
+      <Typography.Title level={3} style={{ margin: 0 }}>
+        {t('pages.sessions')}
+      </Typography.Title>
+      <ResourcePanel group={search.group} onGroup={group => change({ group })} />
       <Tabs
         activeKey={search.tab ?? 'all'}
         onChange={tab => change({ tab: tab as Tab, page: 1 })}
-        items={TABS.map((key, index) => ({
-          key,
-          label:
-            counts[index]?.data === undefined
-              ? t(`sessions.tab-${key}`)
-              : t('data.tab-count', {
-                  tab: t(`sessions.tab-${key}`),
-                  count: countText(counts[index].data)
-                })
-        }))}
+        items={tabs.map(({ key, count }) => {
+          const tab = t(`sessions.tab-${key}`);
+          const label =
+            count === undefined ? tab : t('data.tab-count', { tab, count: countText(count) });
+          return { key, label };
+        })}
       />
       {sessions.error && (
         <ErrorNotice error={sessions.error} onRetry={() => void sessions.refetch()} />
@@ -114,6 +87,8 @@ export function SessionsPage() {
         onSelect={setSelected}
         onChange={change}
         csv={csvUrl('/sessions', list)}
+        onRefresh={() => void sessions.refetch()}
+        isRefreshing={sessions.isFetching}
         tools={
           <SavedFilters
             list="sessions"
@@ -142,16 +117,17 @@ export function SessionsPage() {
               filters={search.filters ?? {}}
               onChange={filters => change({ filters, page: 1 })}
             />
-            <Button danger disabled={chosen.length === 0} onClick={confirmStop}>
-              {t('sessions.stop-selected', { count: chosen.length })}
-            </Button>
+            <StopSessions sessions={chosen} onDone={() => setSelected([])} />
           </>
         }
       />
       <SessionDrawer
         id={search.session}
+        panel={search.panel}
         onClose={() =>
-          void navigate({ search: old => readSessionsSearch({ ...old, session: undefined }) })
+          void navigate({
+            search: old => readSessionsSearch({ ...old, session: undefined, panel: undefined })
+          })
         }
       />
     </>

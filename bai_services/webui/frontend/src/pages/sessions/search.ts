@@ -1,9 +1,25 @@
 import { STATUS_GROUPS, type StatusGroup } from '../../data/sessions';
 import { defined, readListSearch, textIn, type ListSearch } from '../../components/listSearch';
 
-export type Tab = StatusGroup | 'all' | 'batch' | 'cluster';
+/** Types of sessions; users create interactive and batch sessions. */
+export const TYPES = ['interactive', 'batch', 'inference', 'system'] as const;
+type SessionType = (typeof TYPES)[number];
+export type Tab = StatusGroup | SessionType | 'all' | 'cluster';
 export const DEFAULT_SORT = '-created_at';
-export const TABS: readonly Tab[] = ['all', 'running', 'pending', 'batch', 'cluster', 'ended'];
+export const TABS: readonly Tab[] = [
+  'all',
+  'running',
+  'pending',
+  'interactive',
+  'batch',
+  'inference',
+  'system',
+  'cluster',
+  'ended'
+];
+
+/** Parts of the drawer that a link may open. */
+export const PANELS = ['apps', 'logs'] as const;
 
 /** State of the sessions page in the URL, without default values. */
 export interface SessionsSearch extends ListSearch {
@@ -11,6 +27,10 @@ export interface SessionsSearch extends ListSearch {
   name?: string;
   /** Id of the session in the drawer. */
   session?: string;
+  /** Resource group of the panel above the list. */
+  group?: string;
+  /** Part of the drawer that is open first. */
+  panel?: (typeof PANELS)[number];
 }
 
 /** Parse the state in a URL; ignore invalid values. */
@@ -20,7 +40,9 @@ export function readSessionsSearch(search: Record<string, unknown>): SessionsSea
     ...readListSearch(search),
     tab: tab === 'all' ? undefined : tab,
     name: textIn(search['name']),
-    session: textIn(search['session'])
+    session: textIn(search['session']),
+    group: textIn(search['group']),
+    panel: PANELS.find(known => known === search['panel'])
   });
 }
 
@@ -28,8 +50,11 @@ const filtersOfTab = (tab: Tab): Record<string, string> => {
   switch (tab) {
     case 'all':
       return {};
+    case 'interactive':
     case 'batch':
-      return { type: 'batch' };
+    case 'inference':
+    case 'system':
+      return { type: tab };
     case 'cluster':
       return { cluster_size__gt: '1' };
     default:

@@ -1,111 +1,147 @@
-import { Button, Card, Flex, Skeleton, Steps, Typography } from 'antd';
+import { useState, type ReactNode } from 'react';
+import { Button, Card, Flex, Skeleton, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { Board } from '../../components/board/Board';
+import { CardMenu } from '../../components/board/CardMenu';
+import { storedLayout } from '../../components/board/layout';
 import { Elapsed } from '../../components/Elapsed';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { StatusTag } from '../../components/StatusTag';
-import { foldersQuery } from '../../data/folders';
 import { meQuery } from '../../data/me';
 import { sessionsQuery } from '../../data/sessions';
-import { Invitations } from '../data/Invitations';
+import { CreateFolder } from '../data/CreateFolder';
+import { readLauncherSearch } from '../launcher/search';
+import { OpenSession } from '../sessions/OpenSession';
+import { Attention } from './Attention';
+import { FirstSteps } from './FirstSteps';
+import { QuickStart } from './QuickStart';
+import { StartFromLink } from './StartFromLink';
 
 const RECENT = 5;
+const layout = storedLayout('start');
+const TYPES = ['interactive', 'batch'] as const;
 
 /** Landing page: invitations, first steps of new users, recent sessions, and limits. */
 export function StartPage() {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
-  const recent = useQuery(
-    sessionsQuery({ limit: RECENT, offset: 0, sort: '-created_at', filters: {} })
-  );
-  const folders = useQuery(foldersQuery({ limit: 1, offset: 0, sort: 'name', filters: {} }));
-  const isNew = recent.data?.total === 0;
-  return (
-    <>
-      <Typography.Title level={3}>
-        {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
-      </Typography.Title>
-      <Invitations />
-      {isNew && <FirstSteps hasFolder={(folders.data?.total ?? 0) > 0} />}
-      <div className="bai-cards">
-        <Card title={t('start.begin')}>
-          <Flex vertical gap="small">
-            <Link to="/launch">
-              <Button type="primary" size="large" block>
-                {t('start.interactive')}
-              </Button>
-            </Link>
+  const [isCreatingFolder, setIsCreatingFolder] = useState(false);
+  const recent = useQuery({
+    ...sessionsQuery({
+      limit: RECENT,
+      offset: 0,
+      sort: '-created_at',
+      filters: { owner: me?.username ?? '' }
+    }),
+    enabled: me !== undefined
+  });
+  const cards = [
+    {
+      key: 'quick',
+      content: (
+        <StartCard title={t('start.quick')}>
+          {recent.data ? <QuickStart last={recent.data.items[0]} /> : <Skeleton active />}
+        </StartCard>
+      )
+    },
+    ...TYPES.map(type => ({
+      key: type,
+      content: (
+        <StartCard title={t(`start.${type}`)}>
+          <p>{t(`start.${type}-help`)}</p>
+          <Link to="/launch" search={readLauncherSearch({ request: { type } })}>
+            <Button>{t(`start.${type}`)}</Button>
+          </Link>
+        </StartCard>
+      )
+    })),
+    {
+      key: 'folder',
+      content: (
+        <StartCard title={t('start.folder')}>
+          <p>{t('start.folder-help')}</p>
+          <Flex wrap gap="small">
+            <Button onClick={() => setIsCreatingFolder(true)}>{t('start.folder')}</Button>
             <Link to="/data">
-              <Button block>{t('start.folders')}</Button>
+              <Button type="link">{t('start.folders')}</Button>
             </Link>
           </Flex>
-        </Card>
-        <Card
+        </StartCard>
+      )
+    },
+    {
+      key: 'link',
+      content: (
+        <StartCard title={t('start.link')}>
+          <StartFromLink />
+        </StartCard>
+      )
+    },
+    {
+      key: 'recent',
+      content: (
+        <StartCard
           title={t('start.recent')}
           extra={<Link to="/sessions">{t('start.all-sessions')}</Link>}
         >
           {recent.error && (
             <ErrorNotice error={recent.error} onRetry={() => void recent.refetch()} />
           )}
-          {!recent.data && !recent.error && <Skeleton active />}
-          {isNew && t('sessions.none')}
+          {recent.isPending && <Skeleton active />}
+          {recent.data?.total === 0 && t('sessions.none')}
           <Flex vertical gap="small">
             {recent.data?.items.map(session => (
               <Flex key={session.id} align="center" gap="small">
-                <Link
-                  to="/sessions"
-                  search={{ tab: 'all', session: session.id }}
-                  style={{ flex: 1, overflow: 'hidden', textOverflow: 'ellipsis' }}
-                >
+                <Link to="/sessions" search={{ session: session.id }} className="bai-cut">
                   {session.name}
                 </Link>
                 <Elapsed session={session} />
                 <StatusTag status={session.status} />
+                <OpenSession session={session} size="small" />
               </Flex>
             ))}
           </Flex>
-        </Card>
-        {me && <Limits limits={me.limits} usage={me.usage} />}
-      </div>
+        </StartCard>
+      )
+    }
+  ];
+  return (
+    <>
+      <Typography.Title level={3}>
+        {me ? t('start.welcome', { name: me.full_name || me.username }) : t('pages.start')}
+      </Typography.Title>
+      <Attention />
+      {recent.data && (
+        <FirstSteps sessions={recent.data} onCreateFolder={() => setIsCreatingFolder(true)} />
+      )}
+      <Board layout={layout} cards={cards} />
+      <CreateFolder isOpen={isCreatingFolder} onClose={() => setIsCreatingFolder(false)} />
     </>
   );
 }
 
-function FirstSteps({ hasFolder }: { hasFolder: boolean }) {
-  const { t } = useTranslation();
-  return (
-    <Card title={t('start.first-steps')} style={{ marginBottom: 16 }}>
-      <Steps
-        current={hasFolder ? 1 : 0}
-        responsive
-        items={[
-          { title: t('start.step-folder'), content: t('start.step-folder-help') },
-          { title: t('start.step-session'), content: t('start.step-session-help') },
-          { title: t('start.step-open'), content: t('start.step-open-help') }
-        ]}
-      />
-    </Card>
-  );
+interface StartCardProps {
+  title: string;
+  extra?: ReactNode;
+  children: ReactNode;
 }
 
-/** Usage and limit of each limited resource, as formatted by the API. */
-function Limits(props: { limits: Record<string, string>; usage: Record<string, string> }) {
-  const { t } = useTranslation();
-  const slots = Object.entries(props.limits);
-  if (slots.length === 0) {
-    return null;
-  }
+function StartCard({ title, extra, children }: StartCardProps) {
   return (
-    <Card title={t('start.limits')}>
-      {slots.map(([slot, limit]) => (
-        <div key={slot}>
-          <Flex justify="space-between">
-            <span>{slot}</span>
-            <span>{t('start.used', { used: props.usage[slot] ?? '0', limit })}</span>
-          </Flex>
-        </div>
-      ))}
+    <Card
+      title={<h2 className="bai-card-title">{title}</h2>}
+      role="region"
+      aria-label={title}
+      extra={
+        <Flex gap={4} align="center">
+          {extra}
+          <CardMenu title={title} />
+        </Flex>
+      }
+    >
+      {children}
     </Card>
   );
 }

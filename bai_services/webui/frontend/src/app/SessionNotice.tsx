@@ -1,0 +1,60 @@
+import { App, Button, Flex, Popconfirm } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { StatusTag } from '../components/StatusTag';
+import { appAddress, appsQuery } from '../data/apps';
+import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions';
+
+const TERMINAL = 'terminal';
+
+/** The status of a new session, and what can be done with it at once. */
+export function SessionNotice({ id }: { id: string }) {
+  const { t } = useTranslation();
+  const { message } = App.useApp();
+  const { data: session } = useQuery(sessionQuery(id));
+  const isOpen = session !== undefined && serverUrl(session) !== null;
+  const { data: apps } = useQuery({ ...appsQuery(id), enabled: isOpen });
+  const stop = useStopSessions();
+  if (!session) {
+    return null;
+  }
+  const terminal = apps?.items.find(({ name }) => name === TERMINAL);
+  const confirm = async () => {
+    const failures = await stop.mutateAsync([session]);
+    failures.forEach(({ error }) => void message.error(error.message));
+  };
+  return (
+    <Flex wrap justify="space-between" align="center" gap="small">
+      <StatusTag status={session.status} />
+      <Flex wrap gap={4}>
+        {isOpen && (
+          <Link to="/sessions" search={{ session: id, panel: 'apps' }}>
+            <Button size="small">{t('sessions.apps')}</Button>
+          </Link>
+        )}
+        {isOpen && terminal && (
+          <Button size="small" href={appAddress(session, terminal)} target="_blank" rel="noopener">
+            {t('notices.terminal')}
+          </Button>
+        )}
+        <Link to="/sessions" search={{ session: id, panel: 'logs' }}>
+          <Button size="small">{t('sessions.logs')}</Button>
+        </Link>
+        {!isEnded(session) && (
+          <Popconfirm
+            title={t('sessions.stop-one', { name: session.name })}
+            description={t('sessions.stop-warning')}
+            okText={t('sessions.stop')}
+            okButtonProps={{ danger: true }}
+            onConfirm={() => void confirm()}
+          >
+            <Button size="small" danger loading={stop.isPending}>
+              {t('sessions.stop')}
+            </Button>
+          </Popconfirm>
+        )}
+      </Flex>
+    </Flex>
+  );
+}

@@ -1,0 +1,49 @@
+import type { Quotas } from '../../data/quotas';
+import { Stored } from '../../data/stored';
+
+export const PANELS = ['limits', 'mine', 'group'] as const;
+export type Panel = (typeof PANELS)[number];
+
+/** An amount with what is used and free of it; without a total, it is not limited. */
+export interface Amount {
+  slot: string;
+  used: string;
+  free: string | null;
+  total: string | null;
+  percent: number | null;
+}
+
+/** For each slot the scope that leaves least; without a limit, what the user has. */
+export function limitsOf({ scopes, mine }: Quotas): Amount[] {
+  const slots = new Map<string, Amount>();
+  for (const { kind, slots: quotas } of scopes) {
+    for (const { slot, used, limit, left, percent, is_limiting: isLimiting } of quotas) {
+      if (isLimiting || (kind === 'user' && !slots.has(slot))) {
+        slots.set(slot, { slot, used, free: left, total: limit, percent });
+      }
+    }
+  }
+  // No scope limits these, and the user has nothing of them.
+  const unlimited = mine.filter(({ slot }) => !slots.has(slot));
+  const rest = { used: '0', free: null, total: null, percent: null };
+  return [...slots.values(), ...unlimited.map(({ slot }) => ({ ...rest, slot }))];
+}
+
+export const amountsOf = (quotas: Quotas, panel: Panel): Amount[] =>
+  panel === 'limits' ? limitsOf(quotas) : panel === 'mine' ? quotas.mine : quotas.resources;
+
+interface PanelChoice {
+  panel: Panel;
+  isFree: boolean;
+}
+
+export const readChoice = (stored: unknown): PanelChoice => {
+  const given = (stored ?? {}) as Record<string, unknown>;
+  return {
+    panel: PANELS.find(panel => panel === given['panel']) ?? 'limits',
+    isFree: given['isFree'] === true
+  };
+};
+
+/** What the resource panel of the sessions page shows; the browser keeps it. */
+export const panelChoice = new Stored('bai-resource-panel', readChoice);

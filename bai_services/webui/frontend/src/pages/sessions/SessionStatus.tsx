@@ -1,0 +1,64 @@
+import { InfoCircleOutlined } from '@ant-design/icons';
+import { Button, Flex, Popover, Progress, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import { StatusTag } from '../../components/StatusTag';
+import { withLocalTimes } from '../../components/time';
+import { isPending, type Session } from '../../data/sessions';
+
+/** What the agent does before the session starts, for example the pull of its image. */
+interface Preparation {
+  stage?: string;
+  message?: string;
+  percent?: number | null;
+}
+
+/** The status with the reason for it, if there is one, and the progress of a start. */
+export function SessionStatus({ session }: { session: Session }) {
+  const { t, i18n } = useTranslation();
+  const progress = session.progress as Preparation;
+  const isPulling = session.status === 'PREPARING' && progress.stage === 'pull';
+  const reasons = reasonsOf(session).map(text => withLocalTimes(text, i18n.language));
+  return (
+    <Flex align="center" gap={4} wrap>
+      <StatusTag status={isPulling ? 'PULLING' : session.status} />
+      {reasons.length > 0 && (
+        <Popover
+          trigger={['click', 'hover']}
+          content={
+            <div style={{ maxWidth: 360 }}>
+              {reasons.map(reason => (
+                <div key={reason}>{reason}</div>
+              ))}
+            </div>
+          }
+        >
+          <Button
+            type="text"
+            size="small"
+            icon={<InfoCircleOutlined />}
+            aria-label={t('sessions.why-status', { name: session.name })}
+          />
+        </Popover>
+      )}
+      {isPulling && typeof progress.percent === 'number' && (
+        <Progress
+          size="small"
+          percent={Math.round(progress.percent)}
+          aria-label={progress.message ?? ''}
+          style={{ width: 80, margin: 0 }}
+        />
+      )}
+      {(isPending(session) || session.status === 'ERROR') && session.status_info && (
+        <Typography.Text type="secondary" className="bai-status-info">
+          {withLocalTimes(session.status_info, i18n.language)}
+        </Typography.Text>
+      )}
+    </Flex>
+  );
+}
+
+/** Why the session has its status, and what its owner should know, without repetitions. */
+function reasonsOf({ status_info: info, notices, progress, status }: Session): string[] {
+  const { message = '' }: Preparation = status === 'PREPARING' ? progress : {};
+  return [...new Set([info, message, ...notices])].filter(text => text !== '');
+}

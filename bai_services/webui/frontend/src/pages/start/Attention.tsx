@@ -1,0 +1,113 @@
+import { Alert, App, Button } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { shortAmount } from '../../components/amount';
+import { formatSeconds, useNow } from '../../components/time';
+import { meQuery } from '../../data/me';
+import { quotasQuery } from '../../data/quotas';
+import { endOf, sessionsQuery, useChangeSession, type Session } from '../../data/sessions';
+import { Invitations } from '../data/Invitations';
+
+const SOON_MILLIS = 30 * 60_000;
+const NEARLY_FULL_PERCENT = 90;
+const MAX_SESSIONS = 50;
+const REFRESH_MILLIS = 60_000;
+
+/** Invitations to answer, sessions that stop soon, and quotas that are nearly used up. */
+export function Attention() {
+  const { t } = useTranslation();
+  return (
+    <section aria-label={t('start.attention')}>
+      <Invitations />
+      <EndingSessions />
+      <FullQuotas />
+    </section>
+  );
+}
+
+function EndingSessions() {
+  const { data: me } = useQuery(meQuery);
+  const now = useNow(REFRESH_MILLIS / 2);
+  const filters = { owner: me?.username ?? '', status: 'RUNNING' };
+  const running = useQuery({
+    ...sessionsQuery({ limit: MAX_SESSIONS, offset: 0, sort: '-created_at', filters }),
+    enabled: me !== undefined,
+    refetchInterval: REFRESH_MILLIS
+  });
+  return (running.data?.items ?? []).map(session => {
+    const end = endOf(session);
+    const left = end === undefined ? Infinity : Date.parse(end) - now;
+    return left < SOON_MILLIS && <EndingSession key={session.id} session={session} left={left} />;
+  });
+}
+
+function EndingSession({ session, left }: { session: Session; left: number }) {
+  const { t, i18n } = useTranslation();
+  const { message } = App.useApp();
+  const change = useChangeSession(session.id);
+  const isIdle = session.idle_ends_at !== null && session.idle_ends_at === endOf(session);
+  const keep = () =>
+    change.mutate(
+      { kind: 'activity' },
+      {
+        onSuccess: () => void message.success(t('sessions.kept-alive')),
+        onError: error => void message.error(error.message)
+      }
+    );
+  return (
+    <Alert
+      type="warning"
+      showIcon
+      style={{ marginBottom: 12 }}
+      title={
+        <>
+          <Link to="/sessions" search={{ session: session.id }}>
+            {session.name}
+          </Link>{' '}
+          {t(isIdle ? 'start.ends-idle' : 'start.ends', {
+            time: formatSeconds(Math.max(0, left) / 1000, i18n.language)
+          })}
+        </>
+      }
+      action={
+        isIdle && (
+          <Button size="small" loading={change.isPending} onClick={keep}>
+            {t('sessions.keep-alive')}
+          </Button>
+        )
+      }
+    />
+  );
+}
+
+function FullQuotas() {
+  const { t } = useTranslation();
+  const { data } = useQuery({ ...quotasQuery(), refetchInterval: REFRESH_MILLIS });
+  const full = (data?.scopes ?? []).flatMap(({ kind, name, slots }) =>
+    slots
+      .filter(({ percent }) => percent !== null && percent >= NEARLY_FULL_PERCENT)
+      .map(slot => ({ ...slot, scope: t(`dashboard.scope-${kind}`, { name }) }))
+  );
+  return (
+    full.length > 0 && (
+      <Alert
+        type="warning"
+        showIcon
+        style={{ marginBottom: 12 }}
+        title={t('start.quotas-full')}
+        description={full.map(({ scope, slot, used, limit, left }) => (
+          <div key={`${scope} ${slot}`}>
+            {scope}: {slot}{' '}
+            {t('dashboard.used', {
+              used: shortAmount(slot, used),
+              limit: shortAmount(slot, limit ?? ''),
+              left: shortAmount(slot, left ?? '')
+            })}
+          </div>
+        ))}
+        action={<Link to="/dashboard">{t('pages.dashboard')}</Link>}
+      />
+    )
+  );
+}

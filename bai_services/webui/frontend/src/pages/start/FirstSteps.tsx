@@ -1,0 +1,55 @@
+import { Button, Card, Steps } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { foldersQuery } from '../../data/folders';
+import { isEnded, type Session } from '../../data/sessions';
+import { OpenSession } from '../sessions/OpenSession';
+
+interface FirstStepsProps {
+  sessions: { items: readonly Session[]; total: number };
+  onCreateFolder: () => void;
+}
+
+/** Guides a new user: a folder, the first session, and how to open it. */
+export function FirstSteps({ sessions, onCreateFolder }: FirstStepsProps) {
+  const { t } = useTranslation();
+  const folders = useQuery(
+    foldersQuery({ limit: 1, offset: 0, sort: 'name', filters: { relation: 'own' } })
+  );
+  const [first] = sessions.items;
+  // Whoever has ended a session, or has several, needs no guide.
+  if (!folders.data || sessions.total > 1 || (first && isEnded(first))) {
+    return null;
+  }
+  const current = first ? 2 : folders.data.total > 0 ? 1 : 0;
+  const actions = [
+    <Button key="folder" onClick={onCreateFolder}>
+      {t('start.folder')}
+    </Button>,
+    <Link key="session" to="/launch">
+      <Button type="primary">{t('start.step-session')}</Button>
+    </Link>,
+    first && <OpenSession key="open" session={first} type="primary" />
+  ];
+  return (
+    <Card
+      title={<h2 className="bai-card-title">{t('start.first-steps')}</h2>}
+      style={{ marginBottom: 16 }}
+    >
+      <Steps
+        current={current}
+        responsive
+        items={['folder', 'session', 'open'].map((step, index) => ({
+          title: t(`start.step-${step}`),
+          content: (
+            <>
+              <div>{t(`start.step-${step}-help`)}</div>
+              {index === current && <div style={{ marginTop: 8 }}>{actions[index]}</div>}
+            </>
+          )
+        }))}
+      />
+    </Card>
+  );
+}

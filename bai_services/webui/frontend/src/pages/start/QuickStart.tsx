@@ -1,0 +1,76 @@
+import { App, Button } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { SlotTags } from '../../components/SlotTags';
+import { optionsQuery, useLaunch, type SessionRequest } from '../../data/launch';
+import { useChosenProject } from '../../data/project';
+import type { Session } from '../../data/sessions';
+import { requestOfSession } from '../launcher/form';
+
+/** One click to a session like the last one, or without one, to the recommended one. */
+export function QuickStart({ last }: { last: Session | undefined }) {
+  const { t } = useTranslation();
+  if (!last) {
+    return <Recommended />;
+  }
+  const request = requestOfSession(last);
+  return (
+    <>
+      <p>{t('start.like', { name: last.name })}</p>
+      <SlotTags slots={last.requested} />
+      <p className="bai-cut">{last.image}</p>
+      {last.secret_environ.length > 0 ? (
+        // The values of secret variables have to be entered again.
+        <Link to="/launch" search={{ request }}>
+          <Button type="primary">{t('start.again')}</Button>
+        </Link>
+      ) : (
+        <LaunchButton request={request} text={t('start.again')} />
+      )}
+    </>
+  );
+}
+
+/** The first preset that could start now, or the defaults of the project. */
+function Recommended() {
+  const { t } = useTranslation();
+  const project = useChosenProject();
+  const { data } = useQuery(optionsQuery(project?.id, undefined));
+  const preset = data?.presets.find(({ allocatable }) => allocatable);
+  return (
+    <>
+      <p>{t('start.recommended')}</p>
+      {preset && <SlotTags slots={preset.resources} />}
+      <p>{preset?.name}</p>
+      <LaunchButton
+        request={{
+          type: 'interactive',
+          ...(project ? { project: project.id } : {}),
+          ...(preset ? { preset: preset.name } : {})
+        }}
+        text={t('start.now')}
+      />
+    </>
+  );
+}
+
+function LaunchButton({ request, text }: { request: SessionRequest; text: string }) {
+  const { message } = App.useApp();
+  const navigate = useNavigate();
+  const launch = useLaunch();
+  const start = () =>
+    launch.mutate(
+      { request, count: 1 },
+      {
+        onSuccess: ([session]) =>
+          void navigate({ to: '/sessions', search: session ? { session: session.id } : {} }),
+        onError: error => void message.error(error.message)
+      }
+    );
+  return (
+    <Button type="primary" loading={launch.isPending} onClick={start}>
+      {text}
+    </Button>
+  );
+}

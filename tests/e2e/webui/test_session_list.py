@@ -1,0 +1,398 @@
+# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+"""The list of sessions: limits, tabs, filters, columns, statuses, stopping several, CSV."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from bai_services.core.sessions.lifecycle import Status
+from tests.e2e.engines import checked, stop, wait_for
+from tests.hub import RunningHub, running_session
+
+from .conftest import Opener
+from .pages import Sessions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator, Route
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+# Texts of the statuses in English.
+STATUSES = {
+    Status.PENDING: "Pending",
+    Status.SCHEDULED: "Scheduled",
+    Status.PREPARING: "Preparing",
+    Status.PREPARED: "Prepared",
+    Status.RUNNING: "Running",
+    Status.TERMINATING: "Stopping",
+    Status.TERMINATED: "Ended",
+    Status.CANCELLED: "Cancelled",
+    Status.ERROR: "Failed",
+}
+
+
+class SessionList(Sessions):
+    """The list with its toolbar."""
+
+    def tab(self, label: str) -> Locator:
+        return self.page.get_by_role("tab", name=label, exact=True)
+
+    async def filter_text(self, title: str, text: str) -> None:
+        await self.choose_property(title)
+        await self.page.get_by_placeholder("Contains").fill(text)
+        await self.page.get_by_placeholder("Contains").press("Enter")
+
+    async def choose_property(self, title: str) -> None:
+        await self.page.get_by_label("Property").click()
+        options = self.page.locator(".ant-select-dropdown:not(.ant-select-dropdown-hidden)")
+        await options.get_by_text(title, exact=True).click()
+
+    async def choose_columns(self, *titles: str) -> None:
+        await self.page.get_by_role("button", name="Columns").click()
+        dialog = self.page.get_by_role("dialog", name="Columns")
+        for title in titles:
+            await dialog.get_by_role("checkbox", name=title, exact=True).check()
+        await dialog.get_by_role("button", name="Close").click()
+        await dialog.wait_for(state="hidden")
+
+    def header(self, title: str) -> Locator:
+        return self.page.get_by_role("columnheader", name=title, exact=True)
+
+
+@pytest.fixture
+def rest(hub: RunningHub) -> Iterator[httpx.Client]:
+    """The REST API as ``user2``; sessions of the test are stopped."""
+    with hub.rest("user2") as client:
+        yield client
+        for session in checked(client.get("/sessions", params={"limit": "500"}), 200)["items"]:
+            if session["status"] not in ("TERMINATED", "CANCELLED", "ERROR"):
+                client.delete(f"/sessions/{session['id']}", params={"force": "true"})
+                wait_for(client, session["id"], "TERMINATED", "CANCELLED")
+
+
+def create_pending(rest: httpx.Client, *names: str, **fields: Any) -> list[str]:
+    """Create batch sessions that cannot start before tomorrow; return their ids."""
+    body = {
+        "project": "default",
+        "type": "batch",
+        "startup_command": "true",
+        "starts_at": (datetime.now(UTC) + timedelta(days=1)).isoformat(),
+        "resources": {"cpu": "1", "mem": "1g"},
+        **fields,
+    }
+    sessions = [{"name": name, **body} for name in names]
+    items = checked(rest.post("/bulk-sessions", json={"sessions": sessions}), 201)["items"]
+    return [item["id"] for item in items]
+
+
+@pytest.fixture
+def waiting_group(hub: RunningHub) -> Iterator[str]:
+    """A resource group without agents for sessions of every type."""
+    name = f"g{secrets.token_hex(3)}"
+    types = ["interactive", "batch", "inference", "system"]
+    with hub.rest("admin") as admin:
+        body = {"name": name, "allowed_session_types": types}
+        checked(admin.post("/resource-groups", json=body), 201)
+        yield name
+        # Ended sessions keep the group; nobody may use it any more.
+        admin.patch(f"/resource-groups/{name}", json={"is_active": False, "is_public": False})
+
+
+@pytest.mark.checklist("SES-01")
+async def test_a_panel_shows_limits_own_and_free_resources(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    ui = await opened(SessionList, "user2", "/sessions")
+    quotas = checked(rest.get("/sessions/quotas"), 200)
+    sessions = next(
+        slot
+        for scope in quotas["scopes"]
+        for slot in scope["slots"]
+        if slot["slot"] == "sessions" and slot["is_limiting"]
+    )
+    panel = ui.page.get_by_role("region", name="My total limit")
+    await panel.get_by_text(f"{sessions['used']} of {sessions['limit']} used").wait_for()
+    await panel.get_by_text("Free", exact=True).click()
+    await panel.get_by_text(f"{sessions['left']} of {sessions['limit']} free").wait_for()
+    for title, amounts in (
+        ("My resources in the group", quotas["mine"]),
+        ("Resource group", quotas["resources"]),
+    ):
+        await ui.page.get_by_role("button", name="Choose what is shown").click()
+        await ui.page.get_by_role("menuitem", name=title, exact=True).click()
+        panel = ui.page.get_by_role("region", name=title, exact=True)
+        cpu = next(one for one in amounts if one["slot"] == "cpu")
+        await panel.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).wait_for()
+    await ui.page.reload()
+    # The browser keeps what is shown.
+    await panel.get_by_text(f"of {cpu['total']} free").wait_for()
+    async with ui.page.expect_response("**/sessions/quotas*"):
+        await panel.get_by_role("button", name="Refresh: Resource group").click()
+    await ui.page.locator("#content").get_by_role("link", name="New session").click()
+    await ui.page.wait_for_url("**/launch?*")
+
+
+@pytest.mark.checklist("SES-02")
+async def test_tabs_count_the_sessions_of_each_type(
+    opened: Opener[SessionList], rest: httpx.Client, waiting_group: str
+) -> None:
+    name = secrets.token_hex(3)
+    create_pending(rest, f"{name}-batch")
+    for kind in ("interactive", "inference", "system"):
+        body = {
+            "name": f"{name}-{kind}",
+            "project": "default",
+            "type": kind,
+            "resource_group": waiting_group,
+            "resources": {"cpu": "1", "mem": "1g"},
+        }
+        checked(rest.post("/sessions", json=body), 201)
+    ui = await opened(SessionList, "user2", f"/sessions?name={name}")
+    await ui.tab("All (4)").wait_for()
+    await ui.tab("Pending (4)").wait_for()
+    for tab, kind in (
+        ("Interactive", "interactive"),
+        ("Batch", "batch"),
+        ("Inference", "inference"),
+        ("Upload", "system"),
+    ):
+        await ui.tab(f"{tab} (1)").click()
+        await ui.row(f"{name}-{kind}").wait_for()
+        await ui.page.get_by_text("1–1 of 1", exact=True).wait_for()
+
+
+@pytest.mark.checklist("SES-04", "SES-05", "SES-12", "SHELL-16")
+async def test_administrators_filter_choose_columns_and_export(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    name = secrets.token_hex(3)
+    names = [f"{name}-{number:02}" for number in range(11)]
+    create_pending(rest, *names, resources={"cpu": "1", "mem": "1g", "cuda.shares": "0.5"})
+    ui = await opened(SessionList, "admin", f"/sessions?name={name}")
+    page = ui.page
+    default = ("Name", "Status", "Accelerators", "CPU", "Memory", "Time", "Agent", "Owner")
+    for title in default:
+        await ui.header(title).wait_for()
+    row = ui.row(names[-1])
+    for text in ("Pending", "cuda.shares 0.5", "1 GiB", "user2@example.com"):
+        await row.get_by_text(text).first.wait_for()
+    optional = (
+        ("Image", "Resource group", "Cluster", "Created", "Dependencies"),
+        ("Project", "Result", "Priority", "Ended"),
+    )
+    for titles in optional:
+        await ui.choose_columns(*titles)
+        for title in titles:
+            await ui.header(title).wait_for()
+    await page.get_by_role("button", name="Columns").click()
+    dialog = page.get_by_role("dialog", name="Columns")
+    await dialog.get_by_placeholder("Find a column").fill("name")
+    # The first column is locked.
+    assert await dialog.get_by_role("checkbox").count() == 1
+    assert await dialog.get_by_role("checkbox", name="Name").is_disabled()
+    await dialog.get_by_role("button", name="Close").click()
+
+    await page.locator(".ant-pagination-options .ant-select").click()
+    await page.locator(".ant-select-item-option", has_text="10 / page").click()
+    await page.get_by_text("1–10 of 11", exact=True).wait_for()
+    await page.get_by_title("Next Page").click()
+    await page.get_by_text("11–11 of 11", exact=True).wait_for()
+    await ui.header("Name").click()
+    await page.wait_for_url("**sort=name**")
+    await page.get_by_text("1–10 of 11", exact=True).wait_for()
+    await page.get_by_title("Next Page").click()
+    await ui.row(names[-1]).wait_for()
+    # A filter leads back to the first page.
+    await ui.choose_property("Cluster mode")
+    await page.get_by_label("Cluster mode", exact=True).click()
+    await page.locator(".ant-select-item-option", has_text="Single node").last.click()
+    await page.get_by_text("1–10 of 11", exact=True).wait_for()
+    assert "page=2" not in page.url
+    for title, text in (
+        ("Owner", "user2"),
+        ("Domain", "default"),
+        ("Project", "default"),
+        ("Resource group", "default"),
+        ("Priority", "0"),
+    ):
+        await ui.filter_text(title, text)
+        await page.locator(".ant-tag", has_text=f"{title}: {text}").wait_for()
+    await page.get_by_text("1–10 of 11", exact=True).wait_for()
+    await ui.choose_property("Created since")
+    await page.get_by_label("Created since").click()
+    await page.get_by_text("Today", exact=True).click()
+    await page.locator(".ant-tag", has_text="Created since").wait_for()
+
+    await page.get_by_role("button", name="Download as CSV under another name").click()
+    file_name = f"{'x' * 251}.csv"
+    await page.get_by_label("File name").fill(file_name + "too long")
+    async with page.expect_download() as started:
+        await page.get_by_role("link", name="Download", exact=True).click()
+    download = await started.value
+    assert download.suggested_filename == file_name
+    lines = (await download.path()).read_text("utf-8-sig").splitlines()
+    assert sum(line.partition(",")[2].startswith(name) for line in lines) == 11
+    await ui.filter_text("Agent", "nowhere")
+    await page.get_by_text("No session matches").wait_for()
+    await page.get_by_role("button", name="Remove all filters").click()
+    await ui.row(names[0]).wait_for()
+    for title in ("ID", "Result", "Ended since", "Ended before", "Created before"):
+        await ui.choose_property(title)
+    # The page size is kept for the next list in this browser.
+    await ui.open(f"/sessions?name={name}")
+    await page.get_by_text("1–10 of 11", exact=True).wait_for()
+
+
+@pytest.mark.checklist("SES-07", "SES-13")
+async def test_every_status_is_shown_with_its_reason(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    name = f"s-{secrets.token_hex(3)}"
+    create_pending(rest, name)
+    ui = await opened(SessionList, "user2", f"/sessions?name={name}")
+    await ui.row(name).get_by_role("button", name=f"Reason of the status of {name}").click()
+    await ui.page.get_by_role("tooltip").get_by_text("does not start before").wait_for()
+
+    shown: dict[str, Any] = {}
+
+    async def change(route: Route) -> None:
+        answer = await route.fetch()
+        page = await answer.json()
+        page["items"] = [{**item, **shown} for item in page["items"]]
+        await route.fulfill(response=answer, json=page)
+
+    # The server's own page, with another status: no session stays long in most of them.
+    await ui.page.route("**/api/v1/sessions?*", change)
+    assert set(STATUSES) == set(Status)
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        *((status, text, {}) for status, text in STATUSES.items()),
+        (Status.PREPARING, "Pulling image", {"stage": "pull", "percent": 40}),
+    ]
+    for status, text, progress in cases:
+        shown.update(status=status, status_info=f"because {status}", progress=progress)
+        await ui.page.get_by_role("button", name="Refresh", exact=True).click()
+        await ui.row(name).get_by_text(text, exact=True).wait_for()
+        await ui.row(name).get_by_role("button", name="Reason of the status").wait_for()
+    await ui.row(name).get_by_role("progressbar").wait_for()
+    await ui.page.unroute("**/api/v1/sessions?*")
+
+
+@pytest.mark.checklist("SES-08", "SES-14")
+async def test_selected_sessions_are_stopped_by_force_and_are_immutable_then(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    name = f"s-{secrets.token_hex(3)}"
+    names = [f"{name}-1", f"{name}-2", f"{name}-3"]
+    ended, *live = create_pending(rest, *names)
+    stop(rest, ended)
+    ui = await opened(SessionList, "user2", f"/sessions?name={name}")
+    box = ui.page.get_by_role("checkbox", name=f"Select {names[0]}")
+    await ui.row(names[0]).get_by_text("Cancelled").wait_for()
+    assert await box.is_disabled()
+    await ui.page.get_by_role("checkbox", name="Select all").check()
+    await ui.page.get_by_role("button", name="Stop 2", exact=True).click()
+    dialog = ui.page.get_by_role("dialog")
+    listed = await dialog.get_by_role("listitem").all_inner_texts()
+    assert sorted(listed) == names[1:]
+    await dialog.get_by_role("checkbox", name="Stop by force").check()
+    await dialog.get_by_text("may have to be removed manually").wait_for()
+    async with ui.page.expect_request(lambda request: "force=true" in request.url):
+        await dialog.get_by_role("button", name="Stop by force").click()
+    for session_id in live:
+        wait_for(rest, session_id, "CANCELLED")
+    await ui.row(names[1]).get_by_text("Cancelled").wait_for()
+
+    # An ended session can only be started again as a new one.
+    await ui.show(names[1])
+    assert await ui.drawer.get_by_role("button", name="Cancel").count() == 0
+    assert await ui.drawer.get_by_role("button", name="Stop").count() == 0
+    await ui.drawer.get_by_role("button", name="More").click()
+    items = ui.page.get_by_role("menuitem")
+    await items.first.wait_for()
+    assert await items.all_inner_texts() == ["New session like this"]
+    for word in ("Pause", "Restart", "Resume"):
+        assert await ui.page.get_by_text(word, exact=True).count() == 0
+    assert rest.patch(f"/sessions/{live[0]}", json={"priority": 3}).status_code == 409
+
+
+@pytest.mark.checklist("SES-10")
+async def test_the_list_is_read_again_by_hand_and_by_itself(opened: Opener[SessionList]) -> None:
+    ui = await opened(SessionList, "user2", "/sessions?name=no-such-session")
+    await ui.page.get_by_text("No session matches").wait_for()
+    async with ui.page.expect_response("**/sessions?limit=20*"):
+        await ui.page.get_by_role("button", name="Refresh", exact=True).click()
+    async with ui.page.expect_response("**/sessions?limit=20*", timeout=15_000):
+        pass
+
+
+@pytest.mark.checklist("SHELL-14")
+async def test_a_new_session_is_announced_with_its_actions(
+    opened: Opener[SessionList], rest: httpx.Client, hub: RunningHub
+) -> None:
+    ui = await opened(SessionList, "user2", "/settings")
+    await ui.page.get_by_role("button", name="Notifications").wait_for()
+    session = running_session(hub, "user2")
+    notice = ui.page.locator(".ant-notification-bottomRight .ant-notification-notice").filter(
+        has_text=session["name"]
+    )
+    await notice.get_by_text("Running", exact=True).wait_for()
+    await notice.hover()  # It stays while the pointer is on it.
+    terminal = notice.get_by_role("link", name="Terminal")
+    address = await terminal.get_attribute("href")
+    assert address is not None
+    assert address.startswith(session["url"])
+    for name, panel in (("Apps", "apps"), ("Log", "logs")):
+        await notice.get_by_role("button", name=name, exact=True).click()
+        await ui.page.wait_for_url(f"**panel={panel}")
+        await ui.drawer.first.get_by_role("tab", name=name, selected=True).wait_for()
+    await notice.get_by_role("button", name="Stop").click()
+    await ui.page.locator(".ant-popconfirm .ant-btn-dangerous").click()
+    wait_for(rest, session["id"], "TERMINATED")
+    await notice.get_by_text("Ended", exact=True).wait_for()
+
+
+@pytest.mark.checklist("AGS-01", "AGS-02")
+async def test_users_see_agents_without_controls(
+    opened: Opener[SessionList], hub: RunningHub
+) -> None:
+    ui = await opened(SessionList, "user2", "/start")
+    await ui.page.get_by_role("link", name="Agent summary").click()
+    await ui.page.get_by_text("1–1 of 1", exact=True).wait_for()
+    for title in ("ID", "Architecture", "Allocated", "Resource group", "Accepts sessions"):
+        await ui.header(title).wait_for()
+    row = ui.page.get_by_role("row").nth(1)
+    with hub.rest("user2") as rest:
+        (agent,) = checked(rest.get("/agent-summaries"), 200)["items"]
+    for text in (agent["id"], agent["architecture"], agent["resource_group"]):
+        await row.get_by_text(text, exact=True).wait_for()
+    for slot in agent["slots"]:
+        await row.get_by_role("progressbar", name=slot).wait_for()
+    # No controls, and no drawer that has some.
+    assert await row.get_by_role("button").count() == 0
+    assert await row.get_by_role("link").count() == 0
+    assert await ui.page.get_by_role("switch").count() == 0
+    assert await ui.page.get_by_role("row").get_by_role("checkbox").count() == 0
+
+    for title in ("ID", "Resource group", "Accepts sessions"):
+        await ui.header(title).click()
+    await ui.page.wait_for_url("**sort=schedulable**")
+    await ui.page.locator(".ant-segmented-item", has_text="Terminated").click()
+    await ui.page.get_by_text("Nothing").or_(ui.page.locator(".ant-empty")).first.wait_for()
+    await ui.page.locator(".ant-segmented-item", has_text="Connected").click()
+    await row.get_by_text(agent["id"], exact=True).wait_for()
+    await ui.choose_property("Accepts sessions")
+    await ui.page.get_by_label("Accepts sessions", exact=True).click()
+    await ui.page.locator(".ant-select-item-option", has_text="no").last.click()
+    await ui.page.locator(".ant-empty").wait_for()
+    await ui.page.get_by_role("button", name="Columns").click()
+    await ui.page.get_by_role("dialog", name="Columns").wait_for()
+
+    # Administrators have the page of agents instead.
+    ui = await opened(SessionList, "admin", "/agent-summary")
+    await ui.page.get_by_text("You may not open this page").wait_for()

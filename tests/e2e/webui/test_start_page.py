@@ -1,0 +1,145 @@
+"""Web UI: the start page."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked, stop
+from tests.hub import RunningHub, running_session
+
+from .conftest import Opener
+from .home_page import Dashboard
+
+if TYPE_CHECKING:
+    from playwright.async_api import Locator
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+
+class Start(Dashboard):
+    """The landing page."""
+
+    def alert(self, text: str) -> Locator:
+        attention = self.page.get_by_role("region", name="Needs your attention")
+        return attention.get_by_role("alert").filter(has_text=text)
+
+
+@pytest.fixture
+def newcomer(hub: RunningHub) -> Iterator[str]:
+    """A user without sessions and folders, with a quota of one core."""
+    name = f"new-{secrets.token_hex(3)}"
+    with hub.rest("admin") as admin:
+        checked(
+            admin.post(
+                "/users",
+                json={
+                    "username": name,
+                    "email": f"{name}@example.com",
+                    "password": hub.password,
+                    "projects": ["default"],
+                },
+            ),
+            201,
+        )
+        yield name
+        with hub.rest(name) as rest:
+            for session in checked(rest.get("/sessions"), 200)["items"]:
+                stop(rest, session["id"])
+            for folder in checked(rest.get("/vfolders", params={"relation": "own"}), 200)["items"]:
+                rest.delete(f"/vfolders/{folder['id']}")
+                rest.post(f"/vfolders/{folder['id']}/purge")
+        admin.delete(f"/users/{name}")
+
+
+@pytest.mark.checklist("START-01", "START-02", "START-03")
+async def test_cards_start_everything_and_can_be_reordered(opened: Opener[Start]) -> None:
+    ui = await opened(Start, "user2", "/start")
+    cards = ("New folder", "New interactive session", "New batch session", "Start from a link")
+    for title in cards:
+        await ui.card(title).wait_for()
+    await ui.handle("Start from a link").drag_to(ui.card("New interactive session"))
+    await ui.page.wait_for_function(
+        "() => [...document.querySelectorAll('.bai-board h2')][1]?.textContent"
+        " === 'Start from a link'"
+    )
+    await ui.page.reload()
+    await ui.card("New folder").wait_for()
+    assert (await ui.titles())[1] == "Start from a link"
+
+    await ui.card("New folder").get_by_role("button", name="New folder", exact=True).click()
+    dialog = ui.page.get_by_role("dialog")
+    await dialog.get_by_label("Name").wait_for()
+    assert ui.page.url.endswith("/start")
+    await dialog.get_by_role("button", name="Cancel").click()
+    for kind in ("interactive", "batch"):
+        await ui.card(f"New {kind} session").get_by_role("link").click()
+        await ui.page.locator(f"input[type=radio][value={kind}]:checked").wait_for()
+        link = ui.page.url
+        await ui.page.go_back()
+
+    await ui.card("Start from a link").get_by_role("button", name="Start from a link").click()
+    field = dialog.get_by_label("Link to the launcher")
+    await field.fill("https://example.com/launch?request={}")
+    await dialog.get_by_role("button", name="Open in the launcher").click()
+    await dialog.get_by_text("This is not a link").wait_for()
+    await field.fill(link)
+    await dialog.get_by_role("button", name="Open in the launcher").click()
+    await ui.page.locator("input[type=radio][value=batch]:checked").wait_for()
+
+
+async def test_a_new_user_is_guided_and_starts_the_recommended_session(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    ui = await opened(Start, newcomer, "/start")
+    steps = ui.page.locator(".ant-steps")
+    await steps.get_by_role("button", name="New folder").click()
+    dialog = ui.page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("first")
+    await dialog.get_by_role("button", name="New folder").click()
+    await steps.get_by_role("button", name="Start a session").wait_for()
+
+    await ui.card("One click").get_by_role("button", name="Start now").click()
+    await ui.page.wait_for_url("**/sessions?session=*")
+    await ui.page.get_by_role("link", name="Start", exact=True).first.click()
+    await steps.get_by_role("link", name="Open").wait_for()
+    with hub.rest(newcomer) as rest:
+        (session,) = checked(rest.get("/sessions"), 200)["items"]
+        stop(rest, session["id"])
+    # The guide is not shown again, and the one click repeats the session.
+    await ui.card("One click").get_by_role("button", name="Start again").wait_for()
+    await steps.wait_for(state="detached")
+    await ui.card("Recent sessions").get_by_text(session["name"]).wait_for()
+
+
+async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    with hub.rest("admin") as admin:
+        name = f"p-{newcomer}"
+        policy = {"name": name, "idle_timeout": 600}
+        checked(admin.post("/keypair-policies", json=policy), 201)
+        key = checked(admin.get("/keypairs", params={"user": newcomer}), 200)["items"][0]
+        changes = {"resource_policy": name, "total_resource_slots": {"cpu": "1"}}
+        checked(
+            admin.patch(f"/keypair-policies/{name}", json={"total_resource_slots": {"cpu": "1"}}),
+            200,
+        )
+        checked(
+            admin.patch(
+                f"/keypairs/{key['access_key']}",
+                json={"resource_policy": changes["resource_policy"]},
+            ),
+            200,
+        )
+    session = running_session(hub, newcomer)
+    ui = await opened(Start, newcomer, "/start")
+    await ui.alert("Quotas that are nearly used up").get_by_text("cpu 1 of 1, 0 left").wait_for()
+    soon = ui.alert(session["name"])
+    await soon.get_by_text("is stopped in").wait_for()
+    await soon.get_by_role("button", name="Keep alive").click()
+    await ui.page.get_by_text("The idle time starts again").wait_for()
