@@ -99,7 +99,7 @@ async def test_problems_appear_beside_their_fields_and_prevent_the_launch(
     await ui.fill(name="bad name!", resources__cpu="999")
     await ui.page.get_by_role("checkbox", name="problems").check()
     await ui.fill(mounts__0__path="/etc")
-    await ui.preview.get_by_text("3 things must be changed").wait_for()
+    await ui.preview.get_by_text("3 problems must be solved").wait_for()
     for field, text in (
         ("name", "cannot be the name of a session"),
         ("resources.cpu", "999"),

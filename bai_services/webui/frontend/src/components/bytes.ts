@@ -1,7 +1,7 @@
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 
 /**
- * Format a number of bytes in the largest binary unit that is not larger, for example "1.5 GiB".
+ * Format a number of bytes with a suitable binary unit, for example "1.5 GiB".
  */
 export function formatBytes(bytes: number, language: string): string {
   const power = bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10);

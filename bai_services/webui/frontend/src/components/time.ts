@@ -7,7 +7,7 @@ const UNITS = [
   ['second', 1]
 ] as const;
 
-/** Format seconds in the largest unit that is not larger, for example "4 min". */
+/** Format seconds with a suitable unit, for example "4 min". */
 export function formatSeconds(seconds: number, language: string): string {
   const [unit, size] = UNITS.find(([, length]) => seconds >= length) ?? UNITS[3];
   const number = Math.max(0, Math.floor(seconds / size));

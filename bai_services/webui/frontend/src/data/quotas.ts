@@ -4,7 +4,8 @@ import { api, unwrap, type Schemas } from './client';
 export type Quotas = Schemas['SessionQuotas'];
 
 /**
- * The user's quotas and the group's resources. Project and group default to those of a new session.
+ * The user's quotas and the group's resources. The defaults of project and group are the defaults
+ * of a new session.
  */
 export const quotasQuery = (target: { project?: string; group?: string } = {}) =>
   queryOptions({

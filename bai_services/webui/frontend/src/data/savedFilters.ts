@@ -24,7 +24,7 @@ const isSaved = (value: unknown): value is SavedFilter => {
 export const readSaved = (stored: unknown): SavedFilter[] =>
   Array.isArray(stored) ? stored.filter(isSaved) : [];
 
-/** Add saved filters: replace those with the same name, and drop the oldest. */
+/** Add saved filters; they replace filters with the same name. The oldest filters are dropped. */
 export const withSaved = (all: readonly SavedFilter[], added: SavedFilter): SavedFilter[] => {
   const isOther = ({ list, name }: SavedFilter) => list !== added.list || name !== added.name;
   const ofList = all.filter(({ list }) => list === added.list).filter(isOther);
