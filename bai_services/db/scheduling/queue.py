@@ -20,11 +20,10 @@ from .. import bulk
 from ..database import Database
 from ..tables.sessions import kernels, sessions, status_history
 from . import lease, ledger
+from .agent_states import read_agents, read_agents_of
 from .caps import CHUNK, read_caps, read_usage
 from .queue_groups import read_groups
 from .queue_rows import (
-    read_agents,
-    read_agents_of,
     read_dependents,
     read_durations,
     read_pending,

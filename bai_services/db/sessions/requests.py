@@ -22,8 +22,8 @@ from bai_services.core.sessions.options import DeviceModel
 from ..database import Database
 from ..records import records
 from ..scheduling import ledger
+from ..scheduling.agent_states import read_agents
 from ..scheduling.caps import CHUNK, read_caps, read_usage
-from ..scheduling.queue_rows import read_agents
 from ..tables.accounts import domains, keypair_policies, keypairs, memberships, projects, users
 from ..tables.cluster import (
     agents,

@@ -316,6 +316,10 @@ class Kernels:
         if agent.missed[state.kernel_id] < MAX_MISSED_HEARTBEATS:
             return
         agent.missed.pop(state.kernel_id, None)
+        await self._end(state, kernel)
+
+    async def _end(self, state: KernelState, kernel: Mapping[str, Any] | None) -> None:
+        """End a session whose kernel has ended; ``kernel`` is None if it has disappeared."""
         code = None if kernel is None else kernel.get("exit_code")
         if state.cluster_size > 1 and state.status is Status.RUNNING:
             await self._end_kernel_group(state, code)
