@@ -9,6 +9,9 @@ from typing import Any
 
 import psutil
 
+# psutil's named tuple, whose fields depend on the system.
+CpuTimes = Any
+
 
 class MachineLoad:
     """Measures the load since the previous measurement; one measurement takes about 1 ms."""
@@ -17,14 +20,17 @@ class MachineLoad:
         """``home`` is on the disk whose usage is reported."""
         self._home = home
         self._started_at = datetime.now(UTC)
-        # The first call has nothing to compare with and returns zeros.
-        psutil.cpu_percent(percpu=True)
+        # psutil.cpu_percent compares with the last call of the same thread only.
+        self._cpus = psutil.cpu_times(percpu=True)
         self._network = _network_bytes()
         self._measured_at = time.monotonic()
 
     def facts(self) -> dict[str, Any]:
         """Return the start of the agent and the load; None stands for unknown values."""
-        cpus = psutil.cpu_percent(percpu=True)
+        before, self._cpus = self._cpus, psutil.cpu_times(percpu=True)
+        # The number of CPUs can change: then their order is unknown.
+        known = before if len(before) == len(self._cpus) else self._cpus
+        cpus = [busy_percent(*pair) for pair in zip(known, self._cpus, strict=True)]
         memory = psutil.virtual_memory()
         disk_used, disk_total = _disk_bytes(self._home)
         received, sent = self._network_rates()
@@ -55,6 +61,22 @@ class MachineLoad:
         )
         received, sent = rates
         return received, sent
+
+
+def busy_percent(before: CpuTimes, after: CpuTimes) -> float:
+    """Return how much of the time between two measurements a CPU was busy, in percent."""
+    total = _total_seconds(after) - _total_seconds(before)
+    idle = _idle_seconds(after) - _idle_seconds(before)
+    return min(100.0, max(0.0, 100 * (total - idle) / total)) if total > 0 else 0.0
+
+
+def _total_seconds(times: CpuTimes) -> float:
+    # The time of guests is also part of "user" and "nice".
+    return sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+
+
+def _idle_seconds(times: CpuTimes) -> float:
+    return float(times.idle) + float(getattr(times, "iowait", 0.0))
 
 
 def _network_bytes() -> tuple[int, int] | None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from bai_services.agent import machine
+from bai_services.agent.machine_load import MachineLoad, busy_percent
 
 
 @pytest.mark.parametrize(
@@ -101,3 +105,42 @@ def test_bubblewrap_without_pid_namespace_is_rejected(
     fake_bubblewrap(tmp_path, 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert machine.bubblewrap_problem() is not None
+
+
+class Times(NamedTuple):
+    user: float = 0.0
+    idle: float = 0.0
+    iowait: float = 0.0
+    guest: float = 0.0
+
+
+@pytest.mark.parametrize(
+    "after, percent",
+    [
+        pytest.param(Times(user=1, idle=3), 25.0, id="a quarter"),
+        pytest.param(Times(user=1, idle=1, iowait=2), 25.0, id="waiting for a disk is idle"),
+        pytest.param(Times(user=2, idle=2, guest=2), 50.0, id="guests are counted once"),
+        pytest.param(Times(), 0.0, id="no time has passed"),
+        pytest.param(Times(user=1, idle=-0.5), 100.0, id="a counter went back"),
+    ],
+)
+def test_busy_percent_of_a_cpu(after: Times, percent: float) -> None:
+    assert busy_percent(Times(), after) == percent
+
+
+def test_load_is_measured_since_the_last_measurement_of_any_thread(tmp_path: Path) -> None:
+    load = MachineLoad(tmp_path)
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+    # A new thread, as in the agent, whose measurements run in a pool.
+    with ThreadPoolExecutor(1) as pool:
+        measured = pool.submit(load.facts).result()["load"]
+    assert 0 < measured["cpu_percent"] <= 100
+    assert max(measured["cpus_percent"]) > 0
+    assert measured["network_received_bytes_per_second"] >= 0
+
+
+def test_load_of_a_missing_disk_is_unknown(tmp_path: Path) -> None:
+    load = MachineLoad(tmp_path / "gone").facts()["load"]
+    assert (load["disk_used_bytes"], load["disk_bytes"]) == (None, None)
