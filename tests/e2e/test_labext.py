@@ -112,6 +112,7 @@ async def test_the_panel_shows_the_session(
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
 
 
+@pytest.mark.checklist("APP-05")
 async def test_the_panel_starts_opens_and_stops_apps(
     browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:

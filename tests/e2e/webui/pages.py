@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.hub import RunningHub
+from tests.testbed.wait import wait_until_async
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -66,6 +67,24 @@ class Sessions(Shell):
     async def show(self, name: str) -> None:
         await self.row(name).get_by_role("link", name=name).click()
         await self.drawer.get_by_text(name, exact=True).first.wait_for()
+
+    def fact(self, label: str) -> Locator:
+        """Return the row of the drawer with this label."""
+        title = self.page.get_by_text(label, exact=True)
+        return self.drawer.locator(".ant-descriptions-item", has=title)
+
+    async def press(self, button: str) -> None:
+        """Press a button or a link of the drawer that looks like one."""
+        await self.page.get_by_role("button", name=button, exact=True).click()
+
+    async def opens(self, page: Page, text: str) -> None:
+        """Load a page again until it contains a text."""
+
+        async def is_shown() -> bool:
+            await page.reload()
+            return text in await page.content()
+
+        await wait_until_async(is_shown, WAIT_MILLIS / 1000, text)
 
     async def find(self, name: str) -> None:
         await self.page.get_by_placeholder("Find by name").fill(name)

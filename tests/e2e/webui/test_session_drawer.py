@@ -1,15 +1,21 @@
-"""Session drawer: log, kernels and dependencies, in a real browser."""
+"""Session drawer: fields, time limits, apps, log, kernels and dependencies, in a real browser."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.engines import checked, stop, wait_for
+from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.test_cluster_sessions import three_kernels_allowed
 from tests.hub import RunningHub
+from tests.testbed.jupyter import JupyterServer
+from tests.testbed.ports import free_port
 
 from .conftest import Opener
 from .pages import Sessions
@@ -97,7 +103,212 @@ async def test_graph_leads_to_the_sessions_before_and_after(
     first = create_batch(rest, "drawer-first", "sleep 300")
     create_batch(rest, "drawer-second", "true", dependencies=[first])
     await ui.show("drawer-second")
+    await ui.fact("Dependencies").get_by_role("link", name="drawer-first").wait_for()
+    progress = ui.drawer.get_by_role("region", name="Progress of the start")
+    await progress.locator(".ant-steps-item-active", has_text="Pending").wait_for()
     await ui.drawer.get_by_role("tab", name="Dependencies").click()
-    await ui.drawer.get_by_role("link", name="drawer-first").click()
+    graph = ui.drawer.get_by_role("tabpanel", name="Dependencies")
+    await graph.get_by_role("link", name="drawer-first").click()
     assert ui.page.url.endswith(f"?session={first}")
     await ui.drawer.get_by_text(first).wait_for()
+
+
+def read(rest: httpx.Client, path: str) -> dict[str, Any]:
+    return dict(checked(rest.get(path), 200))
+
+
+def create_folder(rest: httpx.Client, name: str) -> dict[str, Any]:
+    return dict(checked(rest.post("/vfolders", json={"name": name}), 201))
+
+
+def delete_folder(rest: httpx.Client, folder: str) -> None:
+    checked(rest.delete(f"/vfolders/{folder}"), 204)
+
+
+@contextmanager
+def changed(admin: httpx.Client, path: str, **values: object) -> Iterator[None]:
+    """Change fields of an object, and restore them at the end."""
+    before = checked(admin.get(path), 200)
+    checked(admin.patch(path, json=values), 200)
+    try:
+        yield
+    finally:
+        checked(admin.patch(path, json={name: before[name] for name in values}), 200)
+
+
+LIMITS = {
+    "idle_timeout_seconds": 3600,
+    "max_session_lifetime_seconds": 7200,
+    "max_lifetime_extension_seconds": 7200,
+}
+
+
+@pytest.mark.checklist("DET-02")
+async def test_fields_time_limits_and_what_a_stop_keeps(
+    hub: RunningHub, opened: Opener[Sessions], rest: httpx.Client
+) -> None:
+    created = create_folder(rest, "drawer-data")
+    mounts = [{"vfolder": "drawer-data", "path": "/home/work/data"}]
+    with hub.rest("admin") as admin, changed(admin, "/keypair-policies/default", **LIMITS):
+        session = start(rest, "drawer-fields", mounts=mounts)
+        ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
+        for label, text in (
+            ("Status", "Running"),
+            ("ID", session["id"]),
+            ("Type", "Interactive"),
+            ("Resources", "mem 1 GiB"),
+            ("Project", "default"),
+            ("Resource group", session["resource_group"]),
+            ("Agent", session["agent"]),
+            ("Owner", "user2"),
+            ("Image", session["architecture"]),
+        ):
+            await ui.fact(label).get_by_text(text).first.wait_for()
+        for label in ("Created", "Placed", "Time"):
+            await ui.fact(label).wait_for()
+        copy = ui.fact("Image").get_by_role("button", name="Copy the name of the image")
+        await copy.wait_for()
+        await ui.fact("ID").get_by_role("button", name="Copy").wait_for()
+        link = ui.fact("Folders").get_by_role("link", name="drawer-data")
+        assert created["id"] in (await link.get_attribute("href") or "")
+
+        limits = ui.fact("Ends in")
+        await limits.get_by_text("if idle").wait_for()
+        await limits.get_by_text("(lifetime)").wait_for()
+        await limits.get_by_role("button", name="Help: Idle timeout").click()
+        await ui.page.get_by_text("The session is stopped if it is not used").wait_for()
+        await limits.get_by_role("button", name="Help: Lifetime").click()
+        await ui.page.get_by_text("even if it is in use").wait_for()
+        await limits.get_by_role("button", name="Extend the lifetime").click()
+        await ui.page.get_by_text("The lifetime is extended").wait_for()
+        lifetime = read(rest, f"/sessions/{session['id']}")["lifetime"]
+        assert lifetime["added_seconds"] == 3600
+        await limits.get_by_role("button", name="Keep alive").click()
+        await ui.page.get_by_text("The idle time starts again").wait_for()
+
+        await ui.drawer.get_by_role("tab", name="Usage").click()
+        for resource in ("CPU", "Memory", "Disk"):
+            await ui.drawer.get_by_role("region", name=resource).wait_for()
+
+        await ui.drawer.get_by_role("button", name="Stop").click()
+        question = ui.page.get_by_role("dialog", name="Stop drawer-fields?")
+        await question.get_by_text("What is not in a folder is lost").wait_for()
+        await question.get_by_text("Files in /home/work/data are kept.").wait_for()
+        await question.get_by_role("button", name="Stop").click()
+        wait_for(rest, session["id"], "TERMINATED")
+    delete_folder(rest, created["id"])
+
+
+SERVICES = (
+    "sshd:tcp:2222,vscode:http:8180,notebook:http:8100,tensorboard:http:6006,mlflow:http:5500,"
+    "nniboard:http:8080,rstudio:http:8787,digits:http:5050,desktop:vnc:5900,remote:rdp:3390,"
+    "database:tcp:5432,custom:http:8600"
+)
+TITLES = (
+    *("SSH and SFTP", "Terminal", "Jupyter Notebook", "JupyterLab", "VS Code"),
+    *("VS Code (desktop)", "TensorBoard", "MLflow", "NNI", "RStudio", "DIGITS"),
+    *("Desktop (VNC)", "Desktop (RDP)", "File browser", "database", "custom"),
+)
+
+
+@pytest.fixture
+def app_image(hub: RunningHub) -> Iterator[str]:
+    """An image that declares one app of every kind."""
+    name = f"cr.example.com/{secrets.token_hex(3)}/apps:1"
+    labels = {"ai.backend.service-ports": SERVICES}
+    with hub.rest("admin") as admin:
+        image = checked(admin.post("/images", json={"name": name, "labels": labels}), 201)["id"]
+        yield name
+        checked(admin.delete(f"/images/{image}"), 204)
+
+
+@pytest.mark.checklist("APP-02", "APP-03", "APP-05", "APP-06")
+async def test_apps_are_connected_shared_and_opened(
+    hub: RunningHub, opened: Opener[Sessions], rest: httpx.Client, app_image: str
+) -> None:
+    port = free_port()
+    session = start(rest, "drawer-apps", image=app_image, preopen_ports=[port])
+    ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
+    await ui.drawer.get_by_role("tab", name="Apps").click()
+    for title in (*TITLES, f"Port {port}"):
+        await ui.drawer.get_by_role("cell", name=title, exact=True).wait_for()
+
+    await ui.press("Connect to Desktop (VNC) of drawer-apps")
+    connect = ui.page.get_by_role("dialog", name="Connect to Desktop (VNC)")
+    await connect.get_by_text("bai app drawer-apps --tcp 5900 --bind 5900").wait_for()
+    await connect.get_by_label("Port on your computer").fill("80")
+    await connect.get_by_text("1025 to 65534").wait_for()
+    assert await connect.get_by_text("bai app").count() == 0
+    await connect.get_by_label("Port on your computer").fill("15900")
+    await connect.get_by_text("--tcp 5900 --bind 15900").wait_for()
+    await connect.get_by_text("127.0.0.1", exact=True).wait_for()
+    await connect.get_by_role("button", name="Close").click()
+    await ui.press("Connect to VS Code (desktop) of drawer-apps")
+    await ui.page.get_by_role("link", name="Open VS Code").wait_for()
+    await ui.page.get_by_role("button", name="Close").last.click()
+    # The chosen port is forgotten.
+    await ui.press("Connect to database of drawer-apps")
+    await ui.page.get_by_text("--tcp 5432 --bind 5432").wait_for()
+    await ui.page.get_by_role("button", name="Close").last.click()
+    # Apps that need something first say so.
+    await ui.press("Open TensorBoard")
+    await ui.page.get_by_text("the log folder that you chose last").wait_for()
+    await ui.page.get_by_role("button", name="Cancel").click()
+
+    await share_publicly(hub, ui, rest, f"port-{port}", f"Port {port}")
+
+    async with ui.page.context.expect_page() as opening:
+        await ui.press(f"Open Port {port}")
+        await ui.page.get_by_text(f"listens on port {port}").wait_for()
+        await ui.page.get_by_role("dialog").last.get_by_role("link", name="Open").click()
+    app = await opening.value
+    await app.get_by_text("nothing listens").wait_for()
+    server = JupyterServer(hub.url + session["url"], rest.headers["Authorization"].split()[1])
+    command = f"python -m http.server {port} --bind 127.0.0.1 & echo st''arted"
+    await server.run_in_terminal(command, "started")
+    await ui.opens(app, "Directory listing")
+    stop(rest, session["id"])
+
+
+async def share_publicly(
+    hub: RunningHub, ui: Sessions, rest: httpx.Client, app: str, title: str
+) -> None:
+    """Share an app with everyone at a network, and revoke the share; the form is reset."""
+    with hub.rest("admin") as admin:
+        policy = checked(admin.get("/users/user2"), 200)["resource_policy"]
+        with changed(admin, f"/user-policies/{policy}", app_sharing="none"):
+            await ui.press(f"Share {title}")
+            dialog = ui.page.get_by_role("dialog", name=f"Share {title}")
+            await dialog.get_by_label("Everyone at these addresses").check()
+            await dialog.get_by_label("Allowed addresses").click()
+            await ui.page.keyboard.type("192.0.2.0/24 ")
+            await dialog.get_by_role("button", name="Share").click()
+            await dialog.get_by_text("your user policy lets you share").wait_for()
+        with changed(admin, f"/user-policies/{policy}", app_sharing="public"):
+            await dialog.get_by_role("button", name="Share").click()
+            await dialog.get_by_text("Everyone at 192.0.2.0/24").wait_for()
+            await dialog.get_by_label("One user").and_(ui.page.locator(":checked")).wait_for()
+            (share,) = read(rest, "/sessions/drawer-apps/app-shares")["items"]
+            assert (share["app"], share["audience"]) == (app, "public")
+            assert share["allowed_addresses"] == ["192.0.2.0/24"]
+            await dialog.get_by_role("button", name="Revoke the share").click()
+            await dialog.get_by_text("Everyone at 192.0.2.0/24").wait_for(state="detached")
+            await dialog.get_by_role("button", name="Close").last.click()
+
+
+@pytest.mark.checklist("CLU-05")
+async def test_log_of_each_kernel_of_a_cluster(
+    hub: RunningHub, opened: Opener[Sessions], rest: httpx.Client
+) -> None:
+    with three_kernels_allowed(hub):
+        resources = {"cpu": "1", "mem": "512m"}
+        session = start(rest, "drawer-cluster", cluster_size=2, resources=resources)
+        ui = await opened(Sessions, "user2", f"/sessions?session={session['id']}")
+        await ui.fact("Cluster").get_by_text("2 kernels").wait_for()
+        log = ui.drawer.get_by_role("log")
+        await log.get_by_text("Jupyter").first.wait_for()
+        await ui.drawer.get_by_label("Kernel").click()
+        await ui.page.locator(".ant-select-item-option", has_text="sub1").click()
+        await log.get_by_text("Jupyter").first.wait_for(state="detached")
+        await log.get_by_text("sshd").first.wait_for()
+        stop(rest, session["id"])

@@ -9,6 +9,7 @@ import { formatTime } from '../../components/time';
 import { isPending, type Session } from '../../data/sessions';
 import { readDataSearch } from '../data/search';
 import { DeviceTags } from './DeviceTags';
+import { readSessionsSearch } from './search';
 import { TimeLimits } from './TimeLimits';
 
 /** Notices about a session, and its fields; those that are empty are left out. */
@@ -89,7 +90,7 @@ function Mounts({ session }: { session: Session }) {
 function Dependencies({ session }: { session: Session }) {
   return session.dependencies.map(({ id, name, status }) => (
     <Tag key={id}>
-      <Link to="/sessions" search={{ tab: 'all', session: id }}>
+      <Link to="/sessions" search={old => readSessionsSearch({ ...old, session: id })}>
         {name}
       </Link>{' '}
       <StatusTag status={status} />
