@@ -24,13 +24,13 @@ from ..database import Database
 from ..tables.cluster import agents
 from ..tables.scheduling import usage_buckets
 from ..tables.sessions import allocations, kernels, session_dependencies, sessions
+from .agent_states import read_agents
 from .caps import read_caps
 from .ledger import scopes_of
 from .queue_rows import (
     REQUESTED,
     kind_of,
     max_run_seconds_of,
-    read_agents,
     read_durations,
     request_of_row,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -46,12 +46,17 @@ def create_pending(rest: httpx.Client, name: str) -> None:
     checked(rest.post("/sessions", json=body), 201)
 
 
+def quotas_of(rest: httpx.Client) -> dict[str, Any]:
+    found: dict[str, Any] = checked(rest.get("/sessions/quotas"), 200)
+    return found
+
+
 @pytest.mark.checklist("DASH-02", "DASH-03", "DASH-04", "DASH-05", "DASH-06")
 async def test_dashboard_shows_sessions_quotas_and_resources_live(
     opened: Opener[Dashboard], rest: httpx.Client
 ) -> None:
     ui = await opened(Dashboard, "user", "/dashboard")
-    quotas = checked(rest.get("/sessions/quotas"), 200)
+    quotas = quotas_of(rest)
     for title, amounts in (
         ("Resource group", quotas["resources"]),
         ("My resources in the group", quotas["mine"]),

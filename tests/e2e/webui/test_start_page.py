@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from tests.e2e.engines import checked, stop
