@@ -29,6 +29,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from bai_services.core.resources import ResourceSlots
+from bai_services.core.scheduling.estimates.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.placement import AgentState, Policy
 from bai_services.core.scheduling.queue import (
     Certainty,
@@ -41,7 +42,6 @@ from bai_services.core.scheduling.queue import (
     RunningSession,
     Snapshot,
 )
-from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.manager.scheduling.idle_scheduling import WorkGate
 
 from .queue_world import GROUP, NOW, WorldSpec, world

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from bai_services.core.resources import Caps, ResourceSlots
 from bai_services.core.scheduling.caps import Scope
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.placement import Mode
 from bai_services.core.scheduling.queue import Queue
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.sessions.lifecycle import SessionType
 from bai_services.db.database import Database
 from bai_services.db.scheduling.allocations import AllocationStore

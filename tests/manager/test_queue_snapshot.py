@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.queue import Queue
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.sessions.lifecycle import Event, Status
 from bai_services.db.tables import sessions
 from bai_services.manager.manager import Manager

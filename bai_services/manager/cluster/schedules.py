@@ -10,9 +10,9 @@ from functools import partial
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.listing import ListQuery
 from bai_services.core.resources import ResourceSlots, format_amount
+from bai_services.core.scheduling.estimates.schedule import Lane, group_schedule
 from bai_services.core.scheduling.placement import Placement
 from bai_services.core.scheduling.queue import Certainty, Order
-from bai_services.core.scheduling.queue.schedule import Lane, group_schedule
 
 from ..accounts import authorizer
 from ..clock import Clock

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.queue import PauseIfBusy, Queue
-from bai_services.core.scheduling.queue.explainer import Explainer
 
 T = TypeVar("T")
 

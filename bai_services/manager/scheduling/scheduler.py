@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.queue import Queue
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.sessions.lifecycle import ENDED, Status
 from bai_services.db.scheduling.lease import StaleLease
 from bai_services.db.scheduling.queue import QueueStore, Touched

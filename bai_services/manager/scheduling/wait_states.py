@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bai_services.core.scheduling.caps import ScopeKind
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.queue import Estimate, PendingSession, Reason
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.sessions.lifecycle import Status
 from bai_services.db.scheduling.queue import QueueStore, WaitState
 

@@ -11,7 +11,7 @@ from bai_services.core.errors import AlreadyExists, BaiError, InUse
 from bai_services.core.records import fields_of
 from bai_services.core.resources import MEM, format_amount, parse_amount
 from bai_services.core.scheduling.caps import SESSIONS, Violation
-from bai_services.core.scheduling.queue.preview import preview
+from bai_services.core.scheduling.estimates.preview import preview
 from bai_services.core.sessions.previews import (
     CapUse,
     FieldProblem,

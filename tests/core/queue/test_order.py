@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bai_services.core.scheduling.caps import Scope, ScopeKind
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.queue import (
     Changes,
     DailyUsage,
@@ -18,7 +19,6 @@ from bai_services.core.scheduling.queue import (
     Queue,
     run_pass,
 )
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.scheduling.queue.shares import (
     Shares,
     amounts_by_resource,

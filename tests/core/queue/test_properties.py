@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.estimates.explainer import Explainer
 from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
@@ -21,7 +22,6 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
     run_pass,
 )
-from bai_services.core.scheduling.queue.explainer import Explainer
 from bai_services.core.scheduling.queue.shape import session_slots
 
 from .factories import NOW, agent, slots

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bai_services.core.scheduling.caps import SESSIONS, Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.estimates.explainer import explain_one
 from bai_services.core.scheduling.placement import Designation
 from bai_services.core.scheduling.queue import (
     Backfill,
@@ -18,7 +19,6 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
     run_pass,
 )
-from bai_services.core.scheduling.queue.explainer import explain_one
 
 from .factories import (
     ANN,

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from math import isinf
 
 from ..placement import Placement
-from .durations import Durations, End, end_of, run_time
+from ..queue.durations import Durations, End, end_of, run_time
+from ..queue.model import Certainty, Order, PendingSession, Reason
+from ..queue.shares import fair_scopes
 from .explainer import Explainer
-from .model import Certainty, Order, PendingSession, Reason
-from .shares import fair_scopes
 
 
 @dataclass(frozen=True, slots=True)

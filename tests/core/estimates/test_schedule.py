@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from bai_services.core.scheduling.estimates.explainer import Explainer
+from bai_services.core.scheduling.estimates.schedule import group_schedule
 from bai_services.core.scheduling.queue import Certainty, Queue
-from bai_services.core.scheduling.queue.explainer import Explainer
-from bai_services.core.scheduling.queue.schedule import group_schedule
 
-from .factories import (
+from ..queue.factories import (
     BOB,
     MAIN,
     NOW,

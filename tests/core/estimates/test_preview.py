@@ -8,6 +8,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from bai_services.core.scheduling.caps import ScopeCaps
+from bai_services.core.scheduling.estimates.estimate import Budget
+from bai_services.core.scheduling.estimates.explainer import Choices, Explainer
+from bai_services.core.scheduling.estimates.preview import preview
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.scheduling.queue import (
     Certainty,
@@ -17,11 +20,18 @@ from bai_services.core.scheduling.queue import (
     Queue,
     Snapshot,
 )
-from bai_services.core.scheduling.queue.estimate import Budget
-from bai_services.core.scheduling.queue.explainer import Choices, Explainer
-from bai_services.core.scheduling.queue.preview import preview
 
-from .factories import ANN, BOB, NOW, agent, pending_session, request, running, slots, snapshot
+from ..queue.factories import (
+    ANN,
+    BOB,
+    NOW,
+    agent,
+    pending_session,
+    request,
+    running,
+    slots,
+    snapshot,
+)
 from .test_estimate_properties import EXAMPLES, clusters, sessions
 
 NO_LIMIT = Budget(seconds=60)

@@ -10,12 +10,12 @@ from datetime import datetime
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from ..queue.durations import Durations, end_of, run_time
+from ..queue.model import Certainty, Changes, Estimate, PendingSession
+from ..queue.reserve import later
+from ..queue.run import Queue
 from .certainty import Labels
-from .durations import Durations, end_of, run_time
-from .model import Certainty, Changes, Estimate, PendingSession
 from .position import positions
-from .reserve import later
-from .run import Queue
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import Scope, ScopeCaps
+from bai_services.core.scheduling.estimates.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.placement import Placement, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
@@ -23,11 +24,10 @@ from bai_services.core.scheduling.queue import (
     Snapshot,
 )
 from bai_services.core.scheduling.queue.durations import WINDOW, Durations, run_time
-from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP
 
-from .random_jobs import agent
-from .test_reservations import NOW, time_after
+from ..queue.random_jobs import agent
+from ..queue.test_reservations import NOW, time_after
 
 USER = Scope("user", "u")
 

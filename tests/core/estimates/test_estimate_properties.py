@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bai_services.core.cluster.devices import DeviceAmount, thousandths
 from bai_services.core.scheduling.caps import Scope, ScopeCaps, ScopeKind
+from bai_services.core.scheduling.estimates.estimate import Budget, estimate_starts
 from bai_services.core.scheduling.placement import AgentState, Mode, Policy, Request
 from bai_services.core.scheduling.queue import (
     Backfill,
@@ -26,9 +27,8 @@ from bai_services.core.scheduling.queue import (
     RunningSession,
     Snapshot,
 )
-from bai_services.core.scheduling.queue.estimate import Budget, estimate_starts
 
-from .factories import NOW, agent, slots
+from ..queue.factories import NOW, agent, slots
 
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")

@@ -10,8 +10,7 @@ from ...cluster.devices import is_device_slot
 from ...errors import InvalidRequest
 from ...resources import ResourceSlots, format_amount, slot_type
 from ..caps import Violation, violation_facts
-from .estimate import Budget, estimate_starts
-from .explain import (
+from ..queue.explain import (
     ACCOUNT,
     DEPENDENCIES,
     GROUP,
@@ -26,8 +25,8 @@ from .explain import (
     reason,
     reserved,
 )
-from .group_queue import GroupQueue
-from .model import (
+from ..queue.group_queue import GroupQueue
+from ..queue.model import (
     Certainty,
     Estimate,
     Explanation,
@@ -36,9 +35,10 @@ from .model import (
     Suggestion,
     SuggestionKind,
 )
+from ..queue.run import Queue
+from ..queue.shape import session_slots
+from .estimate import Budget, estimate_starts
 from .position import positions
-from .run import Queue
-from .shape import session_slots
 
 _NOTHING = Estimate(None, Certainty.UNKNOWN)
 # Maximum number of session ids in the facts of a quota suggestion.

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from ..caps import Scope
 from ..placement import Policy
-from .group_queue import GroupQueue
-from .model import Backfill, Certainty, Order, PassResult, PendingSession, Reservation
-from .run import Queue
+from ..queue.group_queue import GroupQueue
+from ..queue.model import Backfill, Certainty, Order, PassResult, PendingSession, Reservation
+from ..queue.run import Queue
 
 _TICK = timedelta(microseconds=1)
 

@@ -9,6 +9,7 @@ import pytest
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.caps import ScopeCaps
+from bai_services.core.scheduling.estimates.explainer import Choices, Explainer, explain_one
 from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,
@@ -17,9 +18,8 @@ from bai_services.core.scheduling.queue import (
     Queue,
     Snapshot,
 )
-from bai_services.core.scheduling.queue.explainer import Choices, Explainer, explain_one
 
-from .factories import (
+from ..queue.factories import (
     ANN,
     BOB,
     MAIN,

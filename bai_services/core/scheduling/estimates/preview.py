@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ..caps import Violation
+from ..queue.model import Certainty, Changes, Estimate, Explanation
+from ..queue.shape import session_slots
 from .estimate import Budget
 from .explainer import Choices, Explainer
-from .model import Certainty, Changes, Estimate, Explanation
-from .shape import session_slots
 
 
 @dataclass(frozen=True, slots=True)
