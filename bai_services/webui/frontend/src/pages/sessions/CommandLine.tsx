@@ -1,7 +1,8 @@
-import { Descriptions, Typography } from 'antd';
+import { Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { isEnded, type Session } from '../../data/sessions';
+import { CopyableFacts } from './CopyableFacts';
 
 /** Commands of `bai` for a session, and how to connect by SSH. */
 export function CommandLine({ session }: { session: Session }) {
@@ -18,7 +19,7 @@ export function CommandLine({ session }: { session: Session }) {
       };
   return (
     <>
-      <Commands commands={commands} />
+      <CopyableFacts area="commands" facts={commands} />
       {!isEnded(session) && (
         <section style={{ marginTop: 16 }}>
           <Typography.Title level={3} className="bai-card-title">
@@ -27,8 +28,9 @@ export function CommandLine({ session }: { session: Session }) {
           <Typography.Paragraph>
             {t('commands.ssh-help')} <Link to="/settings">{t('commands.ssh-keys')}</Link>
           </Typography.Paragraph>
-          <Commands
-            commands={{
+          <CopyableFacts
+            area="commands"
+            facts={{
               ssh: `bai ssh ${name}`,
               scp: `bai scp FILE ${name}:`,
               rsync: `rsync -e 'bai ssh' -a FOLDER ${name}:`,
@@ -38,8 +40,9 @@ export function CommandLine({ session }: { session: Session }) {
           <Typography.Paragraph style={{ marginTop: 12 }}>
             {t('commands.config-help', { host })}
           </Typography.Paragraph>
-          <Commands
-            commands={{
+          <CopyableFacts
+            area="commands"
+            facts={{
               sftp: `sftp ${host}`,
               sshfs: `sshfs ${host}: FOLDER`,
               vscode: `code --remote ssh-remote+${host} /home/work`
@@ -51,24 +54,5 @@ export function CommandLine({ session }: { session: Session }) {
         </section>
       )}
     </>
-  );
-}
-
-function Commands({ commands }: { commands: Record<string, string> }) {
-  const { t } = useTranslation();
-  return (
-    <Descriptions
-      size="small"
-      column={1}
-      items={Object.entries(commands).map(([key, text]) => ({
-        key,
-        label: t(`commands.${key}`),
-        children: (
-          <Typography.Text code copyable={{ text }}>
-            {text}
-          </Typography.Text>
-        )
-      }))}
-    />
   );
 }

@@ -1,8 +1,9 @@
 import { useState } from 'react';
-import { Descriptions, Form, InputNumber, Modal, Typography } from 'antd';
+import { Form, InputNumber, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { SessionApp } from '../../data/apps';
 import type { Session } from '../../data/sessions';
+import { CopyableFacts } from './CopyableFacts';
 
 const LOWEST_PORT = 1025;
 const HIGHEST_PORT = 65534;
@@ -55,7 +56,8 @@ function PortForward({ session, port }: { session: Session; port: number }) {
       {isValid && (
         <>
           <p>{t('apps.forward-help')}</p>
-          <Facts
+          <CopyableFacts
+            area="apps"
             facts={{
               'command-line': `bai app ${session.name} --tcp ${port} --bind ${local}`,
               host: '127.0.0.1',
@@ -75,7 +77,7 @@ function SshCommands({ session, app }: { session: Session; app: SessionApp }) {
     return (
       <>
         <p>{t('commands.config-help', { host })}</p>
-        <Facts facts={{ 'command-line': 'bai ssh-config >> ~/.ssh/config' }} />
+        <CopyableFacts area="apps" facts={{ 'command-line': 'bai ssh-config >> ~/.ssh/config' }} />
         <a href={`vscode://vscode-remote/ssh-remote+${host}/home/work`}>
           {t('commands.open-vscode')}
         </a>
@@ -85,7 +87,8 @@ function SshCommands({ session, app }: { session: Session; app: SessionApp }) {
   return (
     <>
       <p>{t('commands.ssh-help')}</p>
-      <Facts
+      <CopyableFacts
+        area="apps"
         facts={{
           'command-line': `bai ssh ${session.name}`,
           sftp: `sftp ${host}`,
@@ -94,24 +97,5 @@ function SshCommands({ session, app }: { session: Session; app: SessionApp }) {
         }}
       />
     </>
-  );
-}
-
-function Facts({ facts }: { facts: Record<string, string> }) {
-  const { t } = useTranslation();
-  return (
-    <Descriptions
-      size="small"
-      column={1}
-      items={Object.entries(facts).map(([key, text]) => ({
-        key,
-        label: t(`apps.${key}`),
-        children: (
-          <Typography.Text code copyable={{ text }}>
-            {text}
-          </Typography.Text>
-        )
-      }))}
-    />
   );
 }
