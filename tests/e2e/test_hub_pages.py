@@ -142,7 +142,7 @@ async def test_home_page_shows_a_pending_session_as_waiting(
     # The start form redirects to the session if it exists.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     await page.wait_for_url(f"**/sessions?**session={session['id']}")
-    await page.get_by_role("dialog").get_by_text("Number 1 in the queue").wait_for()
+    await page.get_by_role("dialog").get_by_text("Position 1 in resource group").first.wait_for()
     await page.goto(f"{hub.url}/hub/home")
     await links.click()
     await page.wait_for_url(f"**/sessions?**session={session['id']}")
