@@ -24,8 +24,8 @@ from bai_services.core.scheduling.replay.recorded import (
 )
 from bai_services.core.scheduling.replay.simulate import Replay, replay
 
-from ..queue.factories import NOW
 from ..estimates.test_estimate_properties import EXAMPLES, World, at, worlds
+from ..queue.factories import NOW
 
 GROUP = "main"
 # Minimum number of sessions that waited: a test without waiting sessions must fail.
