@@ -77,18 +77,22 @@ async def test_cards_start_everything_and_can_be_reordered(opened: Opener[Start]
     await dialog.get_by_role("button", name="Cancel").click()
     for kind in ("interactive", "batch"):
         await ui.card(f"New {kind} session").get_by_role("link").click()
-        await ui.page.locator(f"input[type=radio][value={kind}]:checked").wait_for()
+        await ui.page.locator(f"input[type=radio][value={kind}]:checked").wait_for(state="attached")
         link = ui.page.url
         await ui.page.go_back()
 
-    await ui.card("Start from a link").get_by_role("button", name="Start from a link").click()
+    await (
+        ui.card("Start from a link")
+        .get_by_role("button", name="Start from a link", exact=True)
+        .click()
+    )
     field = dialog.get_by_label("Link to the launcher")
     await field.fill("https://example.com/launch?request={}")
     await dialog.get_by_role("button", name="Open in the launcher").click()
     await dialog.get_by_text("This is not a link").wait_for()
     await field.fill(link)
     await dialog.get_by_role("button", name="Open in the launcher").click()
-    await ui.page.locator("input[type=radio][value=batch]:checked").wait_for()
+    await ui.page.locator("input[type=radio][value=batch]:checked").wait_for(state="attached")
 
 
 async def test_a_new_user_is_guided_and_starts_the_recommended_session(
@@ -119,22 +123,16 @@ async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     opened: Opener[Start], newcomer: str, hub: RunningHub
 ) -> None:
     with hub.rest("admin") as admin:
-        name = f"p-{newcomer}"
-        policy = {"name": name, "idle_timeout": 600}
-        checked(admin.post("/keypair-policies", json=policy), 201)
-        key = checked(admin.get("/keypairs", params={"user": newcomer}), 200)["items"][0]
-        changes = {"resource_policy": name, "total_resource_slots": {"cpu": "1"}}
-        checked(
-            admin.patch(f"/keypair-policies/{name}", json={"total_resource_slots": {"cpu": "1"}}),
-            200,
-        )
-        checked(
-            admin.patch(
-                f"/keypairs/{key['access_key']}",
-                json={"resource_policy": changes["resource_policy"]},
-            ),
-            200,
-        )
+        policy = f"p-{newcomer}"
+        limits = {
+            "idle_timeout_seconds": 600,
+            "total_resource_slots": {"cpu": "1"},
+            "default_for_unspecified": "UNLIMITED",
+        }
+        checked(admin.post("/keypair-policies", json={"name": policy, **limits}), 201)
+        (keypair,) = checked(admin.get("/keypairs", params={"user": newcomer}), 200)["items"]
+        path = f"/keypairs/{keypair['access_key']}"
+        checked(admin.patch(path, json={"resource_policy": policy}), 200)
     session = running_session(hub, newcomer)
     ui = await opened(Start, newcomer, "/start")
     await ui.alert("Quotas that are nearly used up").get_by_text("cpu 1 of 1, 0 left").wait_for()

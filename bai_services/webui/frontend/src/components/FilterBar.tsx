@@ -51,6 +51,8 @@ export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
         <Select
           value={key}
           onChange={setKey}
+          virtual={false}
+          listHeight={420}
           aria-label={t('table.property')}
           options={properties.map(({ key: value, title }) => ({ value, label: title }))}
           style={{ minWidth: 120 }}

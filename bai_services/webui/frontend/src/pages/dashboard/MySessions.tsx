@@ -38,7 +38,7 @@ function SessionLink({ session }: { session: Session }) {
   );
 }
 
-const RUNNING_TYPES = ['interactive', 'batch', 'inference', 'system'] as const;
+const RUNNING_TYPES = ['interactive', 'batch'] as const;
 
 interface CountProps {
   title: string;

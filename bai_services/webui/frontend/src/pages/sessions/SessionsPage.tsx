@@ -30,8 +30,6 @@ import { SessionTable } from './SessionTable';
 import { StopSessions } from './StopSessions';
 
 const route = getRouteApi('/sessions');
-// Types that an administrator has to allow: tabs only if there are such sessions.
-const RARE_TABS: readonly Tab[] = ['inference', 'system'];
 
 export function SessionsPage() {
   const { t } = useTranslation();
@@ -50,10 +48,6 @@ export function SessionsPage() {
     queries: TABS.map(tab => sessionCountQuery({ ...ofProject, ...filtersOf({ ...search, tab }) }))
   });
   const properties = useSessionFilters();
-  const tabs = TABS.map((key, index) => ({ key, count: counts[index]?.data })).filter(
-    ({ key, count }) => !RARE_TABS.includes(key) || count || key === search.tab
-  );
-
   const change = (changes: SessionsSearch, replace = false) =>
     void navigate({ search: old => readSessionsSearch({ ...old, ...changes }), replace });
   const chosen = (sessions.data?.items ?? []).filter(
@@ -69,8 +63,9 @@ export function SessionsPage() {
       <Tabs
         activeKey={search.tab ?? 'all'}
         onChange={tab => change({ tab: tab as Tab, page: 1 })}
-        items={tabs.map(({ key, count }) => {
+        items={TABS.map((key, index) => {
           const tab = t(`sessions.tab-${key}`);
+          const count = counts[index]?.data;
           const label =
             count === undefined ? tab : t('data.tab-count', { tab, count: countText(count) });
           return { key, label };

@@ -1,10 +1,7 @@
 import { STATUS_GROUPS, type StatusGroup } from '../../data/sessions';
 import { defined, readListSearch, textIn, type ListSearch } from '../../components/listSearch';
 
-/** Types of sessions; users create interactive and batch sessions. */
-export const TYPES = ['interactive', 'batch', 'inference', 'system'] as const;
-type SessionType = (typeof TYPES)[number];
-export type Tab = StatusGroup | SessionType | 'all' | 'cluster';
+export type Tab = StatusGroup | 'all' | 'interactive' | 'batch' | 'cluster';
 export const DEFAULT_SORT = '-created_at';
 export const TABS: readonly Tab[] = [
   'all',
@@ -12,8 +9,6 @@ export const TABS: readonly Tab[] = [
   'pending',
   'interactive',
   'batch',
-  'inference',
-  'system',
   'cluster',
   'ended'
 ];
@@ -52,8 +47,6 @@ const filtersOfTab = (tab: Tab): Record<string, string> => {
       return {};
     case 'interactive':
     case 'batch':
-    case 'inference':
-    case 'system':
       return { type: tab };
     case 'cluster':
       return { cluster_size__gt: '1' };

@@ -59,17 +59,17 @@ function LaunchButton({ request, text }: { request: SessionRequest; text: string
   const { message } = App.useApp();
   const navigate = useNavigate();
   const launch = useLaunch();
-  const start = () =>
-    launch.mutate(
-      { request, count: 1 },
-      {
-        onSuccess: ([session]) =>
-          void navigate({ to: '/sessions', search: session ? { session: session.id } : {} }),
-        onError: error => void message.error(error.message)
-      }
-    );
+  // The new session replaces this button, so callbacks of `mutate` would not be called.
+  const start = async () => {
+    try {
+      const [session] = await launch.mutateAsync({ request, count: 1 });
+      await navigate({ to: '/sessions', search: session ? { session: session.id } : {} });
+    } catch (error) {
+      void message.error((error as Error).message);
+    }
+  };
   return (
-    <Button type="primary" loading={launch.isPending} onClick={start}>
+    <Button type="primary" loading={launch.isPending} onClick={() => void start()}>
       {text}
     </Button>
   );
