@@ -118,7 +118,7 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
     for n in range(2):
         await ui.page.get_by_role("checkbox", name=f"Select webui-bulk-{n}").check()
     await ui.page.get_by_role("button", name="Stop 2").click()
-    await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
+    await ui.page.get_by_role("dialog").get_by_role("button", name="Stop", exact=True).click()
     for session_id in ids:
         assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
 

@@ -1,4 +1,4 @@
-import { Flex, Statistic, Table } from 'antd';
+import { Flex, Statistic, Table, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -60,7 +60,7 @@ export function ActiveAgents() {
             size="small"
             pagination={false}
             dataSource={[...items]}
-            locale={{ emptyText: t('entities.none') }}
+            locale={{ emptyText: <Typography.Text>{t('entities.none')}</Typography.Text> }}
             columns={AGENTS.columns.map((column, index) => ({
               key: column.key,
               title: t(labelKey(AGENTS, column.key)),

@@ -1,4 +1,4 @@
-import { Table, type Breakpoint } from 'antd';
+import { Table, Typography, type Breakpoint } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -53,7 +53,7 @@ export function RecentSessions({ owner, project }: RecentSessionsProps) {
             size="small"
             pagination={false}
             dataSource={items}
-            locale={{ emptyText: t('dashboard.no-sessions') }}
+            locale={{ emptyText: <Typography.Text>{t('dashboard.no-sessions')}</Typography.Text> }}
             columns={[
               {
                 key: 'name',
