@@ -24,7 +24,7 @@ from bai_services.core.scheduling.replay.recorded import (
 )
 from bai_services.core.scheduling.replay.simulate import Replay, replay
 
-from ..estimates.test_estimate_properties import EXAMPLES, World, at, worlds
+from ..estimates.test_estimate_properties import EXAMPLES, World, time_at, worlds
 from ..queue.factories import NOW
 
 GROUP = "main"
@@ -43,7 +43,7 @@ class Simulated:
 
     @property
     def end(self) -> datetime:
-        return at(self.world.now + 1)
+        return time_at(self.world.now + 1)
 
     def replayed(self, workload: RecordedWorkload) -> Replay:
         rules = self.world.rules
@@ -87,10 +87,10 @@ def recorded(world: World, number: int, session: PendingSession, placements) -> 
     return RecordedSession(
         id=session.id,
         # Sessions that were created at the same time are in the order of creation.
-        created_at=at(world.arrived_at[session.id]) + timedelta(microseconds=number),
-        placed_at=None if started is None else at(started) + fraction,
-        freed_at=None if started is None else at(started + seconds) + fraction,
-        ended_at=None if started is None else at(started + seconds) + fraction,
+        created_at=time_at(world.arrived_at[session.id]) + timedelta(microseconds=number),
+        placed_at=None if started is None else time_at(started) + fraction,
+        freed_at=None if started is None else time_at(started + seconds) + fraction,
+        ended_at=None if started is None else time_at(started + seconds) + fraction,
         request=session.request,
         priority=session.priority,
         domain="",
@@ -114,7 +114,7 @@ def ended_at(world: World, session_id: str) -> datetime | None:
         return None
     seconds = next(s.max_run_seconds for _, s in world.arrivals if s.id == session_id)
     assert seconds is not None
-    return at(started + seconds)
+    return time_at(started + seconds)
 
 
 def starts_in(replayed: Replay, workload: RecordedWorkload) -> dict[str, tuple[datetime, object]]:
@@ -128,7 +128,7 @@ def starts_in(replayed: Replay, workload: RecordedWorkload) -> dict[str, tuple[d
 def starts_in_record(found: Simulated, workload: RecordedWorkload) -> dict[str, object]:
     chosen = {job.id for job in workload.jobs}
     return {
-        s.id: (at(found.world.started[s.id]), s.placements)
+        s.id: (time_at(found.world.started[s.id]), s.placements)
         for s in found.record.sessions
         if s.id in chosen and s.placed_at is not None
     }
@@ -143,7 +143,7 @@ def test_replay_under_the_same_policy_decides_the_recorded_starts() -> None:
     def check(world: World, part: float) -> None:
         nonlocal waited
         found = simulated(world)
-        since = at(int(part * world.now))
+        since = time_at(int(part * world.now))
         workload = workload_of(found.record, since, found.end, found.end)
         replayed = found.replayed(workload)
         assert starts_in(replayed, workload) == starts_in_record(found, workload)
