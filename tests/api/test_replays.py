@@ -17,7 +17,7 @@ from bai_services.core.errors import (
 )
 from bai_services.manager.cluster import replays
 from bai_services.manager.scheduling import replay_process
-from tests.api.test_sessions import status_of
+from tests.api.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -58,15 +58,15 @@ async def history(api: Api, user: Client) -> None:
     foreign = await api.client("acme-user")
     clock = api.world.clock
     first = await user.post("/sessions", {"name": "first", "resources": SIX})
-    await status_of(user, "first", "SCHEDULED")
+    await wait_for_status(user, "first", "SCHEDULED")
     clock.advance(seconds=10)
     await foreign.post("/sessions", {"name": "secret-plan", "resources": SIX})
     clock.advance(seconds=10)
     await user.post("/sessions", {"name": "third", "resources": TWO})
-    await status_of(user, "third", "SCHEDULED")
+    await wait_for_status(user, "third", "SCHEDULED")
     clock.advance(seconds=100)
     await user.delete(f"/sessions/{first['id']}")
-    await status_of(foreign, "secret-plan", "SCHEDULED")
+    await wait_for_status(foreign, "secret-plan", "SCHEDULED")
     clock.advance(seconds=30)
 
 
@@ -151,7 +151,7 @@ async def test_process_over_its_memory_limit_fails_with_an_explanation(
 ) -> None:
     """The process needs more memory than it has after its start."""
     await user.post("/sessions", {"name": "only-one", "resources": TWO})
-    await status_of(user, "only-one", "SCHEDULED")
+    await wait_for_status(user, "only-one", "SCHEDULED")
     api.world.clock.advance(seconds=1)
     monkeypatch.setattr(replays, "MEMORY_BYTES", 2**20)
     admin = await api.client("admin")

@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
 """Web UI: the dashboard and the shell around every page."""
 
 from __future__ import annotations
