@@ -75,6 +75,7 @@ class Shifts:
 class PolicyReport:
     """The history, or a replay under one policy.
 
+    The makespan is the time from the first request in the period to the last end.
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
     current policy; None in the report that would be compared with itself.
     """
@@ -259,6 +260,7 @@ def _report(
 ) -> PolicyReport:
     measured = _measured(workload, replayed)
     started = [o for o in measured if o.started is not None]
+    first = min((max(workload.begin, o.job.submitted) for o in measured), default=workload.begin)
     ends = [o.started + o.job.seconds for o in started if o.started is not None]
     return PolicyReport(
         name=policy.name,
@@ -268,7 +270,7 @@ def _report(
         sessions=len(measured),
         started=len(started),
         wait_seconds=_waits(measured),
-        makespan_seconds=max(ends, default=workload.begin) - workload.begin,
+        makespan_seconds=max(ends, default=first) - first,
         fragmentation_percent=mean_fragmentation(replayed),
         utilisation=_utilisation(workload, replayed, edges),
         than_history=None,

@@ -69,7 +69,8 @@ test('charts have one series or bar per report', () => {
       name: 'History',
       data: [
         [start, 100],
-        [start + 60_000, null]
+        [start + 60_000, null],
+        [start + 120_000, null]
       ]
     },
     { name: 'Current policy' }

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { formatSeconds } from '../src/components/time';
+import { formatDuration, formatSeconds } from '../src/components/time';
 
 test.each([
   [0, '0 sec'],
@@ -10,4 +10,16 @@ test.each([
   [-5, '0 sec']
 ])('%d seconds are shown as %s', (seconds, expected) => {
   expect(formatSeconds(seconds, 'en')).toBe(expected);
+});
+
+test.each([
+  [0, '0 sec'],
+  [59.9, '59 sec'],
+  [80, '1 min 20 sec'],
+  [4_800, '1 hr 20 min'],
+  [3_610, '1 hr'],
+  [36_610, '10 hr'],
+  [90_000, '1 day 1 hr']
+])('%d seconds have up to two units', (seconds, expected) => {
+  expect(formatDuration(seconds, 'en')).toBe(expected);
 });

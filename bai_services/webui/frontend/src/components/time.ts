@@ -16,6 +16,26 @@ export function formatSeconds(seconds: number, language: string): string {
   );
 }
 
+/** Return seconds like `formatSeconds`, below 10 also with the next unit: "1 hr 20 min". */
+export function formatDuration(seconds: number, language: string): string {
+  const index = UNITS.findIndex(([, length]) => seconds >= length);
+  const unit = UNITS[index];
+  if (!unit || seconds >= 10 * unit[1] || index === UNITS.length - 1) {
+    return formatSeconds(seconds, language);
+  }
+  const [, length] = unit;
+  const rest = seconds % length;
+  const next = UNITS[index + 1];
+  return next && rest >= next[1]
+    ? `${formatSeconds(seconds - rest, language)} ${formatRest(rest, next, language)}`
+    : formatSeconds(seconds, language);
+}
+
+const formatRest = (rest: number, [unit, length]: (typeof UNITS)[number], language: string) =>
+  new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'short' }).format(
+    Math.floor(rest / length)
+  );
+
 export function formatTime(text: string, language: string): string {
   return new Date(text).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'short' });
 }

@@ -21,7 +21,8 @@ export const replaysQuery = (group: string) =>
         api.GET('/resource-groups/{key}/replays', { signal, params: { path: { key: group } } })
       ),
     select: ({ replays }) => replays,
-    refetchInterval: REFRESH_MILLIS
+    refetchInterval: ({ state }) =>
+      state.data?.replays.some(({ status }) => status === 'running') ? POLL_MILLIS : REFRESH_MILLIS
   });
 
 /** A replay with its result; read again until it has ended. */

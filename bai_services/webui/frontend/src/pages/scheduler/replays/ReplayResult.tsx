@@ -2,7 +2,7 @@ import { useMemo, useState } from 'react';
 import { Flex, Segmented, Table, Typography, type TableColumnsType } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { LazyChart } from '../../../components/LazyChart';
-import { formatSeconds, formatTime } from '../../../components/time';
+import { formatDuration, formatTime } from '../../../components/time';
 import type { Comparison, GroupWaits, PolicyReport } from '../../../data/replays';
 import { resourcesOf, utilisationOption, waitOption } from './charts';
 
@@ -49,6 +49,8 @@ interface ReportsProps {
 interface Row {
   key: string;
   label: string;
+  /** The number of sessions, where the row is about some of them. */
+  count?: string;
   texts: readonly string[];
 }
 
@@ -57,7 +59,7 @@ function useFormats() {
   return useMemo(() => {
     const number = new Intl.NumberFormat(i18n.language, { maximumFractionDigits: 1 });
     return {
-      seconds: (value: number) => formatSeconds(value, i18n.language),
+      seconds: (value: number) => formatDuration(value, i18n.language),
       number: (value: number) => number.format(value),
       percent: (value: number) => `${number.format(value)} %`
     };
@@ -82,10 +84,10 @@ function MeasureTable({ reports, names }: ReportsProps) {
     texts: reports.map(text)
   });
   const rows = [
+    row('started', report => `${number(report.started)} / ${number(report.sessions)}`),
     row('median', report => seconds(report.wait_seconds.median)),
     row('p95', report => seconds(report.wait_seconds.p95)),
     row('longest', report => seconds(report.wait_seconds.max)),
-    row('started', report => `${number(report.started)} / ${number(report.sessions)}`),
     row('earlier-than-history', report => number(report.than_history?.earlier ?? NaN)),
     row('later-than-history', report => number(report.than_history?.later ?? NaN)),
     row('earlier-than-current', report => number(report.than_current?.earlier ?? NaN)),
@@ -141,9 +143,9 @@ function WaitChart({ comparison, names }: ChartProps) {
     )
     .join('; ');
   return (
-    <ChartSection title={t('replays.waits')}>
+    <ResultSection title={t('replays.waits')}>
       <LazyChart option={option} height={CHART_HEIGHT} label={label} />
-    </ChartSection>
+    </ResultSection>
   );
 }
 
@@ -167,7 +169,7 @@ function UtilisationChart({ comparison, names }: ChartProps) {
     })
     .join('; ');
   return (
-    <ChartSection title={t('replays.utilisation-chart')}>
+    <ResultSection title={t('replays.utilisation-chart')}>
       {resources.length > 1 && (
         <Segmented
           value={resource}
@@ -178,14 +180,14 @@ function UtilisationChart({ comparison, names }: ChartProps) {
         />
       )}
       <LazyChart option={option} height={CHART_HEIGHT} label={label} />
-    </ChartSection>
+    </ResultSection>
   );
 }
 
-function ChartSection(props: { title: string; children: React.ReactNode }) {
+function ResultSection(props: { title: string; children: React.ReactNode }) {
   return (
     <section style={{ marginTop: 24 }}>
-      <Typography.Title level={3} className="bai-card-title" style={{ marginBottom: 8 }}>
+      <Typography.Title level={2} className="bai-card-title" style={{ marginBottom: 8 }}>
         {props.title}
       </Typography.Title>
       {props.children}
@@ -212,15 +214,17 @@ function GroupTable({ reports, names }: ReportsProps) {
     const key = keyOf(group);
     return {
       key,
-      label: t('replays.group-label', { name: labelOf(group), count: group.sessions }),
+      label: labelOf(group),
+      count: number(group.sessions),
       texts: groups.map(found => {
         const wait = found.get(key)?.wait_seconds;
         return wait ? `${seconds(wait.median)} / ${seconds(wait.p95)}` : number(0);
       })
     };
   });
+  const columns = columnsOf(t(`replays.by-${grouping}`), names);
   return (
-    <ChartSection title={t('replays.waits-by')}>
+    <ResultSection title={t('replays.waits-by')}>
       <Flex style={{ marginBottom: 8 }}>
         <Segmented<Grouping>
           value={grouping}
@@ -237,16 +241,20 @@ function GroupTable({ reports, names }: ReportsProps) {
         size="small"
         pagination={{ pageSize: 10, hideOnSinglePage: true, showSizeChanger: false }}
         dataSource={rows}
-        columns={columnsOf(t(`replays.by-${grouping}`), names)}
+        columns={columns.toSpliced(1, 0, {
+          title: t('replays.sessions'),
+          dataIndex: 'count',
+          align: 'right'
+        })}
       />
-    </ChartSection>
+    </ResultSection>
   );
 }
 
 function Gaps({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   return (
-    <ChartSection title={t('replays.gaps')}>
+    <ResultSection title={t('replays.gaps')}>
       <ul style={{ margin: 0, paddingInlineStart: 20 }}>
         {comparison.gaps.map(({ kind, count, message }) => {
           const key = `replays.gap-${kind}`;
@@ -257,6 +265,6 @@ function Gaps({ comparison }: { comparison: Comparison }) {
           );
         })}
       </ul>
-    </ChartSection>
+    </ResultSection>
   );
 }

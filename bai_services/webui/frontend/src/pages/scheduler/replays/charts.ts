@@ -16,16 +16,22 @@ export function waitOption(
     grid: GRID,
     legend: LEGEND,
     tooltip: { trigger: 'axis', confine: true, valueFormatter },
-    xAxis: {
+    yAxis: {
       type: 'category',
+      inverse: true,
       data: names,
-      axisLabel: { interval: 0, overflow: 'break', width: 90 }
+      axisLabel: { interval: 0, overflow: 'break', width: 100, lineHeight: 14 }
     },
-    yAxis: { type: 'value', min: 0, splitNumber: 3, axisLabel: { formatter: format } },
+    xAxis: {
+      type: 'value',
+      min: 0,
+      splitNumber: 2,
+      axisLabel: { formatter: format, hideOverlap: true }
+    },
     series: (['median', 'p95'] as const).map(key => ({
       name: labels[key],
       type: 'bar',
-      barMaxWidth: 40,
+      barMaxWidth: 16,
       data: comparison.reports.map(report => report.wait_seconds[key])
     }))
   };
@@ -57,13 +63,18 @@ export function utilisationOption(
     yAxis: { type: 'value', min: 0, splitNumber: 2, axisLabel: { formatter: format } },
     series: comparison.reports.map((report, index) => {
       const used = report.utilisation.find(one => one.resource === resource);
+      const percents = used?.percents ?? [];
       return {
         name: names[index],
         type: 'line',
         step: 'end',
         showSymbol: false,
         lineStyle: { type: index === 0 ? 'dashed' : 'solid' },
-        data: times.map((time, at) => [time, used?.percents[at] ?? null])
+        // The last value holds until the end of the period.
+        data: [...times, Date.parse(comparison.until)].map((time, at) => [
+          time,
+          percents[Math.min(at, percents.length - 1)] ?? null
+        ])
       };
     })
   };
