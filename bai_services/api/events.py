@@ -10,9 +10,11 @@ from bai_services.core.errors import NotSignedIn
 from bai_services.manager.events import Change
 
 from .base import APIHandler, operation
-from .streams import cancel_on_sign_out
+from .streams import AccessChanged, cancel_on_access_change
 
-KEEPALIVE_SECONDS = 15.0
+# A client that receives nothing for a while longer than this considers the stream broken: the proxy
+# keeps its connection open when the manager is killed.
+KEEPALIVE_SECONDS = 10.0
 
 
 class EventsHandler(APIHandler):
@@ -34,13 +36,17 @@ class EventsHandler(APIHandler):
         try:
             # The client detects by the first comment that the stream is open.
             await self._send(": open\n\n")
-            async with cancel_on_sign_out(self):
+            async with cancel_on_access_change(self):
                 async for change in changes:
                     await self._send(_line(change))
         except StreamClosedError:
             # The client has disconnected, so there is no response to finish.
             self._finished = True
         except NotSignedIn:
+            await self.finish()
+        except AccessChanged:
+            # The stream has the permissions of its beginning; the client opens another one.
+            self.write("event: access\ndata: {}\n\n")
             await self.finish()
         finally:
             await changes.aclose()
@@ -52,7 +58,7 @@ class EventsHandler(APIHandler):
 
 def _line(change: Change | None) -> str:
     if change is None:
-        return ": keepalive\n\n"
+        return "event: keepalive\ndata: {}\n\n"
     data = {"kind": change.kind, "session_id": change.session_id, "status": change.status}
     return f"event: {change.kind}\ndata: {json.dumps(data)}\n\n"
 

@@ -1,4 +1,4 @@
-"""Cancellation of event streams when their caller is signed out."""
+"""Cancellation of event streams when their caller is signed out or has other permissions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.errors import BaiError, Unavailable
 
 from .base import APIHandler
@@ -15,39 +16,53 @@ from .base import APIHandler
 CHECK_INTERVAL_SECONDS = 1.5
 
 
+class AccessChanged(Exception):
+    """The caller's role, domain or projects have changed since the request."""
+
+
 @asynccontextmanager
-async def cancel_on_sign_out(
+async def cancel_on_access_change(
     handler: APIHandler, interval_seconds: float = CHECK_INTERVAL_SECONDS
 ) -> AsyncIterator[None]:
-    """Cancel the block after the caller of ``handler`` has been signed out.
+    """Cancel the block when the caller of ``handler`` is signed out or has other permissions.
 
     Raises
     ------
     NotSignedIn
         Instead of ``CancelledError``, if the block was cancelled by a sign-out.
+    AccessChanged
+        Instead of ``CancelledError``, if the block was cancelled by a change of permissions.
     """
     block_task = asyncio.current_task()
     assert block_task is not None
-    sign_in_error: BaiError | None = None
+    cause: BaiError | AccessChanged | None = None
 
     async def check() -> None:
-        nonlocal sign_in_error
-        while sign_in_error is None:
+        nonlocal cause
+        while cause is None:
             await asyncio.sleep(interval_seconds)
             try:
-                await handler.settings["sign_in"].recheck(handler, handler.caller)
+                caller = await handler.settings["sign_in"].recheck(handler, handler.caller)
             except Unavailable:
                 continue  # an outage of the Hub or the database does not sign users out
             except BaiError as error:
-                sign_in_error = error
+                cause = error
                 block_task.cancel()
+            else:
+                if _permissions_of(caller) != _permissions_of(handler.caller):
+                    cause = AccessChanged()
+                    block_task.cancel()
 
     check_task = asyncio.create_task(check())
     try:
         yield
     except asyncio.CancelledError:
-        if sign_in_error is None or block_task.uncancel():
+        if cause is None or block_task.uncancel():
             raise
-        raise sign_in_error from None
+        raise cause from None
     finally:
         check_task.cancel()
+
+
+def _permissions_of(caller: Caller) -> tuple[Role, str | None, frozenset[str]]:
+    return caller.role, caller.domain, caller.projects

@@ -25,8 +25,10 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
-# A folder invitation was sent to the user ``owner_id``; the change belongs to no session.
+# These kinds belong to no session: the owner of the change was invited to a folder, or a folder
+# that they use was shared, withdrawn or deleted.
 INVITATION = "invitation"
+FOLDER = "folder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Change:
 
     session_id: str
     status: Status | None
-    kind: str  # status, reasons, position, progress, name, invitation
+    kind: str  # status, reasons, position, progress, name, invitation, folder
     owner_id: str
     project_id: str
     domain: str
@@ -131,9 +133,9 @@ class Events:
                 if subscription.matches(next(iter(group.values()))):
                     subscription.put_positions(group)
 
-    def publish_invitation(self, invitee_id: str) -> None:
-        """Notify the event streams of a user of an invitation; the change has no content."""
-        change = Change("", None, INVITATION, invitee_id, "", "")
+    def publish_to_user(self, user_id: str, kind: str) -> None:
+        """Notify the event streams of a user of a change that belongs to no session."""
+        change = Change("", None, kind, user_id, "", "")
         for subscription in self._followers:
             subscription.put(change)
 

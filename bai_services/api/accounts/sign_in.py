@@ -71,8 +71,8 @@ class SignIn:
             "the Authorization header must be 'Bearer TOKEN' or a BackendAI signature"
         )
 
-    async def recheck(self, handler: RequestHandler, caller: Caller) -> None:
-        """Check again whether the caller of a long-running request is authorized.
+    async def recheck(self, handler: RequestHandler, caller: Caller) -> Caller:
+        """Return the caller of a long-running request as it is now.
 
         Raises
         ------
@@ -83,13 +83,11 @@ class SignIn:
         """
         header = handler.request.headers.get("Authorization", "")
         if header.partition(" ")[0] == signature.SCHEME:
-            # The signature need not be verified again, because only the keypair and the account can
-            # have changed.
-            await self._manager.accounts.callers.recheck_keypair(caller)
-            return
+            # Do not verify the signature again: only the keypair and the account can have changed.
+            return await self._manager.accounts.callers.recheck_keypair(caller)
         # HubOAuth caches the Hub's response here for the rest of the request.
         vars(handler).pop("_cached_hub_user", None)
-        await self.caller_of(handler)
+        return await self.caller_of(handler)
 
     async def browser_caller(self, handler: RequestHandler) -> Caller:
         """Return the caller of a request from a signed-in browser; tokens are not accepted."""
@@ -244,6 +242,12 @@ class SignIn:
         return caller
 
     async def _by_cookie(self, handler: RequestHandler) -> Caller:
+        headers = handler.request.headers
+        if (
+            headers.get("Sec-Fetch-Site") == "cross-site"
+            and headers.get("Sec-Fetch-Mode") != "navigate"
+        ):
+            raise Forbidden("pages of other sites may not use the cookies of this one")
         model = await self.hub_user(handler)
         username = None if model is None else self._name_in(model)
         if username is None:

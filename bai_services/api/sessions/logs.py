@@ -15,7 +15,7 @@ from bai_services.manager.sessions.logs import LogChunk
 
 from ..base import APIHandler, operation
 from ..fields import ResponseModel
-from ..streams import cancel_on_sign_out
+from ..streams import AccessChanged, cancel_on_access_change
 
 # Higher than the number of lines in the stored output of a kernel.
 MAX_LINES = 100_000
@@ -118,13 +118,16 @@ class LogStreamHandler(LogHandler):
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
             await self._send(chunk)
-            async with cancel_on_sign_out(self):
+            async with cancel_on_access_change(self):
                 async for chunk in chunks:
                     await self._send(chunk)
             self.write("event: end\ndata: {}\n\n")
             await self.finish()
         except StreamClosedError:
             self._finished = True
+        except AccessChanged:
+            # The client opens another stream if it may still read the log.
+            await self.finish()
         except errors.BaiError as error:
             if not self._headers_written:
                 raise

@@ -55,6 +55,14 @@ class GrantStore:
         async with self._db.read() as tx:
             return await _GRANTS.page(tx, rows, query, Grant)
 
+    async def user_ids(self, vfolder_id: str) -> set[str]:
+        """Return the users with a grant for a folder."""
+        column = vfolder_grants.c.user_id
+        async with self._db.read() as tx:
+            return set(
+                await tx.scalars(sa.select(column).where(vfolder_grants.c.vfolder_id == vfolder_id))
+            )
+
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
         """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""
         lower = key.strip().lower()

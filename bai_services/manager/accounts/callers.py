@@ -145,12 +145,18 @@ class Callers:
                 await self._store.used(found.access_key, now)
         return caller
 
-    async def recheck_keypair(self, caller: Caller) -> None:
-        """Raise ``NotSignedIn`` unless the keypair of a signed request is still active."""
+    async def recheck_keypair(self, caller: Caller) -> Caller:
+        """Return the caller of a signed request as it is now.
+
+        Raises
+        ------
+        NotSignedIn
+            If the keypair or its account is not active any more.
+        """
         found = await self._store.by_access_key(caller.access_key or "")
         if found is None or not found.is_active:
             raise NotSignedIn(f"keypair {caller.access_key} is not active")
-        _caller(found.account, found.access_key, caller.client_ip)
+        return _caller(found.account, found.access_key, caller.client_ip)
 
     def _count(self, keypair: KeypairAccount, now: datetime) -> None:
         count = self._counts.setdefault(keypair.access_key, SlidingCount())

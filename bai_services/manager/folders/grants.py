@@ -15,6 +15,7 @@ from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
+from ..events import FOLDER
 from .access import VFolderAccess, permission_of, require_manages, require_ready
 from .storage_hosts import StorageHosts
 
@@ -28,6 +29,7 @@ class Grants:
         self._access = VFolderAccess(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._events = context.events
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
         """Return a folder's grants; callers who do not manage it see only their own."""
@@ -79,6 +81,7 @@ class Grants:
         else:
             invitation = {"id": str(uuid.uuid4()), "inviter_id": caller.user_id or ""}
             await self._store.offer(values, invitation, entry)
+        self._events.publish_to_user(user["id"], FOLDER)
         return await self._one(row, user["id"], user["username"])
 
     async def delete(self, caller: Caller, key: str, user_key: str) -> None:
@@ -89,6 +92,7 @@ class Grants:
             require_manages(caller, row)
         entry = self._entry(caller, "vfolder.unshare", row, user)
         await self._store.revoke(row.id, user["id"], self._clock(), entry)
+        self._events.publish_to_user(user["id"], FOLDER)
 
     async def _one(self, row: VfolderRow, user_id: str, username: str) -> Grant:
         page = await self._store.grants(row.id, ListQuery(limit=1), user_id)

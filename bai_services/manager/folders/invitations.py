@@ -16,6 +16,7 @@ from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
+from ..events import INVITATION
 from .access import VFolderAccess, permission_of, require_manages, require_ready
 from .grants import find_invitee, require_not_above_own_permission
 from .storage_hosts import StorageHosts
@@ -88,7 +89,7 @@ class Invitations:
             caller, "vfolder.invite", row, user=user["username"], permission=str(permission)
         )
         await self._store.create(values, entry)
-        self._events.publish_invitation(user["id"])
+        self._events.publish_to_user(user["id"], INVITATION)
         return await self.get(caller, values["id"])
 
     async def update(

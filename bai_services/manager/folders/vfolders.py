@@ -28,6 +28,7 @@ from bai_services.storage.base import Location, Scope
 from ..accounts import authorizer
 from ..accounts.projects import Projects
 from ..context import ManagerContext
+from ..events import FOLDER
 from .access import (
     IN_TRASH,
     REMOVABLE,
@@ -107,6 +108,7 @@ class VFolders:
         self._access = VFolderAccess(context.database)
         self._clock = context.clock
         self._audit = context.audit
+        self._events = context.events
         self._hosts = hosts
         self._quotas = quotas
         self._tasks = tasks
@@ -265,6 +267,9 @@ class VFolders:
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.trash", row)
         await self._store.move(row.id, VfolderEvent.TRASHED, self._clock(), entry)
+        users = await self._grants.user_ids(row.id)
+        for user_id in users if row.owner_id is None else {row.owner_id, *users}:
+            self._events.publish_to_user(user_id, FOLDER)
 
     async def restore(self, caller: Caller, key: str) -> VFolder:
         """Restore a folder from the trash.

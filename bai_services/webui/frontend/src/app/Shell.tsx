@@ -2,9 +2,11 @@ import { useState } from 'react';
 import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { useConnection } from '../data/connection';
 import { changePreferences } from '../data/preferences';
 import { Breadcrumbs } from './Breadcrumbs';
 import { CommandPalette } from './CommandPalette';
+import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
 import { Navigation } from './Navigation';
 import { SignedOut } from './SignedOut';
@@ -18,7 +20,10 @@ const SIDEBAR_WIDTH = 208;
  * contain links.
  */
 export function Shell() {
-  return (
+  const { state, reason } = useConnection();
+  return state === 'signed-out' ? (
+    <SignedOut reason={reason} />
+  ) : (
     <App>
       <Frame />
     </App>
@@ -63,12 +68,12 @@ function Frame() {
           </Drawer>
         )}
         <Layout.Content id="content" tabIndex={-1} className="bai-page">
+          <ConnectionNotice />
           <Breadcrumbs />
           <Outlet />
         </Layout.Content>
       </Layout>
       <CommandPalette />
-      <SignedOut />
     </Layout>
   );
 }

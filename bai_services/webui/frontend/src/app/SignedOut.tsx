@@ -1,25 +1,38 @@
-import { Button, Modal } from 'antd';
+import { useEffect } from 'react';
+import { Button, Result } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { useIsSignedOut } from '../data/signedOut';
+import { config } from '../config';
+import { queries } from '../data/queries';
 
-/** Says that the sign-in has ended, instead of an error of each request. */
-export function SignedOut() {
+const ACCOUNT_REASONS: readonly string[] = ['inactive', 'deleted', 'address'];
+
+/** Replaces the page of a user who was signed out; nothing that was read remains. */
+export function SignedOut({ reason }: { reason: string }) {
   const { t } = useTranslation();
+  useEffect(() => queries.clear(), []);
+  const isRefused = ACCOUNT_REASONS.includes(reason);
+  const help = isRefused ? `signed-out-${reason}` : 'signed-out-help';
+  const signIn = () => {
+    if (isRefused) {
+      // Another account can sign in only when the browser is signed out of the Hub, too.
+      location.assign(`${config.hub}logout`);
+    } else {
+      // The page leads to the sign-in, and from there back to the same address.
+      location.reload();
+    }
+  };
   return (
-    <Modal
-      open={useIsSignedOut()}
-      title={t('shell.signed-out')}
-      closable={false}
-      keyboard={false}
-      mask={{ closable: false }}
-      footer={
-        // The server redirects to the sign-in page, and afterwards back to this address.
-        <Button type="primary" autoFocus onClick={() => window.location.reload()}>
-          {t('shell.sign-in-again')}
-        </Button>
-      }
-    >
-      {t('shell.signed-out-help')}
-    </Modal>
+    <main>
+      <Result
+        status="403"
+        title={t('errors.signed-out')}
+        subTitle={t(`errors.${help}`)}
+        extra={
+          <Button type="primary" onClick={signIn}>
+            {t('errors.sign-in')}
+          </Button>
+        }
+      />
+    </main>
   );
 }

@@ -10,7 +10,11 @@ import { readSessionsSearch } from '../pages/sessions/search';
 import { readSchedulerSearch } from '../pages/scheduler/search';
 import { readSettingsSearch } from '../pages/settings/search';
 import { StartPage } from '../pages/start/StartPage';
+import { PagePending } from './PagePending';
 import { root } from './root';
+
+// A page that loads faster than this replaces the last one without a placeholder between them.
+const PENDING_MILLIS = 300;
 
 const index = createRoute({
   getParentRoute: () => root,
@@ -174,6 +178,9 @@ export const router = createRouter({
   ]),
   basepath: config.base,
   defaultErrorComponent: PageError,
+  defaultPendingComponent: PagePending,
+  defaultPendingMs: PENDING_MILLIS,
+  defaultPendingMinMs: 0,
   scrollRestoration: true
 });
 

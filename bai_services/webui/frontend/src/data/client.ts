@@ -1,8 +1,9 @@
+import i18next from 'i18next';
 import createClient from 'openapi-fetch';
 import { config } from '../config';
 import { logRequest } from './requestLog';
 import type { components, paths } from './schema';
-import { markSignedOut } from './signedOut';
+import { sendOnce } from './singleFlight';
 
 export type Schemas = components['schemas'];
 export type Session = Schemas['Session'];
@@ -12,6 +13,8 @@ interface ErrorDetails {
   field?: string;
   /** All invalid fields of the request body. */
   problems?: { field: string; problem: string }[];
+  /** Why an account is refused, for example "inactive". */
+  reason?: string;
 }
 
 /** An error response of the API, or a request without a response (status 0). */
@@ -24,15 +27,41 @@ export class ApiError extends Error {
   ) {
     super(message);
   }
+
+  /** The response, if any, is not from the manager: it or the connection is down. */
+  get isUnreachable(): boolean {
+    return this.code === UNREACHABLE;
+  }
+}
+
+const UNREACHABLE = 'unreachable';
+
+export const unreachable = (status = 0) =>
+  new ApiError(status, UNREACHABLE, i18next.t('errors.unreachable'));
+
+interface ErrorBody {
+  error?: string;
+  message?: string;
+  details?: ErrorDetails;
+}
+
+/** The error of a response, whose body may be a page of the proxy instead of JSON. */
+export function failureOf({ status, statusText }: Response, body: unknown): ApiError {
+  const { error, message, details } = (
+    body !== null && typeof body === 'object' ? body : {}
+  ) as ErrorBody;
+  return error === undefined && status >= 500
+    ? unreachable(status)
+    : new ApiError(status, error ?? `http-${status}`, message ?? statusText, details);
 }
 
 /** The typed REST client, authenticated by the browser's cookies. */
 export const api = createClient<paths, 'application/json'>({
   baseUrl: config.api,
+  fetch: sendOnce,
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
-const UNAUTHORIZED = 401;
 
 const begins = new Map<string, number>();
 
@@ -55,13 +84,10 @@ api.use({
   },
   onResponse({ id, request, response }) {
     log(id, request, response.status);
-    if (response.status === UNAUTHORIZED) {
-      markSignedOut();
-    }
   },
-  onError({ id, request, error }) {
+  onError({ id, request }) {
     log(id, request, 0);
-    return new ApiError(0, 'unreachable', error instanceof Error ? error.message : '');
+    return unreachable();
   }
 });
 
@@ -80,15 +106,5 @@ export async function unwrap<T>(request: Promise<Result<T>>): Promise<T> {
   if (response.ok) {
     return data as T;
   }
-  const body = (error ?? {}) as {
-    error?: string;
-    message?: string;
-    details?: ErrorDetails;
-  };
-  throw new ApiError(
-    response.status,
-    body.error ?? `http-${response.status}`,
-    body.message ?? response.statusText,
-    body.details
-  );
+  throw failureOf(response, error);
 }

@@ -1,8 +1,14 @@
 import { config } from '../config';
+import { unreachable } from './client';
+import { currentConnection, reportFailure, reportSuccess } from './connection';
 import { meQuery } from './me';
 import { queries } from './queries';
 
-const MAX_RETRY_MILLIS = 30_000;
+const MAX_RETRY_MILLIS = 10_000;
+// The server sends an event at least every 10 s. The proxy keeps the connection of the browser open
+// when the server is gone, so the browser reports no error.
+const MAX_SILENCE_MILLIS = 15_000;
+const MAX_RESPONSE_MILLIS = 10_000;
 const FIRST_RETRY_MILLIS = 1_000;
 // Debounce interval: changes within this time cause one request.
 const DEBOUNCE_MILLIS = 150;
@@ -22,41 +28,111 @@ export function onChange(listener: Listener): () => void {
   return () => void listeners.delete(listener);
 }
 
-/** Subscribe to changes of sessions, and invalidate the affected queries. */
+let timer: number | undefined;
+
+// Later changes do not restart the timer: a steady stream must not delay the refresh.
+function refreshSessions(): void {
+  timer ??= window.setTimeout(() => {
+    timer = undefined;
+    void queries.invalidateQueries({ queryKey: ['sessions'] });
+  }, DEBOUNCE_MILLIS);
+}
+
+let retryMillis = FIRST_RETRY_MILLIS;
+let retryTimer: number | undefined;
+
+/** Subscribe to changes of sessions, folders and permissions; they invalidate the queries. */
 export function followChanges(): void {
-  let retryMillis = FIRST_RETRY_MILLIS;
-  let timer: number | undefined;
-  // Later changes do not restart the timer: a steady stream must not delay the refresh.
-  const refresh = () => {
-    timer ??= window.setTimeout(() => {
-      timer = undefined;
-      void queries.invalidateQueries({ queryKey: ['sessions'] });
-    }, DEBOUNCE_MILLIS);
-  };
-  const open = () => {
-    const source = new EventSource(`${config.api}/events`);
-    source.onopen = () => {
-      retryMillis = FIRST_RETRY_MILLIS;
-      // Changes may have been missed between the loading of the list and the start of the stream.
-      refresh();
-    };
-    source.onerror = () => {
-      source.close();
-      // If the sign-in has ended, the server closes the stream; this request shows it.
-      void queries.invalidateQueries({ queryKey: meQuery.queryKey });
-      window.setTimeout(open, retryMillis);
-      retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
-    };
-    source.addEventListener('invitation', () => {
-      void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
-    });
-    for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {
-      source.addEventListener(kind, event => {
-        const change = JSON.parse((event as MessageEvent<string>).data) as Change;
-        listeners.forEach(listener => listener(change));
-        refresh();
-      });
-    }
-  };
   open();
+  window.addEventListener('online', retryConnection);
+}
+
+/** Open the event stream at once instead of after the current delay. */
+export function retryConnection(): void {
+  if (retryTimer !== undefined) {
+    window.clearTimeout(retryTimer);
+    void reopen();
+  }
+}
+
+function open(): void {
+  const source = new EventSource(`${config.api}/events`);
+  let silenceTimer = 0;
+  const end = () => {
+    source.close();
+    window.clearTimeout(silenceTimer);
+    retryTimer = window.setTimeout(() => void reopen(), retryMillis);
+    retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
+    // The event stream does not contain the reason of its end.
+    void checkAccess();
+  };
+  const restartSilence = () => {
+    window.clearTimeout(silenceTimer);
+    silenceTimer = window.setTimeout(end, MAX_SILENCE_MILLIS);
+  };
+  const on = (kind: string, listener: (event: MessageEvent<string>) => void) =>
+    source.addEventListener(kind, event => {
+      restartSilence();
+      listener(event as MessageEvent<string>);
+    });
+
+  restartSilence();
+  source.onerror = end;
+  source.onopen = () => {
+    restartSilence();
+    retryMillis = FIRST_RETRY_MILLIS;
+    // Changes may have been missed between the loading of the list and now.
+    refreshSessions();
+  };
+  on('keepalive', () => undefined);
+  on('invitation', () => {
+    void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
+  });
+  on('folder', () => {
+    void queries.invalidateQueries({ queryKey: ['folders'] });
+    void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
+  });
+  // The permissions of the user have changed, so any response may differ now.
+  on('access', () => void queries.invalidateQueries());
+  for (const kind of ['status', 'reasons', 'position', 'progress', 'name']) {
+    on(kind, event => {
+      const change = JSON.parse(event.data) as Change;
+      listeners.forEach(listener => listener(change));
+      refreshSessions();
+    });
+  }
+}
+
+// An editor must keep the text of its file.
+const isListing = ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[1] !== 'content';
+
+async function reopen(): Promise<void> {
+  retryTimer = undefined;
+  await checkAccess();
+  const { state } = currentConnection();
+  if (state === 'online') {
+    open();
+  } else if (state === 'lost') {
+    retryTimer = window.setTimeout(() => void reopen(), retryMillis);
+    retryMillis = Math.min(retryMillis * 2, MAX_RETRY_MILLIS);
+  }
+}
+
+/** Find out whether the server responds, and whether the user is still signed in. */
+async function checkAccess(): Promise<void> {
+  const wasLost = currentConnection().state === 'lost';
+  const timeout = window.setTimeout(() => reportFailure(unreachable()), MAX_RESPONSE_MILLIS);
+  try {
+    await queries.query({ ...meQuery, staleTime: 0, retry: false });
+  } catch {
+    return; // the cache has reported the failure
+  } finally {
+    window.clearTimeout(timeout);
+  }
+  reportSuccess();
+  if (wasLost) {
+    await queries.invalidateQueries({
+      predicate: ({ queryKey }) => queryKey[0] !== 'files' || isListing({ queryKey })
+    });
+  }
 }

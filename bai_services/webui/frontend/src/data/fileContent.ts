@@ -1,6 +1,6 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
 import { config } from '../config';
-import { ApiError, type Schemas } from './client';
+import { failureOf, unreachable, type ApiError, type Schemas } from './client';
 import { downloadUrl, refreshFiles } from './files';
 import { queries } from './queries';
 
@@ -15,19 +15,15 @@ export interface FileContent {
   etag: string;
 }
 
-interface ErrorBody {
-  error?: string;
-  message?: string;
-}
+const failure = async (response: Response): Promise<ApiError> =>
+  failureOf(response, await response.json().catch(() => undefined));
 
-async function failure(response: Response): Promise<ApiError> {
-  const body = (await response.json().catch(() => ({}))) as ErrorBody;
-  const message = body.message ?? response.statusText;
-  return new ApiError(response.status, body.error ?? `http-${response.status}`, message);
-}
-
-const unreachable = (error: unknown) =>
-  new ApiError(0, 'unreachable', error instanceof Error ? error.message : '');
+/** Send a request; the error says whether the server cannot be reached. */
+const send = (url: string, options: RequestInit) =>
+  fetch(url, options).catch((error: unknown) => {
+    // The query that was cancelled expects this error.
+    throw error instanceof DOMException && error.name === 'AbortError' ? error : unreachable();
+  });
 
 const contentUrl = (id: string, path: string) => downloadUrl(id, [{ path, type: 'file' }]);
 
@@ -38,7 +34,7 @@ async function readContent(
   maxBytes: number,
   signal: AbortSignal
 ): Promise<FileContent> {
-  const response = await fetch(contentUrl(id, path), {
+  const response = await send(contentUrl(id, path), {
     signal,
     headers: { Range: `bytes=0-${maxBytes - 1}` }
   });
@@ -83,12 +79,10 @@ export function useSaveFile() {
           : replaces === 'new'
             ? { 'If-None-Match': '*' }
             : { 'If-Match': replaces };
-      const response = await fetch(contentUrl(id, path), {
+      const response = await send(contentUrl(id, path), {
         method: 'PUT',
         headers: { 'X-XSRFToken': config.xsrfToken, ...precondition },
         body: new Blob([text])
-      }).catch((error: unknown) => {
-        throw unreachable(error);
       });
       if (!response.ok) {
         throw await failure(response);

@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'react';
 import { queryOptions } from '@tanstack/react-query';
 import { config } from '../config';
-import { api, ApiError, unwrap } from './client';
+import { api, ApiError, unreachable, unwrap } from './client';
 import { appended, MAX_LINES, type Log } from './logLines';
 
 interface Chunk {
@@ -61,7 +61,7 @@ async function reasonOf(id: string, kernel: string): Promise<ApiError> {
       return error;
     }
   }
-  return new ApiError(0, 'unreachable', '');
+  return unreachable();
 }
 
 /** Lines of a kernel's output that contain a text, with their numbers. */

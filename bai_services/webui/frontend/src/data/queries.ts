@@ -1,11 +1,25 @@
-import { QueryClient } from '@tanstack/react-query';
+import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query';
 import { ApiError } from './client';
+import { reportFailure } from './connection';
 
 const STALE_MILLIS = 15_000;
 const MAX_RETRIES = 2;
+// Signed out, forbidden, not found: what was read before may not be shown any more.
+const REFUSALS: readonly number[] = [401, 403, 404];
+
+const isRefusal = (error: Error) => error instanceof ApiError && REFUSALS.includes(error.status);
 
 /** The cache of API responses; changes of sessions invalidate the affected queries (events.ts). */
 export const queries = new QueryClient({
+  queryCache: new QueryCache({
+    onError: (error, query) => {
+      reportFailure(error);
+      if (isRefusal(error)) {
+        query.setState({ data: undefined, dataUpdatedAt: 0 });
+      }
+    }
+  }),
+  mutationCache: new MutationCache({ onError: reportFailure }),
   defaultOptions: {
     queries: {
       staleTime: STALE_MILLIS,

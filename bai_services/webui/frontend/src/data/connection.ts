@@ -1,0 +1,49 @@
+import { useSyncExternalStore } from 'react';
+import { ApiError } from './client';
+
+/** Whether the page reaches the server, and whether its user is still signed in. */
+export interface Connection {
+  state: 'online' | 'lost' | 'signed-out';
+  /** Why the account is refused, as a code of the API: empty if the sign-in has only ended. */
+  reason: string;
+}
+
+const UNAUTHORIZED = 401;
+// The Hub or the database is down, so the manager cannot respond.
+const UNAVAILABLE = 503;
+const ONLINE: Connection = { state: 'online', reason: '' };
+const LOST: Connection = { state: 'lost', reason: '' };
+
+const listeners = new Set<() => void>();
+let connection = ONLINE;
+
+function set(changed: Connection): void {
+  if (changed.state !== connection.state && connection.state !== 'signed-out') {
+    connection = changed;
+    listeners.forEach(listener => listener());
+  }
+}
+
+/** Note what an error of a request says about the connection. */
+export function reportFailure(error: Error): void {
+  if (!(error instanceof ApiError)) {
+    return;
+  }
+  if (error.status === UNAUTHORIZED) {
+    set({ state: 'signed-out', reason: error.details.reason ?? '' });
+  } else if (error.isUnreachable || error.status === UNAVAILABLE) {
+    set(LOST);
+  }
+}
+
+export const reportSuccess = () => set(ONLINE);
+
+export const currentConnection = () => connection;
+
+/** Call `listener` when the connection changes; returns a function that unsubscribes. */
+export function onConnection(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
+export const useConnection = () => useSyncExternalStore(onConnection, currentConnection);

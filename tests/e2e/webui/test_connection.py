@@ -1,0 +1,165 @@
+"""Web UI on a bad connection: the manager restarts under open pages, and a slow network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from tests.e2e.engines import checked
+from tests.hub import RunningHub
+from tests.testbed.wait import wait_until
+
+from .conftest import Opener
+from .data_page import Data
+from .entities_page import Entities
+from .launcher_page import Launcher
+from .pages import Sessions, Shell
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page, Route
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+LOST = "The connection to the server is lost"
+# Of a slow mobile network; the response to each request takes this long.
+LATENCY_MILLIS = 1_500
+FOLDER = "webui-once"
+
+
+@contextmanager
+def manager_down(hub: RunningHub) -> Iterator[None]:
+    """Kill the manager; at the end, let its supervisor start it again."""
+    supervisor = hub.process_of("manager").parent()
+    assert supervisor is not None
+    supervisor.suspend()
+    try:
+        hub.kill("manager")
+        yield
+    finally:
+        supervisor.resume()
+        wait_until(hub.is_up, 60, "the manager to be up again")
+
+
+async def test_open_pages_survive_a_restart_of_the_manager(
+    opened: Opener[Shell], hub: RunningHub
+) -> None:
+    form = await opened(Entities, "admin", "/presets")
+    await form.page.get_by_role("button", name="New preset").click()
+    await form.fill(Name="kept-preset")
+    launcher = await opened(Launcher, "user2", "/launch")
+    await launcher.fill(name="kept-session")
+    sessions = await opened(Sessions, "user2", "/sessions")
+    pages = (form, launcher, sessions)
+    for ui in pages:
+        await ui.page.wait_for_load_state("networkidle")
+        # A reload would remove this mark.
+        await ui.page.evaluate("window.wasOpened = true")
+
+    with manager_down(hub):
+        for ui in pages:
+            await ui.page.get_by_text(LOST).wait_for()
+    for ui in pages:
+        await ui.page.get_by_text(LOST).wait_for(state="detached")
+        assert await ui.page.evaluate("window.wasOpened")
+    assert await form.drawer.get_by_label("Name", exact=True).input_value() == "kept-preset"
+    assert await launcher.field("name").input_value() == "kept-session"
+    await launcher.preview.get_by_text("It would start now.").wait_for()
+
+    # Events arrive again.
+    with hub.rest("user2") as rest:
+        body = {"name": "after-restart", "project": "default", "resources": {"cpu": "1"}}
+        tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+        body |= {"type": "batch", "startup_command": "true", "starts_at": tomorrow}
+        session = checked(await asyncio.to_thread(rest.post, "/sessions", json=body), 201)
+        await sessions.row("after-restart").wait_for()
+        await asyncio.to_thread(rest.delete, f"/sessions/{session['id']}")
+
+
+@asynccontextmanager
+async def slow_network(page: Page) -> AsyncIterator[None]:
+    """Delay every response of the network."""
+    session = await page.context.new_cdp_session(page)
+    unlimited = {"offline": False, "downloadThroughput": -1, "uploadThroughput": -1}
+    await session.send("Network.enable")
+    await session.send("Network.emulateNetworkConditions", {"latency": LATENCY_MILLIS, **unlimited})
+    yield
+    await session.send("Network.emulateNetworkConditions", {"latency": 0, **unlimited})
+    await session.detach()
+
+
+class HeldChanges:
+    """Holds the requests of one path that change something, and counts them."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.count = 0
+        self.release = asyncio.Event()
+
+    async def __call__(self, route: Route) -> None:
+        if route.request.method != "GET":
+            self.count += 1
+            await self.release.wait()
+        await route.continue_()
+
+
+@asynccontextmanager
+async def held_changes(page: Page, path: str) -> AsyncIterator[HeldChanges]:
+    held = HeldChanges(path)
+    await page.route(f"**/api/v1{path}", held)
+    yield held
+    await page.unroute(f"**/api/v1{path}", held)
+
+
+async def test_slow_network_shows_progress_and_sends_each_form_once(
+    opened: Opener[Data], hub: RunningHub
+) -> None:
+    ui = await opened(Data, "user2", "/start")
+    await ui.page.get_by_role("heading", name="Welcome").wait_for()
+    async with slow_network(ui.page):
+        # Neither the script of the page nor its data has arrived.
+        await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
+        await ui.page.locator("#content .ant-skeleton-active").first.wait_for()
+        await ui.page.get_by_role("button", name="New folder").first.wait_for()
+    try:
+        await ui.page.get_by_role("button", name="New folder").first.click()
+        await ui.dialog.get_by_label("Name").fill(FOLDER)
+        async with held_changes(ui.page, "/vfolders") as folders:
+            await submit_repeatedly(ui.page)
+            folders.release.set()
+            await ui.row(FOLDER).wait_for()
+
+        launcher = Launcher(ui.page, hub)
+        await launcher.open("/launch")
+        await launcher.preview.get_by_role("button", name="Save as template").click()
+        await ui.dialog.get_by_label("Name of the template").fill(FOLDER)
+        async with held_changes(ui.page, "/session-templates") as templates:
+            await submit_repeatedly(ui.page)
+            templates.release.set()
+            await ui.page.get_by_role("button", name=FOLDER).wait_for()
+    finally:
+        with hub.rest("user2") as rest:
+            await asyncio.to_thread(clean_up, rest)
+    assert (folders.count, templates.count) == (1, 1)
+
+
+async def submit_repeatedly(page: Page) -> None:
+    """Submit the open dialog with the keyboard and with the mouse while it is being sent."""
+    await page.get_by_role("dialog").locator(".ant-modal-footer .ant-btn-primary").click()
+    button = page.get_by_role("dialog").locator(".ant-btn-loading")
+    await button.wait_for()
+    await page.get_by_role("dialog").get_by_role("textbox").first.press("Enter")
+    await button.dispatch_event("click")
+
+
+def clean_up(rest: httpx.Client) -> None:
+    for folder in checked(rest.get("/vfolders", params={"name": FOLDER}), 200)["items"]:
+        checked(rest.delete(f"/vfolders/{folder['id']}"), 200, 202, 204)
+        rest.post(f"/vfolders/{folder['id']}/purge")
+    for template in checked(rest.get("/session-templates"), 200)["items"]:
+        rest.delete(f"/session-templates/{template['id']}")

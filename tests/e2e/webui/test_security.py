@@ -1,0 +1,274 @@
+"""Attacks on the web UI, in a browser and over HTTP: markup, framing, forged requests, redirects."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import re
+import secrets
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+import pytest
+
+from bai_services.api.base import Operation
+from bai_services.api.csv_export import FORMULA_STARTS
+from bai_services.api.routes import ROUTES
+from bai_services.api.web_pages import PAGE_NAMES
+from tests.e2e.engines import checked
+from tests.hub import RunningHub
+
+from .conftest import Opener
+from .data_page import Data
+from .entities_page import Entities
+from .pages import Shell
+from .test_every_page import page_names, visit
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Route
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+UI = "/services/bai"
+API = f"{UI}/api/v1"
+HUB_PAGES = ("login", "home", "token", "admin", "change-password", "no-such-page")
+MANAGER_PAGES = (*sorted(PAGE_NAMES), "sessions/none", "cli-login?port=1", "no-such-page")
+EVIL = "https://evil.example"
+MARKUP = '<img src=x onerror="window.hacked=1">{{7*7}}'
+FORMULA = '=HYPERLINK("https://evil.example")'
+# Elements that only an executed MARKUP creates.
+INJECTED = "img[src=x]"
+
+
+@pytest.fixture
+def browser_client(hub: RunningHub) -> Iterator[httpx.Client]:
+    """A browser's cookies after the sign-in to Hub and manager."""
+    with hub.sign_in("user2") as client:
+        assert client.get(f"{UI}/start", follow_redirects=True).status_code == 200
+        yield client
+
+
+def test_no_page_can_be_framed_and_no_page_of_the_web_ui_runs_inline_scripts(
+    hub: RunningHub,
+) -> None:
+    with hub.sign_in("admin") as client:
+        for path in (*(f"/hub/{name}" for name in HUB_PAGES), *(f"{UI}/{n}" for n in MANAGER_PAGES)):
+            page = client.get(path, follow_redirects=True)
+            policy = page.headers.get("Content-Security-Policy", "")
+            assert re.search(r"frame-ancestors 'none'", policy), f"{path}: {policy}"
+            assert page.headers.get("X-Content-Type-Options") == "nosniff" or "/hub/" in path
+        for name in sorted(PAGE_NAMES):
+            page = client.get(f"{UI}/{name}", follow_redirects=True)
+            assert "script-src 'self';" in page.headers["Content-Security-Policy"]
+            assert re.search(r"<script(?![^>]* src=)|\son\w+=|javascript:", page.text) is None
+
+
+# Content types that a form of a foreign page can send without a preflight request.
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain")
+
+
+def test_changes_need_the_xsrf_token(browser_client: httpx.Client) -> None:
+    body = b'{"name": "webui-forged"}'
+    for headers in (
+        {"Content-Type": "application/json"},
+        *({"Content-Type": kind, "Origin": EVIL} for kind in FORM_TYPES),
+        {"Content-Type": "application/json", "X-XSRFToken": "wrong"},
+    ):
+        for method, path in (("POST", "/vfolders"), ("PUT", "/vfolders/x/content"),
+                             ("PATCH", "/users/user2"), ("DELETE", "/sessions/x")):  # fmt: skip
+            answer = browser_client.request(method, API + path, headers=headers, content=body)
+            assert answer.status_code == 403, f"{method} {path} {headers}"
+    found = browser_client.get(f"{API}/vfolders", params={"name": "webui-forged"})
+    assert checked(found, 200)["items"] == []
+
+
+def test_scripts_of_other_sites_read_nothing(browser_client: httpx.Client) -> None:
+    """Neither the events nor an answer is readable, and the stream is not even opened."""
+    foreign = {"Origin": EVIL, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    for path in ("/events", "/me", "/sessions"):
+        answer = browser_client.get(API + path, headers=foreign)
+        assert answer.status_code == 403, path
+        assert "Access-Control-Allow-Origin" not in answer.headers
+    preflight = {**foreign, "Access-Control-Request-Method": "POST"}
+    answer = browser_client.options(f"{API}/vfolders", headers=preflight)
+    assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+    # A link on another site to a file is a navigation.
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    answer = browser_client.get(f"{API}/sessions", params={"format": "csv"}, headers=link)
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        EVIL,
+        "//evil.example",
+        r"/\evil.example",
+        r"\\evil.example",
+        "https:evil.example",
+        "https:/evil.example",
+        "/hub/..//evil.example",
+        "/\t/evil.example",
+        "javascript:alert(1)",
+        "http://127.0.0.1.evil.example/hub/",
+        "http://evil.example@127.0.0.1/",
+    ],
+)
+def test_no_redirect_leads_to_another_site(browser_client: httpx.Client, target: str) -> None:
+    base = str(browser_client.base_url)
+    for path, name in (
+        ("/hub/login", "next"),
+        ("/hub/", "next"),
+        (f"{UI}/oauth_callback", "next"),
+        (f"{UI}/start", "next"),
+        (UI, "next"),
+    ):
+        answer = browser_client.get(path, params={name: target})
+        # Browsers read a backslash as a slash and ignore tabs.
+        location = re.sub(r"[\t\r\n]", "", answer.headers.get("Location", "")).replace("\\", "/")
+        assert urlsplit(urljoin(base, location)).netloc == urlsplit(base).netloc, path
+
+
+def list_paths() -> list[str]:
+    """Return the routes of all lists that need no key."""
+    found = []
+    for path, handler in ROUTES:
+        declared: Operation | None = getattr(getattr(handler, "get", None), "operation", None)
+        if declared is not None and declared.is_list and "(" not in path:
+            found.append(path)
+    return found
+
+
+def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
+    """Create objects with a text in each field that accepts it; return what deletes them."""
+    made = {}
+    with hub.rest("admin") as admin:
+        user = {"username": name, "email": f"{name}@example.org", "password": hub.password}
+        user |= {"full_name": text[:60], "description": text}
+        for path, body in (
+            ("/users", user),
+            ("/projects", {"name": name, "domain": "default", "description": text}),
+            ("/domains", {"name": name, "description": text}),
+        ):
+            checked(admin.post(path, json=body), 201)
+            made[f"{path}/{name}"] = "admin"
+    with hub.rest("user2") as rest:
+        folder = checked(rest.post("/vfolders", json={"name": name}), 201)["id"]
+        made[f"/vfolders/{folder}"] = "user2"
+        path = f"/vfolders/{folder}/content"
+        checked(rest.put(path, params={"path": text.replace("/", "")}, content=b"x"), 200)
+        command = {"type": "batch", "startup_command": f"echo '{text}'", "project": "default"}
+        command |= {"name": name, "starts_at": "2027-01-01T00:00:00Z", "environ": {"X": text}}
+        session = rest.post("/sessions", json=command)
+        if session.status_code == 201:
+            made[f"/sessions/{session.json()['id']}"] = "user2"
+        template = {"name": text[:60], "request": {"environ": {"X": text}}}
+        answer = rest.post("/session-templates", json=template)
+        if answer.status_code == 201:
+            made[f"/session-templates/{answer.json()['id']}"] = "user2"
+    return made
+
+
+def remove(hub: RunningHub, made: dict[str, str]) -> None:
+    for path, owner in made.items():
+        with hub.rest(owner) as rest:
+            rest.delete(path)
+
+
+async def test_markup_is_shown_as_text_on_every_page(
+    opened: Opener[Any], hub: RunningHub
+) -> None:
+    name = f"webui-markup-{secrets.token_hex(3)}"
+    made = await asyncio.to_thread(create_hostile_objects, hub, MARKUP, name)
+    try:
+        for username in ("admin", "user2"):
+            ui = await opened(Shell, username, "/start")
+            for page in await page_names(ui):
+                await visit(ui, page)
+                await assert_nothing_injected(ui, page)
+        admin = await opened(Entities, "admin", f'/projects?filters={{"name":"{name}"}}')
+        await admin.show(name)
+        await admin.drawer.get_by_text(MARKUP).first.wait_for()
+        await assert_nothing_injected(admin, "project")
+        data = await opened(Data, "user2", f"/data?filters={{\"name__contains\":\"{name}\"}}")
+        await data.page.get_by_role("link", name=name).click()
+        await data.page.get_by_text(MARKUP.replace("/", "")).first.wait_for()
+        await assert_nothing_injected(data, "files")
+        # Error messages repeat the input.
+        await data.open(f"/sessions?session={MARKUP}")
+        await data.page.get_by_role("dialog").get_by_role("alert").wait_for()
+        await assert_nothing_injected(data, "error")
+        await data.open("/launch")
+        await data.page.locator("[id='launch-name']").fill(MARKUP)
+        await data.page.locator(".ant-form-item-explain-error", has_text="<img").first.wait_for()
+        await data.page.get_by_role("button", name=MARKUP[:30]).first.wait_for()
+        await assert_nothing_injected(data, "launcher")
+        for path in ("/hub/home", "/hub/token"):
+            await data.page.goto(hub.url + path)
+            await assert_nothing_injected(data, path)
+    finally:
+        await asyncio.to_thread(remove, hub, made)
+
+
+async def assert_nothing_injected(ui: Shell, where: str) -> None:
+    assert await ui.page.evaluate("window.hacked") is None, where
+    assert await ui.page.locator(INJECTED).count() == 0, where
+
+
+def test_no_csv_has_a_formula(hub: RunningHub) -> None:
+    made = create_hostile_objects(hub, FORMULA, f"webui-csv-{secrets.token_hex(3)}")
+    hostile = 0
+    try:
+        for username in ("admin", "user2"):
+            with hub.rest(username) as rest:
+                for path in list_paths():
+                    answer = rest.get(path, params={"format": "csv"})
+                    assert answer.status_code in (200, 403), path
+                    if answer.status_code == 200:
+                        cells = [c for row in csv.reader(io.StringIO(answer.text)) for c in row]
+                        hostile += sum(cell == "'" + FORMULA for cell in cells)
+                        wrong = [cell for cell in cells if cell.startswith(FORMULA_STARTS)]
+                        assert [cell for cell in wrong if not re.fullmatch(r"-[\d.]+", cell)] == []
+    finally:
+        remove(hub, made)
+    assert hostile >= 3
+
+
+async def test_foreign_page_can_neither_frame_nor_change_anything(
+    browser: Browser, hub: RunningHub
+) -> None:
+    context = await browser.new_context(locale="en-US")
+    page = await context.new_page()
+    ui = Shell(page, hub)
+    await ui.sign_in("user2", "/start")
+    frames = "".join(
+        f'<iframe src="{hub.url}{path}"></iframe>' for path in (f"{UI}/start", "/hub/home")
+    )
+    html = f"""<title>foreign</title>{frames}<iframe name=target></iframe>
+        <form method=post enctype=text/plain target=target action="{hub.url}{API}/vfolders">
+        <input name='{{"name":"webui-forged","x":"' value='"}}'></form>"""
+
+    async def answer(route: Route) -> None:
+        await route.fulfill(body=html, content_type="text/html")
+
+    await page.route(f"{EVIL}/", answer)
+    await page.goto(f"{EVIL}/")
+    await page.wait_for_load_state("load")
+    async with page.expect_response(lambda response: response.request.method == "POST") as posted:
+        await page.evaluate("document.forms[0].submit()")
+    assert (await posted.value).status in (401, 403)
+    for frame in page.frames[1:]:
+        assert await frame.locator("#content, .navbar-brand").count() == 0
+    outcome = await page.evaluate(
+        """address => new Promise(done => {
+            const events = new EventSource(address, {withCredentials: true});
+            events.onopen = () => done('open');
+            events.onerror = () => done('refused');
+        })""",
+        f"{hub.url}{API}/events",
+    )
+    assert outcome == "refused"
+    await context.close()
