@@ -55,7 +55,10 @@ def test_no_page_can_be_framed_and_no_page_of_the_web_ui_runs_inline_scripts(
     hub: RunningHub,
 ) -> None:
     with hub.sign_in("admin") as client:
-        for path in (*(f"/hub/{name}" for name in HUB_PAGES), *(f"{UI}/{n}" for n in MANAGER_PAGES)):
+        for path in (
+            *(f"/hub/{name}" for name in HUB_PAGES),
+            *(f"{UI}/{n}" for n in MANAGER_PAGES),
+        ):
             page = client.get(path, follow_redirects=True)
             policy = page.headers.get("Content-Security-Policy", "")
             assert re.search(r"frame-ancestors 'none'", policy), f"{path}: {policy}"
@@ -178,9 +181,7 @@ def remove(hub: RunningHub, made: dict[str, str]) -> None:
             rest.delete(path)
 
 
-async def test_markup_is_shown_as_text_on_every_page(
-    opened: Opener[Any], hub: RunningHub
-) -> None:
+async def test_markup_is_shown_as_text_on_every_page(opened: Opener[Any], hub: RunningHub) -> None:
     name = f"webui-markup-{secrets.token_hex(3)}"
     made = await asyncio.to_thread(create_hostile_objects, hub, MARKUP, name)
     try:
@@ -193,7 +194,7 @@ async def test_markup_is_shown_as_text_on_every_page(
         await admin.show(name)
         await admin.drawer.get_by_text(MARKUP).first.wait_for()
         await assert_nothing_injected(admin, "project")
-        data = await opened(Data, "user2", f"/data?filters={{\"name__contains\":\"{name}\"}}")
+        data = await opened(Data, "user2", f'/data?filters={{"name__contains":"{name}"}}')
         await data.page.get_by_role("link", name=name).click()
         await data.page.get_by_text(MARKUP.replace("/", "")).first.wait_for()
         await assert_nothing_injected(data, "files")
