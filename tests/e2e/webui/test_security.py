@@ -1,4 +1,4 @@
-"""Attacks on the web UI, in a browser and over HTTP: markup, framing, forged requests, redirects."""
+"""Attacks on the web UI, in a browser and over HTTP: markup, framing, forged requests."""
 
 from __future__ import annotations
 
