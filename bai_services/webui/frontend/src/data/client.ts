@@ -62,7 +62,6 @@ export const api = createClient<paths, 'application/json'>({
   headers: { 'X-XSRFToken': config.xsrfToken }
 });
 
-
 const begins = new Map<string, number>();
 
 function log(id: string, { method, url }: Request, status: number): void {
