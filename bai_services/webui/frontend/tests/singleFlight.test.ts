@@ -28,9 +28,9 @@ test('a change that is being sent is not sent again', async () => {
 test('a cancelled request is sent again', async () => {
   const { fetched } = server();
   const cancelled = new AbortController();
-  void sendOnce(post('a', cancelled.signal));
+  void sendOnce(post('cancelled', cancelled.signal));
   await vi.waitFor(() => expect(fetched).toHaveBeenCalledTimes(1));
   cancelled.abort();
-  void sendOnce(post('a'));
+  void sendOnce(post('cancelled'));
   await vi.waitFor(() => expect(fetched).toHaveBeenCalledTimes(2));
 });
