@@ -25,9 +25,11 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
       : value.toLocaleString(i18next.language);
   }
   if (typeof value === 'string') {
-    return TIME.test(column.key)
-      ? formatTime(value, i18next.language)
-      : choiceText(area, column, value);
+    return TIME.test(column.key) ? (
+      <span className="bai-time">{formatTime(value, i18next.language)}</span>
+    ) : (
+      choiceText(area, column, value)
+    );
   }
   if (Array.isArray(value)) {
     return (
