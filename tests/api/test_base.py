@@ -135,7 +135,7 @@ def test_document_contains_every_operation() -> None:
     assert set(document["paths"]) == {"/echo", "/fail/{code}"}
     post = document["paths"]["/echo"]["post"]
     body = post["requestBody"]["content"]["application/json"]["schema"]
-    assert body == {"$ref": "#/components/schemas/Wish"}
-    assert document["components"]["schemas"]["Wish"]["required"] == ["name"]
+    assert body == {"$ref": "#/components/schemas/RequestBody"}
+    assert document["components"]["schemas"]["RequestBody"]["required"] == ["name"]
     parameters = document["paths"]["/echo"]["get"]["parameters"]
     assert [p["name"] for p in parameters] == ["limit", "offset", "sort", "format"]

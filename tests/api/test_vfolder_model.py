@@ -140,7 +140,13 @@ class FoldersMachine(RuleBasedStateMachine):
         folder=folders, user=USERS, to=USERS, permission=st.sampled_from(list(Permission)),
     )  # fmt: skip
     def share(self, folder: ModelFolder, user: str, to: str, permission: Permission) -> None:
-        may = folder.status == LIVE and user == folder.owner and to != folder.owner
+        may = (
+            folder.status == LIVE
+            and user == folder.owner
+            and to != folder.owner
+            # A pending invitation needs a free name; a grant can be changed at any time.
+            and (to in folder.grants or self.is_free(to, folder.name))
+        )
         work = self.manager.folders.grants.put(self.caller(user), folder.id, to, permission)
         grant = self.expect_outcome(work, may)
         if grant is None:

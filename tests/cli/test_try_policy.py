@@ -12,7 +12,7 @@ from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 from .conftest import Bai
-from .terminal import environment, on_terminal
+from .terminal import environment, run_on_terminal
 from .test_golden import compare
 
 COMMAND = ("admin", "group", "try-policy")
@@ -26,7 +26,7 @@ async def test_table_and_progress_on_a_terminal(
     since = (api.world.clock() - timedelta(hours=1)).isoformat()
     words = [*COMMAND, "default", "--backfill", "off", "--scheduler", "lifo", "--since", since]
     environ = environment(api, tmp_path, user="admin")
-    shown = await asyncio.to_thread(on_terminal, words, environ, COLUMNS, pipes_stdout=False)
+    shown = await asyncio.to_thread(run_on_terminal, words, environ, COLUMNS, pipes_stdout=False)
     assert shown.code == 0, shown.drawn
     assert "replaying" in shown.drawn and "━" in shown.drawn
     # The progress bar is erased at the end.

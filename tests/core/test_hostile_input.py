@@ -247,6 +247,8 @@ NOT_FROM_USERS = {
     "scheduling.caps.pending_violations",
     "scheduling.caps.violation",
     "scheduling.caps.violations",
+    "scheduling.replay.comparison.FullComparison.visible_in",
+    "scheduling.replay.policies.ReplayPolicy.replay",
     "scheduling.replay.simulate.scopes_of",
     "sessions.callbacks.body_of",
     "sessions.callbacks.secret_of",
@@ -297,7 +299,7 @@ def discovered() -> Iterator[str]:
     """Yield each public function of ``core`` that takes text, a mapping or anything."""
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
-        if ".placement" in info.name or ".queue" in info.name:
+        if any(part in info.name for part in (".placement", ".queue", ".estimates")):
             continue  # parameters of these types contain values that are already parsed
         module = importlib.import_module(info.name)
         for name, found in vars(module).items():

@@ -213,9 +213,9 @@ def test_a_user_changes_their_own_password(
     ],
 )
 def test_a_weak_password_is_rejected_everywhere(
-    hub: RunningHub, admin: httpx.Client, person: Callable[..., str], weak: str, reason: str
+    hub: RunningHub, admin: httpx.Client, create_account: Callable[..., str], weak: str, reason: str
 ) -> None:
-    name = person()
+    name = create_account()
     new = {"username": f"{name}-2", "email": f"{name}-2@example.org", "domain": "default"}
     own = {"name": name, "old_password": PASSWORD, "new_password": weak}
     for answer in (

@@ -122,9 +122,11 @@ async def test_slow_network_shows_progress_and_sends_each_form_once(
     ui = await opened(Data, "user2", "/start")
     await ui.page.get_by_role("heading", name="Welcome").wait_for()
     async with slow_network(ui.page):
-        # Neither the script of the page nor its data has arrived.
+        # The script of the page may be cached, its data has not arrived.
         await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
-        await ui.page.locator("#content .ant-skeleton-active").first.wait_for()
+        await ui.page.locator(
+            "#content .ant-skeleton-active, #content .ant-spin-spinning"
+        ).first.wait_for()
         await ui.page.get_by_role("button", name="New folder").first.wait_for()
     try:
         await ui.page.get_by_role("button", name="New folder").first.click()

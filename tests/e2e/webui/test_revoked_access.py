@@ -56,7 +56,7 @@ async def test_demoted_user_sees_the_403_page_and_a_deactivated_one_the_sign_in(
     opened: Opener[Entities], guest: str, admin: httpx.Client
 ) -> None:
     await change(admin, guest, role="admin")
-    ui = await opened(Entities, guest, "/users")
+    ui = await opened(Entities, guest, '/users?filters={"username":"user2"}')
     await ui.show("user2")
     await change(admin, guest, role="user")
     await ui.page.get_by_text("You may not open this page").wait_for()

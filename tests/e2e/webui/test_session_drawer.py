@@ -184,7 +184,7 @@ async def test_fields_time_limits_and_what_a_stop_keeps(
         lifetime = read(rest, f"/sessions/{session['id']}")["lifetime"]
         assert lifetime["added_seconds"] == 3600
         await limits.get_by_role("button", name="Keep alive").click()
-        await ui.page.get_by_text("The idle time starts again").wait_for()
+        await ui.page.get_by_text("The idle timeout starts again").wait_for()
 
         await ui.drawer.get_by_role("tab", name="Usage").click()
         for resource in ("CPU", "Memory", "Disk"):

@@ -82,7 +82,7 @@ async def test_new_session_appears_without_reload_and_stops_from_its_drawer(
     await ui.drawer.get_by_label("not passed").first.wait_for()
     assert await ui.drawer.get_by_label("passed", exact=True).count() > 2
     await ui.drawer.get_by_role("button", name="Cancel").click()
-    await ui.page.get_by_text("What is not in a folder is lost.").wait_for()
+    await ui.page.get_by_text("Files that are not in a folder are lost.").wait_for()
     # The drawer is also a dialog; the confirmation is the last dialog.
     await ui.page.get_by_role("button", name="Cancel", exact=True).last.wait_for()
     await ui.page.locator(".ant-modal-confirm-btns .ant-btn-dangerous").click()
@@ -160,9 +160,9 @@ async def test_command_palette_opens_a_session_by_name(ui: Sessions, rest: httpx
 
 async def test_language_changes_at_once_and_is_remembered(ui: Sessions) -> None:
     await ui.choose_language("Language", "ไทย")
-    await ui.page.get_by_role("heading", name="เซสชัน").wait_for()
+    await ui.page.get_by_role("heading", name="เซสชัน", exact=True).wait_for()
     await ui.page.reload()
-    await ui.page.get_by_role("heading", name="เซสชัน").wait_for()
+    await ui.page.get_by_role("heading", name="เซสชัน", exact=True).wait_for()
     assert await ui.page.evaluate("document.documentElement.lang") == "th"
 
 

@@ -108,6 +108,7 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
 
     await ui.card("One click").get_by_role("button", name="Start now").click()
     await ui.page.wait_for_url("**/sessions?session=*")
+    await ui.page.get_by_role("dialog").get_by_role("button", name="Close").click()
     await ui.page.get_by_role("link", name="Start", exact=True).first.click()
     await steps.get_by_role("link", name="Open").wait_for()
     with hub.rest(newcomer) as rest:
@@ -139,4 +140,4 @@ async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     soon = ui.alert(session["name"])
     await soon.get_by_text("is stopped in").wait_for()
     await soon.get_by_role("button", name="Keep alive").click()
-    await ui.page.get_by_text("The idle time starts again").wait_for()
+    await ui.page.get_by_text("The idle timeout starts again").wait_for()

@@ -126,6 +126,11 @@ function endpointOf(agent: Item): string {
   return typeof endpoint === 'string' && endpoint ? endpoint : (factsOf(agent).hostname ?? '–');
 }
 
+const VIEWS = [
+  { name: 'connected', filter: 'status', value: 'ALIVE' },
+  { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
+];
+
 export const AGENTS: Entity = {
   name: 'agents',
   path: '/agents',
@@ -182,23 +187,23 @@ export const AGENTS: Entity = {
   canCreate: false,
   canDelete: true,
   isDeletable: agent => !isConnected(agent),
-  views: [
-    { name: 'connected', filter: 'status', value: 'ALIVE' },
-    { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
-  ],
+  views: VIEWS,
   activation: SCHEDULABLE
 };
 
-const SUMMARY_COLUMNS = ['id', 'architecture', 'allocation', 'resource_group', 'schedulable'];
-
 /** The agents as users see them: without controls and facts about the machines. */
 export const AGENT_SUMMARIES: Entity = {
-  ...AGENTS,
   name: 'agents',
   path: '/agent-summaries',
-  columns: SUMMARY_COLUMNS.flatMap(key => AGENTS.columns.filter(column => column.key === key)).map(
-    column => ({ ...column, isOptional: false })
-  ),
+  id: 'id',
+  defaultSort: 'id',
+  columns: [
+    { key: 'id', isSortable: true },
+    { key: 'architecture' },
+    { key: 'allocation', render: agent => <Allocation agent={agent} /> },
+    { key: 'resource_group', isSortable: true },
+    { key: 'schedulable', isSortable: true }
+  ],
   filters: [
     { key: 'id__contains' },
     { key: 'schedulable', isFlag: true },
@@ -208,8 +213,5 @@ export const AGENT_SUMMARIES: Entity = {
   writers: [],
   canDelete: false,
   hasNoDetails: true,
-  views: [
-    { name: 'connected', filter: 'status', value: 'ALIVE' },
-    { name: 'terminated', filter: 'status__in', value: 'LOST,TERMINATED' }
-  ]
+  views: VIEWS
 };
