@@ -138,4 +138,4 @@ def test_document_contains_every_operation() -> None:
     assert body == {"$ref": "#/components/schemas/RequestBody"}
     assert document["components"]["schemas"]["RequestBody"]["required"] == ["name"]
     parameters = document["paths"]["/echo"]["get"]["parameters"]
-    assert [p["name"] for p in parameters] == ["limit", "offset", "sort", "format"]
+    assert [p["name"] for p in parameters] == ["limit", "offset", "sort", "format", "filename"]

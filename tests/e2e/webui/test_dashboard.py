@@ -152,7 +152,7 @@ async def test_superadmins_see_all_sessions_and_agents(
     await statistics.get_by_text("Agents alive").wait_for()
     await statistics.get_by_role("progressbar", name="cpu").wait_for()
     agents = ui.card("Active agents")
-    for title in ("Status", "Resource group", "Allocated", "Accepts sessions", "Tags"):
+    for title in ("Status", "Resource group", "Allocated", "Accepts sessions", "Details"):
         await agents.get_by_role("columnheader", name=title, exact=True).wait_for()
     await agents.get_by_role("progressbar", name="mem").first.wait_for()
     await agents.get_by_role("row").nth(1).get_by_role("link").click()

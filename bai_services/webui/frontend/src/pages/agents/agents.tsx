@@ -195,6 +195,7 @@ export const AGENTS: Entity = {
 export const AGENT_SUMMARIES: Entity = {
   name: 'agents',
   path: '/agent-summaries',
+  canCreate: false,
   id: 'id',
   defaultSort: 'id',
   columns: [
