@@ -27,6 +27,8 @@ TWO = {"cpu": "2", "mem": "1g"}
 PATH = "/resource-groups/default/replays"
 # The worker process imports numba, and may have to compile the placement code.
 WORKER_SECONDS = 120
+# Less than the time without a heartbeat after which an agent is lost.
+BEAT_SECONDS = 10
 SPREAD = {"scheduler": "lifo", "scheduler_opts": {"placement": "spread"}}
 
 
@@ -50,30 +52,36 @@ async def result_of(client: Client, replay: dict[str, Any], status: str = "done"
     return found
 
 
-async def history(api: Api, user: Client) -> None:
+async def advance(api: Api, agent: FakeAgent, seconds: int) -> None:
+    """Advance the clock in steps that are short enough for the agent not to be lost."""
+    for begin in range(0, seconds, BEAT_SECONDS):
+        api.world.clock.advance(seconds=min(BEAT_SECONDS, seconds - begin))
+        await agent.beat(None)
+
+
+async def history(api: Api, agent: FakeAgent, user: Client) -> None:
     """Run three sessions of 6, 6 and 2 cores on 8 cores: the second waits for the first.
 
     The second one belongs to another domain; the third one is still running.
     """
     foreign = await api.client("acme-user")
-    clock = api.world.clock
     first = await user.post("/sessions", {"name": "first", "resources": SIX})
     await wait_for_status(user, "first", "SCHEDULED")
-    clock.advance(seconds=10)
+    await advance(api, agent, 10)
     await foreign.post("/sessions", {"name": "secret-plan", "resources": SIX})
-    clock.advance(seconds=10)
+    await advance(api, agent, 10)
     await user.post("/sessions", {"name": "third", "resources": TWO})
     await wait_for_status(user, "third", "SCHEDULED")
-    clock.advance(seconds=100)
+    await advance(api, agent, 100)
     await user.delete(f"/sessions/{first['id']}")
     await wait_for_status(foreign, "secret-plan", "SCHEDULED")
-    clock.advance(seconds=30)
+    await advance(api, agent, 30)
 
 
 async def test_replay_compares_the_history_with_policies(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    await history(api, user)
+    await history(api, agent, user)
     admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
     body = {**an_hour(api), "policies": [SPREAD, {"scheduler_opts": {"backfill": "off"}}]}
     started = await domain_admin.post(PATH, body)

@@ -22,7 +22,7 @@ COLUMNS = 80
 async def test_table_and_progress_on_a_terminal(
     bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
 ) -> None:
-    await history(api, await api.client("user"))
+    await history(api, agent, await api.client("user"))
     since = (api.world.clock() - timedelta(hours=1)).isoformat()
     words = [*COMMAND, "default", "--backfill", "off", "--scheduler", "lifo", "--since", since]
     environ = environment(api, tmp_path, user="admin")
