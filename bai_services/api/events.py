@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
 from tornado.iostream import StreamClosedError
 
@@ -43,13 +44,17 @@ class EventsHandler(APIHandler):
             # The client has disconnected, so there is no response to finish.
             self._finished = True
         except NotSignedIn:
-            await self.finish()
+            await self._end()
         except AccessChanged:
             # The stream has the permissions of its beginning; the client opens another one.
             self.write("event: access\ndata: {}\n\n")
-            await self.finish()
+            await self._end()
         finally:
             await changes.aclose()
+
+    async def _end(self) -> None:
+        with suppress(StreamClosedError):
+            await self.finish()
 
     async def _send(self, text: str) -> None:
         self.write(text)

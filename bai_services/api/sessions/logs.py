@@ -127,7 +127,8 @@ class LogStreamHandler(LogHandler):
             self._finished = True
         except AccessChanged:
             # The client opens another stream if it may still read the log.
-            await self.finish()
+            with suppress(StreamClosedError):
+                await self.finish()
         except errors.BaiError as error:
             if not self._headers_written:
                 raise

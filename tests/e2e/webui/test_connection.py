@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -73,11 +74,13 @@ async def test_open_pages_survive_a_restart_of_the_manager(
 
     # Events arrive again.
     with hub.rest("user2") as rest:
-        body = {"name": "after-restart", "project": "default", "resources": {"cpu": "1"}}
+        # Ended sessions of an earlier try keep their names.
+        name = f"after-restart-{secrets.token_hex(3)}"
+        body = {"name": name, "project": "default", "resources": {"cpu": "1"}}
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
         body |= {"type": "batch", "startup_command": "true", "starts_at": tomorrow}
         session = checked(await asyncio.to_thread(rest.post, "/sessions", json=body), 201)
-        await sessions.row("after-restart").wait_for()
+        await sessions.row(name).wait_for()
         await asyncio.to_thread(rest.delete, f"/sessions/{session['id']}")
 
 
