@@ -192,7 +192,7 @@ async def test_fields_time_limits_and_what_a_stop_keeps(
 
         await ui.drawer.get_by_role("button", name="Stop").click()
         question = ui.page.get_by_role("dialog", name="Stop drawer-fields?")
-        await question.get_by_text("What is not in a folder is lost").wait_for()
+        await question.get_by_text("Files that are not in a folder are lost").wait_for()
         await question.get_by_text("Files in /home/work/data are kept.").wait_for()
         await question.get_by_role("button", name="Stop").click()
         wait_for(rest, session["id"], "TERMINATED")
