@@ -22,7 +22,8 @@ CALL_TIMEOUT_SECONDS = 8.0
 LIVE = "PENDING,SCHEDULED,PREPARING,PREPARED,RUNNING,TERMINATING"
 MAX_SESSIONS = 50
 MAX_FOLDERS = 200
-# Only these fields are sent to the panel, so no environment variables with secrets.
+# Fields that are sent to the panel. Environment variables are excluded, because they may contain
+# secrets.
 SHARE_FIELDS = (
     *("id", "app", "audience", "user", "project", "allowed_addresses", "expires_at", "url"),
 )
@@ -45,7 +46,9 @@ KERNEL_FIELDS = ("hostname", "role", "agent")
 
 
 class ManagerLink:
-    """Requests of the session that the engine's environment variables describe.
+    """Sends requests to the manager as this session.
+
+    The engine's environment variables identify the session.
 
     Every method raises ``Unavailable`` if the manager cannot be reached or this server is not a
     session, and the errors that the manager returns (``NotFound``, ``Forbidden`` …).
@@ -66,7 +69,7 @@ class ManagerLink:
         return Client(self._url, Token(self._token), CALL_TIMEOUT_SECONDS)
 
     async def session(self) -> dict[str, Any]:
-        """Return this session; ``devices`` has its shares with their enforcement levels."""
+        """Return this session; ``devices`` has its device shares with their enforcement levels."""
         session = await self._client.get(self._path(self.session_id))
         return self._panel_session(session)
 
@@ -75,7 +78,7 @@ class ManagerLink:
         return [key["public_key"] for key in (await self._client.get("/me/ssh-keys"))["items"]]
 
     async def read_sections(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
-        """Return the named ones of the sections session, usage, folders and sessions.
+        """Read the named sections, which are session, usage, folders and sessions.
 
         If a section cannot be read, return the sections before it, and the error.
         """
@@ -122,10 +125,10 @@ class ManagerLink:
         return {"items": [{**_pick(i, OTHER_SESSION_FIELDS), "reason": _reason(i)} for i in others]}
 
     async def log(self, kernel: str, mark: str, has_times: bool = False) -> dict[str, Any]:
-        """Return the output of a kernel, or with ``mark`` the output since that response.
+        """Return the output of a kernel.
 
-        ``is_more`` is true if the text continues the text of the mark, and false if it replaces
-        that text.
+        If ``mark`` is the mark of an earlier response, return only the output since then. If
+        ``is_more`` is true, ``log`` continues the earlier text, otherwise it replaces that text.
         """
         query: dict[str, Any] = {"kernel": kernel} if kernel else {}
         if has_times:
@@ -143,8 +146,9 @@ class ManagerLink:
     async def visit(self, credentials: Mapping[str, str]) -> dict[str, Any]:
         """Check whether a visitor may use an app.
 
-        ``credentials`` contains ``app``, ``client_ip``, and either ``entry`` or ``visit``. The
-        response to an entry contains the token of the new visit.
+        ``credentials`` contains ``app``, ``client_ip``, and either an entry token (``entry``) or
+        the token of a visit (``visit``). The response to an entry token contains the token of
+        the new visit.
         """
         body = {"session_id": self.session_id, **credentials}
         return dict(await self._client.post("/app-visits", body))

@@ -26,7 +26,8 @@ async def start(
     Raises
     ------
     EngineError
-        See ``Engine.start``. The message names the kernel if it is not the main one.
+        See ``Engine.start``. Except for ``EngineUnreachable``, the message names a failed sub
+        kernel.
     """
     starting = [asyncio.ensure_future(_start_sub(engine, sub)) for sub in plan.subs]
     try:
@@ -84,7 +85,7 @@ async def remove(engine: Engine, running: Running) -> None:
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
-    """Return the end of the main kernel's output, and the same of the sub kernels by hostname.
+    """Return the tail of the main kernel's output, and those of the sub kernels by hostname.
 
     ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """

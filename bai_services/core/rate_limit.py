@@ -6,7 +6,8 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# Resolution of the window: events are counted per step, so a counter stores at most 90 numbers.
+# Resolution of the window: events are counted per step, so a counter stores at most 91
+# pairs of numbers.
 STEP = timedelta(seconds=10)
 
 

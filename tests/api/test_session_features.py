@@ -556,7 +556,7 @@ async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAge
     found = (await user.get("/session-templates"))["items"]
     assert [(t["name"], t["audience"]) for t in found].count(("all1", "domain")) == 1
     assert {t["name"] for t in found} == {"all1"}
-    # The user's own template takes precedence over the project's and the domain's.
+    # The project's template takes precedence over the domain's, and the user's own over both.
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")

@@ -29,8 +29,8 @@ class CodePageHandler(PageHandler):
     async def get(self) -> None:
         caller: Caller | None = None
         try:
-            # Authenticate before checking the parameters: error pages, too, are only for signed-in
-            # users.
+            # Authenticate first: a user who is not signed in goes to the sign-in page, even if the
+            # URL is incomplete.
             caller = await self.caller()
             if caller is None:
                 return

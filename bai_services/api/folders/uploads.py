@@ -27,7 +27,8 @@ _CHUNK_TYPE = "application/offset+octet-stream"
 _TAG = "vfolders"
 _UPLOAD_URL = re.compile(r"/uploads/([0-9a-f-]{36})/?$")
 _PATH = {
-    "path": "directory for the path in Upload-Metadata; without that path, the path of the file"
+    "path": "directory to which the path in Upload-Metadata is relative; "
+    "if the metadata has no path, the path of the file"
 }
 
 
@@ -105,13 +106,14 @@ class UploadsHandler(_TusHandler):
             matches = [_UPLOAD_URL.search(url) for url in concat.partition(";")[2].split()]
             if not matches or None in matches:
                 raise InvalidRequest(
-                    "Upload-Concat must be final; and the URLs of the partial uploads",
+                    "Upload-Concat must be 'final;' followed by the URLs of the partial uploads",
                     header="Upload-Concat",
                 )
             parts = tuple(match[1] for match in matches if match is not None)
         elif concat not in ("", "partial"):
             raise InvalidRequest(
-                "Upload-Concat must be partial, or final; and URLs", header="Upload-Concat"
+                "Upload-Concat must be 'partial', or 'final;' followed by URLs",
+                header="Upload-Concat",
             )
         unpack = metadata.get("unpack", "")
         if unpack not in ("", "tar"):

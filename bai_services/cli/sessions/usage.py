@@ -33,7 +33,11 @@ Values = Sequence[float | None]
 )
 @click.argument("name", required=False)
 @click.option(
-    "--period", type=Choice(list(PERIODS)), default="1h", show_default=True, help="Time until now."
+    "--period",
+    type=Choice(list(PERIODS)),
+    default="1h",
+    show_default=True,
+    help="Length of the period, which ends now.",
 )
 @click.option("--kernel", default="main1", show_default=True, help="Host name of the kernel.")
 @json_option
@@ -121,7 +125,7 @@ def sparkline(values: Values, full: float) -> str:
 
     A series longer than ``MAX_WIDTH`` is reduced: each character is the mean of several values.
     """
-    size = -(-len(values) // MAX_WIDTH)
+    size = max(1, -(-len(values) // MAX_WIDTH))
     groups = [values[start : start + size] for start in range(0, len(values), size)]
     return "".join(_block(group, full) for group in groups)
 

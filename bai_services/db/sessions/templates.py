@@ -24,8 +24,7 @@ from ..records import first_record, records
 from ..tables.accounts import projects, users
 from ..tables.sessions import session_templates
 
-# Maximum number of templates of a user, a project or a domain. Lists contain the templates of all
-# three, so this also limits the length of a list.
+# Maximum number of templates in one scope (a user, project or domain).
 MAX_TEMPLATES = 100
 
 _SELECT = (

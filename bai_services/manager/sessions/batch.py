@@ -1,4 +1,4 @@
-"""Batch sessions: container command, environment and exit code."""
+"""Batch sessions: container command, single execution, and exit code."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# User and group id of sessions if the account does not set them.
 # Numerical libraries start this many threads; by default they would use every core of the machine.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# User and group id of sessions if the account does not set them.
 DEFAULT_UID = 1000
 DEFAULT_GID = 1000
 MAX_REASON_CHARACTERS = 1000
@@ -228,9 +228,9 @@ class Launch:
         return await self._sessions.find(session_id)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Let the manager start a session that was created through the Hub.
+        """Make the manager, not the Hub, start a session when it is scheduled.
 
-        The manager starts it when it is scheduled.
+        The session was created through the Hub.
         """
         authorizer.require(caller, "session.launch")
         row = await self._sessions.leave_start_to_manager(session_id)
@@ -253,7 +253,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if row.type == SessionType.BATCH:
         return _map_batch_end(row, end)
     if row.status is Status.TERMINATING:
-        # The result was set when the stop was requested; a stop by a user has no result.
+        # Keep the result that the stop request stored; a stop by a user stores none.
         return Event.EXITED, end.text, None
     if row.status is not Status.RUNNING:
         return Event.FAILED, end.text, Result.FAILURE
@@ -262,7 +262,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if end.exit_code == 0:
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
-        # The event is the same as when the agent reports the end before the Hub does.
+        # Same event as for an end that the agent reports first.
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 
@@ -306,7 +306,7 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
 
 
 def _spec_environ(row: SessionRow) -> dict[str, str]:
-    """Return the variables that contain fields of the session's spec (``Traits.variable``)."""
+    """Return the environment variables that show fields of the spec to the session."""
     values = {
         variable: row.options.get(name) if name in STORED_OPTIONS else getattr(row, name)
         for variable, name in VARIABLES.items()

@@ -23,9 +23,10 @@ HISTORY = "history"
 CURRENT = "current"
 # Number of intervals of the period for which the utilization is reported.
 INTERVALS = 96
-# Starts that differ by less are equal: a pass runs once per second and takes some time.
+# Starts that differ by at most this are equal: a pass runs once per second and takes some time.
 EQUAL_SECONDS = 5
-# Maximum number of projects and of users per domain in a result: those that waited longest.
+# Maximum number of projects, and of users, of each domain in a result. Those with the longest
+# total wait are kept.
 MAX_GROUPS = 50
 
 
@@ -77,7 +78,8 @@ class PolicyReport:
 
     The makespan is the time from the first request in the period to the last end.
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
-    current policy; None in the report that would be compared with itself.
+    current policy. ``than_history`` is None in the history; ``than_current`` is None in the history
+    and in the replay of the current policy.
     """
 
     name: str
@@ -110,8 +112,8 @@ class CountedGap:
 class Comparison:
     """Reports of the history, the current policy and the other policies, in this order.
 
-    ``times`` are the begins of the intervals of ``Utilisation``. ``running_before`` sessions were
-    already running at ``since``; no other number counts them as sessions.
+    ``times`` are the begins of the intervals of ``Utilisation``. ``running_before`` is the number
+    of sessions that were already running at ``since``; no other number of sessions includes them.
     """
 
     since: datetime
@@ -129,14 +131,14 @@ class Comparison:
 class FullComparison:
     """A comparison with the names of all domains.
 
-    ``outside`` has, by domain, the waiting times of all other domains, one entry per report.
+    ``outside[domain][i]`` has the waiting times of all sessions outside ``domain`` in report ``i``.
     """
 
     comparison: Comparison
     outside: Mapping[str, tuple[GroupWaits, ...]]
 
     def visible_in(self, domain: str | None) -> Comparison:
-        """Return the comparison for a reader who may see the names of one domain; None: of all.
+        """Return the comparison with the names of only one domain, or of all if ``domain`` is None.
 
         The projects and users of other domains are one entry without a name.
         """
@@ -288,7 +290,8 @@ def _measured(workload: RecordedWorkload, replayed: Replay) -> list[Outcome]:
 
 def _waits(outcomes: Iterable[Outcome]) -> Waits:
     waited = [o.waited for o in outcomes if o.waited is not None]
-    # A session whose recorded dependencies ended later than its recorded start never waited.
+    # If the recorded dependencies ended after the recorded start, the wait would be negative; count
+    # it as 0.
     return Waits(**spread(np.maximum(0, np.array(waited, np.float64))))
 
 
@@ -307,7 +310,7 @@ def _grouped(outcomes: Iterable[Outcome], key: Callable[[Job], K]) -> dict[K, li
 def _by_name(
     outcomes: Iterable[Outcome], key: Callable[[Job], str], names: Mapping[str, str]
 ) -> tuple[GroupWaits, ...]:
-    """Return the waiting times by project or user: of each domain, those that waited longest."""
+    """Return the waiting times by project or user; of each domain, the longest total waits."""
     found: list[GroupWaits] = []
     for domain, of_domain in sorted(_grouped(outcomes, lambda job: job.domain).items()):
         groups = [

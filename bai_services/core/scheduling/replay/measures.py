@@ -17,7 +17,8 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Minimum run time in the slowdown of a job: otherwise, short waits of tiny jobs would dominate.
+# Minimum divisor of the bounded slowdown: without it, tiny jobs with short waits would dominate the
+# mean.
 SHORTEST_SECONDS = 10
 # Maximum number of never started jobs that the report lists.
 _MAX_NAMED = 20
@@ -49,7 +50,10 @@ def report(replayed: Replay) -> dict[str, Any]:
 
 
 def slowdown(outcome: Outcome) -> float:
-    """Return the bounded slowdown of a started job: (wait + run time) / run time, at least 1."""
+    """Return the bounded slowdown of a started job.
+
+    It is (wait + run time) / max(run time, ``SHORTEST_SECONDS``), but at least 1.
+    """
     wait = outcome.waited or 0
     run = outcome.job.seconds
     return max(1.0, (wait + run) / max(run, SHORTEST_SECONDS))
@@ -143,8 +147,9 @@ def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
 
 
 def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]]]:
-    """Return for each resource the times (seconds) at which its usage changes, and the usage in
-    percent from each of these times.
+    """Return the usage of each resource as a step function.
+
+    It consists of times in seconds and, for each time, the usage in percent from then on.
     """
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for outcome in replayed.outcomes:

@@ -5,7 +5,7 @@ export interface Bar {
   key: string;
   session: ScheduledSession;
   kind: 'running' | 'reserved' | 'waiting';
-  /** Milliseconds; without an end, the bar extends to the edge of the chart. */
+  /** Unix times in milliseconds. Without an end, the bar extends to the edge of the chart. */
   from: number;
   to: number | undefined;
   /** The amount of the session on this device or agent, for example 0.5. */
@@ -26,7 +26,8 @@ const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
 /**
- * The rows of all agents and devices, then those of pending sessions whose placement is unknown.
+ * The rows of all agents and devices, then those of the first pending sessions that have an
+ * estimated start but no placement.
  */
 export function rowsOf(schedule: Schedule): Row[] {
   const now = Date.parse(schedule.at);
@@ -66,7 +67,7 @@ export function rowsOf(schedule: Schedule): Row[] {
       withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
     }
   }
-  // The own row of an agent with devices is shown only if it runs sessions without devices.
+  // Hide the row of an agent that has rows of devices, unless it runs a session without devices.
   const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)
