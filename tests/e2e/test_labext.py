@@ -197,7 +197,7 @@ async def test_the_panel_renames_and_stops_sessions(
         assert checked(rest.get(f"/sessions/{session['id']}"), 200)["status"] == "RUNNING"
         await panel.get_by_role("button", name="Stop", exact=True).click()
         await dialog.get_by_role("button", name="Stop").click()
-        await page.wait_for_url(f"{hub.url}/services/bai/sessions/**")
+        await page.wait_for_url(f"{hub.url}/services/bai/sessions?*session={session['id']}")
         wait_for(rest, session["id"], "TERMINATED")
 
 
