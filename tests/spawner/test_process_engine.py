@@ -179,7 +179,7 @@ async def test_a_second_start_of_a_session_removes_the_first_kernel(
     process = psutil.Process(first.pid)
     engine, second = await start_plan(kind, given)
 
-    assert not process.is_running()
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     assert await ask(second, "api") == (200, "here")
     assert await engine.poll(second) is None
     with pytest.raises(Exception, match="(?i)connect"):
