@@ -328,6 +328,14 @@ async def test_invalid_sign_in_request_of_the_cli_is_rejected(
         assert page.status_code == 400
 
 
+async def test_code_is_only_sent_to_a_signed_in_browser(running: HubAndManager) -> None:
+    """A request without a sign-in is rejected before its parameters are checked."""
+    async with httpx.AsyncClient() as browser:
+        for request in (_sign_in_request("x" * 43), _sign_in_request("short")):
+            response = await browser.post(f"{running.manager_url}/cli-login", data=request)
+            assert (response.status_code, "sign in first" in response.text) == (401, True)
+
+
 async def test_browser_that_is_not_signed_in_is_redirected_to_the_hub(
     running: HubAndManager,
 ) -> None:

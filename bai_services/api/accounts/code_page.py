@@ -29,8 +29,8 @@ class CodePageHandler(PageHandler):
     async def get(self) -> None:
         caller: Caller | None = None
         try:
-            # Authenticate first: a user who is not signed in goes to the sign-in page, even if the
-            # URL is incomplete.
+            # Authenticate before checking the parameters: a browser that is not signed in goes to
+            # the sign-in page, even if the URL is incomplete.
             caller = await self.caller()
             if caller is None:
                 return
@@ -43,8 +43,8 @@ class CodePageHandler(PageHandler):
     async def post(self) -> None:
         caller: Caller | None = None
         try:
-            self.check_parameters()
             caller = await self.settings["sign_in"].browser_caller(self)
+            self.check_parameters()
             code = manager_of(self).accounts.sign_ins.create_code(
                 caller, self.challenge, self.settings["sign_in"].browser_token(self)
             )["code"]
