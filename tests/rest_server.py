@@ -1,4 +1,7 @@
-"""A REST server for tests of the clients: echo, lists, errors, and responses of other servers."""
+"""A server for tests of REST clients.
+
+It echoes requests, and returns lists, errors, and responses of proxies and other servers.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ ROUTES = [
 
 @asynccontextmanager
 async def rest_server() -> AsyncIterator[str]:
-    """Run the server; yield the URL for a client."""
+    """Run the server, and yield the URL for a client."""
     application = Application(
         [(PREFIX + pattern, handler) for pattern, handler in ROUTES],
         default_handler_class=NotFoundHandler,
@@ -105,6 +108,8 @@ async def rest_server() -> AsyncIterator[str]:
     server = HTTPServer(application)
     socket, port = bind_unused_port()
     server.add_socket(socket)
-    yield f"http://127.0.0.1:{port}/services/bai"
-    server.stop()
-    await server.close_all_connections()
+    try:
+        yield f"http://127.0.0.1:{port}/services/bai"
+    finally:
+        server.stop()
+        await server.close_all_connections()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
+from functools import partial
 
 import httpx
 import pytest
@@ -21,23 +22,32 @@ SKEW = timedelta(minutes=15)
 async def send_signed(
     api: Api,
     *,
+    path: str = "me",
+    content_type: str = "",
     minutes_off: float = 0,
     signed_path: str | None = None,
+    signed_content_type: str | None = None,
     access_key: str | None = None,
     date: str | None = None,
 ) -> httpx.Response:
-    """Send a signed ``GET /me``; the signature is dated ``minutes_off`` from now."""
+    """Send a signed ``GET /me`` and return the response; the signature is dated ``minutes_off``
+    from now.
+
+    ``signed_path`` and ``signed_content_type`` replace ``path`` and ``content_type`` in the
+    signature only.
+    """
     keys = api.world.keys["user"]
     when = api.world.clock() + timedelta(minutes=minutes_off)
     async with httpx.AsyncClient(base_url=api.url + "/api/v1/") as http:
-        request = http.build_request("GET", "me")
+        headers = {"Content-Type": content_type} if content_type else {}
+        request = http.build_request("GET", path, headers=headers)
         sign = signature.sign(
             keys.secret_key,
             method="GET",
             path=signed_path or request.url.raw_path.decode(),
             host=request.headers["Host"],
             date=when,
-            content_type="",
+            content_type=content_type if signed_content_type is None else signed_content_type,
         )
         request.headers["Date"] = date if date is not None else when.isoformat()
         request.headers["Authorization"] = signature.authorization(
@@ -82,6 +92,18 @@ async def test_signature_covers_query_and_content_type(api: Api) -> None:
     page = await admin.get("/users", limit=1, username__contains="us er&x=1")
     assert page["total"] == 0
     await admin.patch("/users/user", {"full_name": "U"})
+    path, content_type = "keypairs?limit=1", "application/json"
+    signed_path = f"/services/bai/api/v1/{path}"
+    sent = partial(send_signed, api, signed_path=signed_path, signed_content_type=content_type)
+    assert (await sent(path=path, content_type=content_type)).status_code == 200
+    for changed in (
+        {"path": "keypairs?limit=2", "content_type": content_type},
+        {"path": "keypairs", "content_type": content_type},
+        {"path": path, "content_type": "text/plain"},
+        {"path": path, "content_type": ""},
+    ):
+        answer = await sent(**changed)
+        assert (answer.status_code, answer.json()["error"]) == (401, "not-signed-in"), changed
 
 
 async def signed_patch(api: Api, path: str, body: bytes, sent: bytes, **kept: bool) -> int:
@@ -192,13 +214,16 @@ async def test_rate_limit_of_a_keypair(api: Api) -> None:
         await user.get("/me")
     assert 0 < caught.value.details["retry_after_seconds"] <= 910
     await admin.get("/me")
-    # Requests with a wrong signature do not count. Otherwise other users could use up the limit.
+    # Requests with a wrong signature do not count. Otherwise anyone who knows the access key could
+    # use up the limit of its owner. Of the new limit, three requests are left.
     await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 6})
     for _ in range(5):
         async with Client(api.url, Keypair(access_key, "x" * 40)) as thief:
             with pytest.raises(NotSignedIn):
                 await thief.get("/me")
     for _ in range(3):
+        await user.get("/me")
+    with pytest.raises(RateLimited):
         await user.get("/me")
 
 

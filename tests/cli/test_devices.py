@@ -223,3 +223,4 @@ def test_sparkline_shows_gaps_and_reduces_long_series() -> None:
     assert sparkline([0, 50, None, 100, 200], 100) == "▁▅ ██"
     assert sparkline([0.0] * 60 + [100.0] * 60, 100) == "▁" * 15 + "█" * 15
     assert sparkline([0.0, None], 0) == "▁ "
+    assert sparkline([], 100) == ""

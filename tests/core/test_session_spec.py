@@ -1,9 +1,9 @@
-"""Session spec: digest of a request, and groups of fields."""
+"""Session spec: conversion from a REST body, digest, groups of fields, and stored options."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
@@ -16,11 +16,16 @@ from bai_services.core.sessions.spec import (
     MERGED_FIELDS,
     PRIVATE_FIELDS,
     SessionSpec,
+    traits_of,
 )
 
+# Changes of the fields in the digest, except for ``project`` and ``mounts``: the digest contains
+# their resolved values, which are arguments of ``digest``.
 CONTENT: Sequence[dict[str, Any]] = (
     {"image": "other"},
     {"type": "batch"},
+    {"resource_group": "other"},
+    {"preset": "large"},
     {"resources": {"cpu": "2"}},
     {"shared_memory": "1g"},
     {"environ": {"A": "1"}},
@@ -65,11 +70,17 @@ def test_digests_of_stored_requests_do_not_change() -> None:
     """Digests are stored: a changed digest would turn a repeated request into a conflict."""
     full = SessionSpec(**{name: value for changes in CONTENT for name, value in changes.items()})
     assert SessionSpec().digest("p", ()).startswith("822432af471c5475")
-    assert full.digest("p", MOUNTS).startswith("31484f1266eb6410")
+    assert full.digest("p", MOUNTS).startswith("c3fc0186f76ae99b")
+    smaller = replace(full, preset=None, resource_group=None)
+    assert smaller.digest("p", MOUNTS).startswith("31484f1266eb6410")
 
 
 def test_every_identity_field_changes_the_digest() -> None:
+    identity_fields = {f.name for f in fields(SessionSpec) if traits_of(f).is_identity}
+    changed_fields = {name for changes in CONTENT for name in changes}
+    assert changed_fields == identity_fields - {"project", "mounts"}
     digests = [SessionSpec(**changes).digest("p", ()) for changes in ({}, *CONTENT)]
+    digests += [SessionSpec().digest("other", ()), SessionSpec().digest("p", MOUNTS)]
     assert len(set(digests)) == len(digests)
 
 
