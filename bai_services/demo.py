@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = {
     "gpu-whole": {"cpu": "2", "mem": "8g", "cuda.device": "1"},
 }
 
-# The labels of images/session.
+# Labels of the demo image, taken from images/session/Dockerfile; ``_service_ports`` adds the apps.
 IMAGE_LABELS = {
     "ai.backend.role": "COMPUTE",
     "ai.backend.features": "batch query uid-match",
@@ -66,7 +66,8 @@ IMAGE_LABELS = {
     "ai.backend.resource.preferred.shmem": "64m",
 }
 APPS = {"jupyterlab": 8090, "notebook": 8091, "tensorboard": 6006, "vscode": 8180, "mlflow": 5000}
-# Programs of apps; sessions of the process engine use those installed on this machine.
+# Programs that some apps require. The demo image of the process engine offers these apps only if
+# their programs are installed on this machine.
 PROGRAMS = {"vscode": "code-server", "mlflow": "mlflow", "notebook": "jupyter-notebook"}
 
 

@@ -17,7 +17,7 @@ def script_json(value: Any, encode: Callable[[Any], Any] | None = None) -> Marku
     Raises
     ------
     TypeError
-        If the value contains such a value, and ``encode`` is not given.
+        If ``json`` cannot serialize a part of ``value``, and ``encode`` is not given.
     """
     text = json.dumps(value, ensure_ascii=False, default=encode)
     for character, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):

@@ -6,8 +6,8 @@ from collections import deque
 from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
-# Resolution of the window: events are counted per step, so a counter stores at most 91
-# pairs of numbers.
+# Resolution of the window: events are counted per step. A counter stores at most 90 pairs of
+# numbers (15 min / 10 s), if every ``add`` follows a ``total`` for the same time.
 STEP = timedelta(seconds=10)
 
 

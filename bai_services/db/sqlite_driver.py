@@ -21,11 +21,12 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The budget of a SELECT in the event loop: 20 callbacks of 1,000 steps, about 1 ms. A budget in
-# steps instead of time does not depend on the load of the machine.
+# The budget of a SELECT in the event loop: 20,000 steps of SQLite's virtual machine, about 1 ms.
+# SQLite calls ``Connection._on_progress`` every 1,000 steps, and the 20th call interrupts the
+# SELECT. A budget in steps instead of time does not depend on the load of the machine.
 STEPS_PER_CALLBACK = 1000
 MAX_CALLBACKS = 20
-# A statement with more bound values writes many rows, so it runs in a thread.
+# A statement with more bound values runs in a thread, because it reads or writes many rows.
 MAX_INLINE_VALUES = 400
 # Maximum number of slow statements that are remembered.
 MAX_SLOW = 500
@@ -53,7 +54,10 @@ class Connections:
         self.slow: set[str] = set()
 
     async def open(self) -> Connection:
-        """Return a new connection in autocommit mode: transactions begin and end by statements."""
+        """Return a new connection in autocommit mode.
+
+        SQLAlchemy's dialect begins and ends transactions explicitly.
+        """
         opened = await asyncio.get_running_loop().run_in_executor(self.pool, self._connect)
         return Connection(opened, self)
 
@@ -136,7 +140,10 @@ class Connection:
             self._shared.pool.submit(_close, opened)
 
     async def run(self, statement: str, call: Callable[[], object], n_values: int) -> None:
-        """Call ``call``, which runs ``statement``, in the event loop or in a thread."""
+        """Execute ``statement`` by calling ``call``, in the event loop or in a thread.
+
+        ``n_values`` is the number of its bound values.
+        """
         await self._wait_until_idle()
         if self._statements_in_turn >= STATEMENTS_PER_TURN:
             self._statements_in_turn = 0
@@ -215,7 +222,10 @@ class Connection:
             await asyncio.wait([self._busy])
 
     def _on_progress(self) -> int:
-        """Count down the budget; SQLite interrupts the statement if the result is not 0."""
+        """Count down the budget. If the result is not 0, SQLite interrupts the statement.
+
+        A statement without a budget (``_callbacks_left`` is 0) is never interrupted.
+        """
         if not self._callbacks_left:
             return 0
         self._callbacks_left -= 1

@@ -336,9 +336,9 @@ def test_reason_is_reported_if_no_devices_are_found(
     ("text", "message"),
     [
         ("- a", "must map the names of families"),
-        ("Warboy: {}", "Warboy: a family's name"),
-        ("x: {title: X, tried: 'no', find: {path: /sys/x}, nods: []}", "x: nods is unknown"),
-        ("x: {title: X, tried: 'no', find: {path: /sys/x, glob: a}}", "x.find: glob is unknown"),
+        ("Warboy: {}", "Warboy: the name of a family must"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x}, nods: []}", "x: unknown key nods"),
+        ("x: {title: X, tried: 'no', find: {path: /sys/x, glob: a}}", "x.find: unknown key glob"),
         ("x: {title: X, tried: maybe, find: {path: /sys/x}}", "x.tried must be one of"),
         ("x: {title: X, tried: 'no', find: {}}", "needs either path or command"),
         ("x: {title: X, tried: 'no', find: {path: /sys/x}, nodes: /dev/x}", "must be a list"),
@@ -373,7 +373,7 @@ def test_table_file_adds_a_row(machine: FakeMachine, tmp_path: Path) -> None:
             warboy: {title: Ours, tried: device, find: {path: /sys/x}, nods: []}
             """,
             "warboy",
-            "table.yaml: warboy: nods is unknown; valid are capabilities, divided",
+            "table.yaml: warboy: unknown key nods; valid keys are capabilities, divided",
             id="row with an unknown key",
         ),
         pytest.param("- a", "table", "must map the names of families", id="not a mapping"),

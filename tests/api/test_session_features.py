@@ -536,10 +536,16 @@ async def test_size_and_number_of_templates_are_limited(
     await user.post("/session-templates", {"name": "one", "request": {}})
     with pytest.raises(errors.InvalidRequest, match="at most 32768"):
         await user.patch("/session-templates/one", {"request": large})
-    with pytest.raises(errors.QuotaExceeded, match="at most 1 templates"):
+    with pytest.raises(errors.QuotaExceeded, match="^you can have at most 1 templates"):
         await user.post("/session-templates", {"name": "two", "request": {}})
     other = await api.client("user2")
     await other.post("/session-templates", {"name": "two", "request": {}})
+    admin = await api.client("admin")
+    for audience, more in (("project", {"project": "default"}), ("domain", {})):
+        shared = {"request": {}, "audience": audience, **more}
+        await admin.post("/session-templates", {"name": "one", **shared})
+        with pytest.raises(errors.QuotaExceeded, match=f"^the {audience} can have at most 1 templ"):
+            await admin.post("/session-templates", {"name": "two", **shared})
 
 
 async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:

@@ -88,7 +88,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
     await user.delete(f"/sessions/{session['id']}")
     await wait_for_status(user, session["id"], "CANCELLED")
 
-    # The manager sent this request before the user stopped the session.
+    # Send what the manager may have sent before the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
@@ -106,14 +106,14 @@ async def test_only_the_owner_starts_a_session_through_the_hub(
     assert "only its owner" in message_of(answer)
     assert (await user.get("/sessions"))["total"] == 0
 
-    # The denied options are not stored, because the owner's next start would use them.
+    # The Hub must not store the denied options: the owner's next start would use them.
     assert not (await hub.server("lab"))["user_options"]
     assert (await hub.post_server("lab", SMALL)).status_code == 201
     session = await newest_session(user, "lab")
     await hub.delete_server("lab")
     await wait_for_status(user, session["id"], "TERMINATED")
 
-    # Neither stored options nor the id of an ended session start a new one.
+    # The service cannot start a new session from stored options or by the id of an ended session.
     for options in (None, {"bai_session_id": session["id"]}):
         answer = await hub.post_server("lab", options, as_service=True)
         assert answer.status_code == 403, answer.text

@@ -24,14 +24,17 @@ class JupyterServer:
     token: str
 
     def get(self, path: str, token: str | None = "") -> httpx.Response:
-        """Get a path with the server's token, with ``token``, or without one (``None``)."""
+        """Send a GET request; see ``headers`` for ``token``."""
         return self.request("GET", path, token)
 
     def request(self, method: str, path: str, token: str | None = "") -> httpx.Response:
         return httpx.request(method, self.url + path, headers=self.headers(token), timeout=60)
 
     def page(self, path: str) -> httpx.Response:
-        """Return a page for the owner, after redirects that keep the path (VS Code's folder)."""
+        """Return a page, requested with the server's token.
+
+        A redirect may only change the query: VS Code adds its folder to it.
+        """
         answer = httpx.get(
             self.url + path, headers=self.headers(), timeout=60, follow_redirects=True
         )
@@ -39,13 +42,14 @@ class JupyterServer:
         return answer
 
     def headers(self, token: str | None = "") -> dict[str, str]:
+        """Return the header with ``token``; empty: the server's token; None: no token."""
         if token is None:
             return {}
         return {"Authorization": f"token {token or self.token}"}
 
     def is_ready(self) -> bool:
         address = urlsplit(self.url)
-        # Not httpx, which leaks sockets that a starting server resets.
+        # Use http.client: httpx leaks the socket of a connection that a starting server resets.
         connection = HTTPConnection(address.hostname or "", address.port, timeout=10)
         try:
             connection.request("GET", f"{address.path}lab", headers=self.headers())

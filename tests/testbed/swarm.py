@@ -16,8 +16,9 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# Mounts the /sys of the network namespace with the cgroups of the machine. The engine's data is
-# on a tmpfs, so that its thousands of files need no cleanup.
+# Script that starts an engine. It mounts the sysfs of the network namespace at /sys, with the
+# cgroups of the machine below it. The engine's data is on a tmpfs, which disappears with the mount
+# namespace, so its thousands of files need not be deleted.
 _ENGINE = """
 set -e
 hostname {name}
@@ -91,7 +92,7 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
     folder.mkdir()
     _run("ip", "netns", "add", name)
     stack.callback(_run, "ip", "netns", "delete", name)
-    # Removed together with its peer in the namespace.
+    # The kernel deletes this interface when it deletes the namespace with its peer, eth0.
     here = f"v{token}-{number}"
     _run("ip", "link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", name)
     _run("ip", "link", "set", here, "master", f"bai{token}", "up")

@@ -21,7 +21,8 @@ FAMILY = re.compile(r"[a-z][a-z0-9-]{0,31}")
 METRICS = ("utilization_percent", "memory_used_bytes", "temperature_celsius", "power_watts")
 # Placeholder in a path for the device's PCI address.
 PCI = "{pci}"
-# What the code was tested with: a real device, a fake one with the same interface, or no device.
+# Values of ``Row.tried``: the row was tested with a real device, with a stand-in (a fake with the
+# documented interface), or not at all.
 TRIED = ("device", "stand-in", "no")
 
 T = TypeVar("T")
@@ -29,11 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """How devices are found: a path with ``{i}``, or the command of a vendor tool.
+    """How devices are found: by a path with ``{i}``, or by the command of a vendor tool.
 
-    A tool prints JSON with a list at the pointer ``items``; or, if ``columns`` is set, lines of
-    comma-separated values. ``where`` selects devices: it maps a file below the path (or a pointer
-    into the tool's item) to patterns, one of which the value must match.
+    The tool prints JSON with a list of devices at the pointer ``items``. If ``columns`` is set, it
+    prints one device per line instead, as comma-separated values in these columns. ``where`` maps
+    keys (see ``TableDevices.value``) to patterns; only devices whose value of every key matches
+    one of its patterns are used.
     """
 
     path: str = ""
@@ -45,7 +47,7 @@ class Find:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Sources of facts about a device: files below its path, or pointers into its item."""
+    """Sources of facts about a device, as keys (see ``TableDevices.value``); empty: no source."""
 
     id: str = ""
     index: str = ""
@@ -57,7 +59,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: a file or a pointer, and the factor by which its number is multiplied."""
+    """One metric: its source as a key (see ``TableDevices.value``), and a factor for the number."""
 
     path: str
     scale: float = 1.0
@@ -65,8 +67,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """How a part of a device is recognized: a file or pointer (``mode``), and its values for whole
-    devices.
+    """How a part of a divided device is recognized.
+
+    ``mode`` is a key (see ``TableDevices.value``). A device is whole if the value of the key is in
+    ``whole`` or empty; otherwise it is a part, and the value names its kind.
     """
 
     mode: str = ""
@@ -93,11 +97,12 @@ class Row:
     # Bytes per unit of the fact ``memory_bytes``.
     memory_unit: int = 1
     nodes: Sequence[str] = ()
-    # Path on the machine to path in the session, where ``{local}`` counts from 0.
+    # Maps paths on the machine to paths in the session, in which ``{local}`` is the device's number
+    # in the session, from 0.
     renumbered_nodes: Mapping[str, str] = field(default_factory=dict)
     # Nodes that every session with a device of this family gets.
     shared_nodes: Sequence[str] = ()
-    # Path to ``ro`` or ``rw``; paths that do not exist on the machine are left out.
+    # Maps paths to ``ro`` or ``rw``; paths that do not exist on the machine are not mounted.
     mounts: Mapping[str, str] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
@@ -165,7 +170,10 @@ def _parse_yaml(text: str, name: str) -> dict[Any, Any]:
 
 def _row(family: Any, data: Any, place: str) -> Row:
     if not isinstance(family, str) or not FAMILY.fullmatch(family):
-        raise InvalidRequest(f"{place}: a family's name consists of a-z, 0-9 and -, like warboy")
+        raise InvalidRequest(
+            f"{place}: the name of a family must start with a letter a-z and contain only a-z, 0-9 "
+            "and -, at most 32 characters, for example warboy"
+        )
     known = _checked_arguments(Row, data, place, excluded=("family", "parts"))
     missing = next((name for name in ("title", "tried", "find") if name not in known), None)
     if missing is not None:
@@ -197,7 +205,7 @@ def _row(family: Any, data: Any, place: str) -> Row:
     unknown = sorted(set(row.metrics) - set(METRICS))
     if unknown:
         raise InvalidRequest(
-            f"{place}.metrics: {unknown[0]} is unknown; valid are {', '.join(METRICS)}"
+            f"{place}.metrics: unknown metric {unknown[0]}; valid metrics are {', '.join(METRICS)}"
         )
     where = {key: tuple(str(value) for value in row.find.where[key]) for key in row.find.where}
     return replace(row, find=replace(row.find, where=where))
@@ -213,7 +221,7 @@ def _checked_arguments(
     unknown = sorted(str(key) for key in data if key not in fields_by_name)
     if unknown:
         raise InvalidRequest(
-            f"{place}: {unknown[0]} is unknown; valid are {', '.join(sorted(fields_by_name))}"
+            f"{place}: unknown key {unknown[0]}; valid keys are {', '.join(sorted(fields_by_name))}"
         )
     for name, value in data.items():
         expected = _TYPES_BY_ANNOTATION[str(fields_by_name[name].type).partition("[")[0]]

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device that was found: its number, and its path or the vendor tool's item."""
+    """A device that was found: its number, and either its path or the vendor tool's item for it."""
 
     index: int
     path: str = ""
@@ -117,7 +117,7 @@ class TableDevices(DeviceKind):
         )
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:
-        """Return the device nodes of one device, which has the number ``local`` in the session."""
+        """Return the nodes of one device; ``local`` is its number in the session, from 0."""
         nodes: list[Any] = []
         for pattern in self.row.nodes:
             nodes += self.host.paths(pattern, device.index)
@@ -221,7 +221,7 @@ class TableDevices(DeviceKind):
         return int(number) if number == int(number) else round(number, 2)
 
     def _part_kind(self, found_device: FoundDevice) -> str:
-        """Return the kind of a part of a device, such as ``cpx``; empty for a whole device."""
+        """Return the kind of a part, such as ``cpx``; empty if the device is a whole device."""
         divided = self.row.divided
         mode = str(self.value(found_device, divided.mode) or "") if divided.mode else ""
         return "" if mode in divided.whole else re.sub(r"[^a-z0-9]+", "-", mode.lower()).strip("-")
@@ -253,9 +253,10 @@ class TableDevices(DeviceKind):
 
 
 def level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
-    """Return the enforcement level of parts of devices, or of whole devices.
+    """Return the enforcement level of at least one granted device.
 
-    Only a container can prevent a session from opening other devices.
+    Parts that the hardware divides have the level HARDWARE. For a whole device, only a container
+    prevents a session from opening other devices; without a container, the level is NONE.
     """
     is_divided = all(g.device.slot for g in granted)
     return Level.HARDWARE if is_divided or engine == "docker" else Level.NONE

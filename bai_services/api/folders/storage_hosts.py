@@ -20,7 +20,7 @@ _TAG = "storage"
 
 
 class StorageHost(ResponseModel):
-    """``permissions``: the caller's permissions. ``path``: null except for superadmins."""
+    """A storage host, as the caller sees it."""
 
     name: str
     backend: str
@@ -30,16 +30,13 @@ class StorageHost(ResponseModel):
     total_bytes: int
     free_bytes: int
     checked_at: datetime
-    permissions: list[str]
+    permissions: list[str] = Field(description="The caller's permissions.")
     is_default: bool
-    path: str | None
+    path: str | None = Field(description="Null except for superadmins.")
 
 
 class QuotaScope(ResponseModel):
-    """``limit_bytes``: the effective limit; null: no limit. ``is_enforced``: the file system
-    enforces the limit for sessions too; otherwise the manager only rejects uploads above it.
-    ``used_bytes``: usage at ``counted_at``.
-    """
+    """The limit and usage of a user or project on a storage host."""
 
     host: str
     scope: str
@@ -47,19 +44,24 @@ class QuotaScope(ResponseModel):
     domain: str | None
     owner: str | None
     project: str | None
-    limit_bytes: int | None
+    limit_bytes: int | None = Field(description="The effective limit; null: no limit.")
     policy_bytes: int | None
     override_bytes: int | None
-    used_bytes: int | None
+    used_bytes: int | None = Field(description="Usage at `counted_at`.")
     counted_at: datetime | None
     source: Literal["counter", "scan"]
-    is_enforced: bool
+    is_enforced: bool = Field(
+        description="Whether the file system enforces the limit, also for sessions. Otherwise the "
+        "manager only rejects uploads above the limit."
+    )
 
 
 class QuotaRequest(Body):
-    """``limit_bytes``: -1: no limit; null: the limit of the policy."""
+    """A new limit of a quota scope."""
 
-    limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None
+    limit_bytes: Annotated[int, Field(ge=-1, le=2**60)] | None = Field(
+        description="-1: no limit; null: the limit of the policy."
+    )
 
 
 class NewInvitation(Body):

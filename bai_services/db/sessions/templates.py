@@ -26,6 +26,8 @@ from ..tables.sessions import session_templates
 
 # Maximum number of templates in one scope (a user, project or domain).
 MAX_TEMPLATES = 100
+# Names of the scopes in messages, by the part of the scope before the colon.
+_SCOPE_NAMES = {"user": "you", "project": "the project", "domain": "the domain"}
 
 _SELECT = (
     sa.select(
@@ -121,9 +123,9 @@ class TemplateStore:
         Raises
         ------
         AlreadyExists
-            If a template with that name and the same visibility exists.
+            If a template with that name exists in the same scope.
         QuotaExceeded
-            If there are already ``MAX_TEMPLATES`` templates with the same visibility.
+            If there are already ``MAX_TEMPLATES`` templates in the same scope.
         """
         async with self._db.write() as tx:
             await _check_count(tx, values["scope"])
@@ -163,7 +165,7 @@ async def _check_count(tx: AsyncConnection, scope: str) -> None:
     count = sa.select(sa.func.count()).where(session_templates.c.scope == scope)
     if (await tx.execute(count)).scalar_one() >= MAX_TEMPLATES:
         raise QuotaExceeded(
-            f"you, the project or the domain can have at most {MAX_TEMPLATES} templates; "
+            f"{_SCOPE_NAMES[scope.partition(':')[0]]} can have at most {MAX_TEMPLATES} templates; "
             "delete one first",
             limit=MAX_TEMPLATES,
         )
@@ -182,4 +184,4 @@ def _template(*, owner_role: str | None, **columns: Any) -> TemplateRow:
 
 
 def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"there is already a template {name} with the same visibility", name=name)
+    return AlreadyExists(f"there is already a template {name} in the same scope", name=name)

@@ -17,8 +17,8 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Minimum divisor of the bounded slowdown: without it, tiny jobs with short waits would dominate the
-# mean.
+# Divisor floor of the bounded slowdown, in seconds: without it, a tiny job with a short wait would
+# dominate the mean.
 SHORTEST_SECONDS = 10
 # Maximum number of never started jobs that the report lists.
 _MAX_NAMED = 20
@@ -147,9 +147,8 @@ def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
 
 
 def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]]]:
-    """Return the usage of each resource as a step function.
-
-    It consists of times in seconds and, for each time, the usage in percent from then on.
+    """Return usage as a step function per resource: times in seconds, and the percentage used from
+    each time on.
     """
     changes: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for outcome in replayed.outcomes:

@@ -2,7 +2,7 @@ import { Button, Result } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 
-/** Content of a page that the user may not open. */
+/** Error that replaces a page which the user is not permitted to open. */
 export function Forbidden() {
   const { t } = useTranslation();
   return (

@@ -1,7 +1,7 @@
 import { EntityPage } from '../../components/entities/EntityPage';
 import { AGENT_SUMMARIES } from './agents';
 
-/** What users may know about the agents of their resource groups. */
+/** Agents in the user's resource groups, with the fields that users may see. */
 export function AgentSummaryPage() {
   return (
     <EntityPage path="/agent-summary" title="pages.agent-summary" entities={[AGENT_SUMMARIES]} />

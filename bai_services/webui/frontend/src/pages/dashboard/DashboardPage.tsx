@@ -15,7 +15,10 @@ import type { DashboardSearch } from './search';
 const layout = storedLayout('dashboard');
 const route = getRouteApi('/dashboard');
 
-/** The user's sessions, quotas, resources and queue; changes of sessions update it. */
+/**
+ * Sessions, quotas, resources and queue of the user. Superadmins and monitors see the sessions of
+ * all users and the agents. The page is updated when a session changes.
+ */
 export function DashboardPage() {
   const { t } = useTranslation();
   const chosen = useChosenProject();

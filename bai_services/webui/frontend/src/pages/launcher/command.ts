@@ -4,7 +4,7 @@ const SAFE = /^[A-Za-z0-9_@%+=:,./-]+$/;
 
 const quoted = (text: string) => (SAFE.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`);
 
-/** The options of `bai session create` with one value, by field of the request. */
+/** Fields of a request with one value, each with its option of `bai session create`. */
 const OPTIONS = [
   ['project', '--project'],
   ['image', '--image'],

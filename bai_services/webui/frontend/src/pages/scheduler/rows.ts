@@ -26,8 +26,8 @@ const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
 /**
- * The rows of all agents and devices, then those of the first pending sessions that have an
- * estimated start but no placement.
+ * Return the rows of all agents and devices, then one row for each of the first `MAX_WAITING_ROWS`
+ * pending sessions that have an estimated start but no placement.
  */
 export function rowsOf(schedule: Schedule): Row[] {
   const now = Date.parse(schedule.at);

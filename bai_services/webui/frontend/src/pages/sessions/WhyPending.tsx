@@ -6,7 +6,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime, withLocalTimes } from '../../components/time';
 import { whyQuery, type Session } from '../../data/sessions';
 
-/** Reasons of a pending session, its estimated start, and suggestions to start sooner. */
+/** Why a session is pending, its estimated start, and changes that would let it start sooner. */
 export function WhyPending({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const { data: why, error, refetch } = useQuery(whyQuery(session.id));
