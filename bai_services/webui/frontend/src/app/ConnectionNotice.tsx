@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { useConnection } from '../data/connection';
 import { retryConnection } from '../data/events';
 
-/** Says that the server cannot be reached, as long as that is so; the page stays usable. */
+/** Notice while the server cannot be reached, above open drawers; the page stays usable. */
 export function ConnectionNotice() {
   const { t } = useTranslation();
   const { state } = useConnection();

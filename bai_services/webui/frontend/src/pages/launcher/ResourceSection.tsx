@@ -1,4 +1,4 @@
-import { Alert, Flex, Input, InputNumber, Radio, Select, Typography } from 'antd';
+import { Alert, Flex, Input, InputNumber, Radio, Select, Skeleton, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { SlotTags } from '../../components/SlotTags';
 import type { SessionOptions } from '../../data/launch';
@@ -19,7 +19,7 @@ export function ResourceSection() {
   const { t } = useTranslation();
   const { form, change, options } = useLauncher();
   if (!options) {
-    return null;
+    return <Skeleton active />;
   }
   const group = options.resource_groups.find(({ name }) => name === options.resource_group);
   return (
