@@ -75,7 +75,7 @@ docs: $(STAMP)-dev
 
 # The scheduler's numeric code, compiled once and cached beside its sources. With `make run`, the
 # manager compiles it. Tests start many managers at once, which would all wait for the compilation.
-$(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
+$(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_services/core/scheduling/placement/*/*.py bai_services/core/scheduling/queue/*.py) | $(STAMP)-dev
 	$(BIN)/python -c 'from bai_services.core.scheduling.queue.jit_warmup import warm_up; warm_up()'
 	@touch $@
 

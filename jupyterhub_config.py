@@ -119,7 +119,7 @@ environment = {name: text for name, text in os.environ.items() if name.startswit
 # Only the creation of the demo needs this variable, and the demo has already been created.
 environment.pop("BAI_DEMO_PASSWORD", None)
 # The supervisor restarts a killed service at once; the Hub checks services only every 30 seconds.
-supervised = [sys.executable, "-m", "bai_services.supervisor"]
+supervised = [sys.executable, "-m", "bai_services.system.supervisor"]
 c.JupyterHub.services = [
     # The agent comes first: services are stopped in this order, and the agent notifies the manager
     # when it stops.

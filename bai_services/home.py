@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from bai_services.ports import free_port, is_free
+from bai_services.system.ports import free_port, is_free
 
 # Lifetime of a reservation of ports among the installations of a user.
 RESERVED_SECONDS = 300

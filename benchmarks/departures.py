@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.scheduling.placement import AgentState, Placement, Placer, Policy
-from bai_services.core.scheduling.placement.tables import Variant
+from bai_services.core.scheduling.placement.pricing.tables import Variant
 
 from .trace import FIRST_SEED, MISSING, BadFile, Pod, make_tables, read_files
 

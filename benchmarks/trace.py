@@ -24,9 +24,13 @@ import numpy as np
 
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Request
-from bai_services.core.scheduling.placement.mix import Mix, mean_runtime_seconds, request_kinds
-from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
-from bai_services.core.scheduling.placement.variants import choose_tables
+from bai_services.core.scheduling.placement.pricing.mix import (
+    Mix,
+    mean_runtime_seconds,
+    request_kinds,
+)
+from bai_services.core.scheduling.placement.pricing.tables import Fleet, Tables, Variant, tables_of
+from bai_services.core.scheduling.placement.pricing.variants import choose_tables
 from bai_services.core.scheduling.replay.openb import read_nodes, read_pods
 from bai_services.core.scheduling.replay.workload import ARCHITECTURE, GROUP, Job
 

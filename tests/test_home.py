@@ -15,7 +15,7 @@ import psutil
 from cryptography.fernet import Fernet
 
 from bai_services.home import PORT_OFFSETS, Home
-from bai_services.ports import is_free
+from bai_services.system.ports import is_free
 from tests.testbed.ports import free_port
 from tests.testbed.wait import wait_until
 
@@ -90,7 +90,8 @@ def test_ports_for_the_highest_public_port(tmp_path: Path) -> None:
 
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-m", "bai_services.exit_with_parent", *sys.argv[1:]])
+command = [sys.executable, "-m", "bai_services.system.exit_with_parent", *sys.argv[1:]]
+child = subprocess.Popen(command)
 print(child.pid, flush=True)
 child.wait()
 """
@@ -116,7 +117,7 @@ def test_module_ends_when_its_parent_is_killed() -> None:
 def test_module_gets_its_arguments_and_passes_on_its_exit_code(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
     done = subprocess.run(
-        [sys.executable, "-m", "bai_services.exit_with_parent", "module", "a", "--b"],
+        [sys.executable, "-m", "bai_services.system.exit_with_parent", "module", "a", "--b"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,

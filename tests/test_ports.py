@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services import ports
+from bai_services.system import ports
 
 
 def test_free_port_is_below_the_ephemeral_range() -> None:

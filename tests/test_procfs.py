@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bai_services import procfs
+from bai_services.system import procfs
 
 
 def test_process_with_parentheses_in_its_name_is_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`bai_services.supervisor` restarts a killed module and exits when its parent exits."""
+"""`bai_services.system.supervisor` restarts a killed module and exits when its parent exits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.testbed.wait import wait_until
 
-SUPERVISOR = [sys.executable, "-m", "bai_services.supervisor"]
+SUPERVISOR = [sys.executable, "-m", "bai_services.system.supervisor"]
 SERVER = ["http:server", "0", "--bind", "127.0.0.1"]
 PARENT = "import subprocess, sys; subprocess.run(sys.argv[1:])"
 

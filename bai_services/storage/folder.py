@@ -18,7 +18,7 @@ from pathlib import Path
 from bai_services.core.errors import Changed, Conflict, InvalidRequest
 from bai_services.core.folders.entries import Entry, FileType
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 
 from . import acl
 from .base import CopyProgress, Entries

@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from bai_services.core.errors import InvalidRequest, NotFound, StorageFull, Unavailable
 from bai_services.core.folders.entries import Entry, Unpacked
 from bai_services.core.folders.vfolders import NO_PRECONDITION, Precondition
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 
 from . import folder, safe_paths, trees
 from .backends.backend import Backend

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Sequence
 
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
-from bai_services.openat2 import open_beneath
+from bai_services.system.openat2 import open_beneath
 
 # Less than PATH_MAX, so that this limit applies before the limit of the kernel.
 MAX_PATH_BYTES = 4000

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from bai_services.descent import GONE, Descent
+from bai_services.system.descent import GONE, Descent
 
 from .base import CopyProgress, Usage
 

@@ -22,8 +22,8 @@ from bai_services.core.resources import MEM, parse_amount
 from bai_services.core.sessions.end_reason import EndReason
 from bai_services.core.sessions.kernel_group import folder_name
 from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
-from bai_services.openat2 import open_directory_beneath
-from bai_services.ports import free_port
+from bai_services.system.openat2 import open_directory_beneath
+from bai_services.system.ports import free_port
 
 from . import processes, timed_log
 from .base import Engine, EngineError, Exit, Running, merged_environ, tail

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from bai_services.procfs import ProcessStat, boot_id, process_stat
+from bai_services.system.procfs import ProcessStat, boot_id, process_stat
 
 KILL_ROUNDS = 20
 KILL_WAIT_SECONDS = 0.5

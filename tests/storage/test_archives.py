@@ -21,7 +21,6 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.errors import BaiError, Conflict, InvalidRequest
-from bai_services.descent import remove_tree
 from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import Location, Scope
 from bai_services.storage.folder import OpenFolder
@@ -33,6 +32,7 @@ from bai_services.storage.transfers.staging import DIRECTORY, remove_any
 from bai_services.storage.transfers.unpacking import Unpacking
 from bai_services.storage.trees import descriptor
 from bai_services.storage.workers import translate_errors
+from bai_services.system.descent import remove_tree
 from tests.testbed.wait import wait_until_async
 
 GIB = 2**30

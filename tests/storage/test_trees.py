@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.descent import OPEN_DIRECTORIES, Descent, remove_tree
 from bai_services.storage.backends.local import LocalBackend
 from bai_services.storage.base import CopyProgress, Location, Scope
 from bai_services.storage.host import StorageHost
 from bai_services.storage.transfers.staging import Writer
 from bai_services.storage.trees import copy_file, copy_tree, descriptor, measure_tree
+from bai_services.system.descent import OPEN_DIRECTORIES, Descent, remove_tree
 
 NOBODY = 65534
 ROUNDS = 300
@@ -262,7 +262,7 @@ def test_unprivileged_user_removes_tree_with_locked_directories(tmp_path: Path) 
     place.chmod(0o777)
     script = f"""
 import os, pathlib
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 os.setgid({NOBODY}); os.setuid({NOBODY})
 tree = pathlib.Path("tree")
 (tree / "a/b").mkdir(parents=True)

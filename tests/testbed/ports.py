@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from bai_services import ports
+from bai_services.system import ports
 
 _FIRST_PORT, _PORTS_PER_WORKER = 10_000, 2_000
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import BaiError, Forbidden, NotFound, Unavailable
-from bai_services.openat2 import open_directory_beneath
+from bai_services.system.openat2 import open_directory_beneath
 
 _MS_BIND, _MS_PRIVATE = 0x1000, 0x40000
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8

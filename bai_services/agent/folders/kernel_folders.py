@@ -18,8 +18,8 @@ from typing import Any
 
 from bai_services.core.errors import BaiError, StorageFull
 from bai_services.core.sessions.kernel_group import MAIN_HOST, folder_name
-from bai_services.descent import remove_tree
-from bai_services.procfs import mounts
+from bai_services.system.descent import remove_tree
+from bai_services.system.procfs import mounts
 
 from ..kernels import Task
 from .bind_mounts import BindMounts

@@ -15,7 +15,11 @@ from .idle_scheduling import freeze_objects
 log = logging.getLogger(__name__)
 
 # exit_with_parent ends the process when the manager is killed.
-_COMMAND = ("-m", "bai_services.exit_with_parent", "bai_services.core.scheduling.queue.jit_warmup")
+_COMMAND = (
+    "-m",
+    "bai_services.system.exit_with_parent",
+    "bai_services.core.scheduling.queue.jit_warmup",
+)
 
 # GIL switch interval. With Python's default of 5 ms, a response that needs several database queries
 # takes up to 0.1 s while a pass runs.

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from bai_services.core.errors import Unavailable
 from bai_services.db.scheduling.lease import LeaseRow, LeaseStore
-from bai_services.procfs import boot_id, process_stat
+from bai_services.system.procfs import boot_id, process_stat
 
 from ..clock import Clock
 from ..loop import Loop

@@ -16,10 +16,10 @@ import sys
 from dataclasses import dataclass
 from datetime import datetime
 
-from bai_services.confinement import drop_privileges, limit_resources
 from bai_services.core.scheduling.replay.comparison import FullComparison, compare
 from bai_services.core.scheduling.replay.policies import ReplayPolicy
 from bai_services.core.scheduling.replay.recorded import Record, workload_of
+from bai_services.system.confinement import drop_privileges, limit_resources
 
 RESULT = b"result\n"
 OUT_OF_MEMORY = 3

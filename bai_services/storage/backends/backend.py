@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 
 from ..base import Capability, CopyProgress
 from ..trees import copy_tree

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 
 from ..base import Capability
 from .backend import PRIVATE_MODE, Backend

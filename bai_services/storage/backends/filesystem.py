@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from bai_services.core.errors import Unavailable
-from bai_services.procfs import mounts
+from bai_services.system.procfs import mounts
 
 TOOL_SECONDS = 60.0
 

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import IO, cast
 
 from bai_services.core.errors import Conflict
-from bai_services.descent import Descent
+from bai_services.system.descent import Descent
 
 from .. import safe_paths
 from ..folder import OpenFolder

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bai_services.core.errors import ChecksumMismatch, Conflict, NotFound
-from bai_services.descent import remove_tree
+from bai_services.system.descent import remove_tree
 
 from ..base import Scope
 from ..trees import copy_file, descriptor, start_writeback, write_sparsely

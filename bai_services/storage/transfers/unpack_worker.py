@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bai_services.confinement import drop_privileges, limit_resources, outlive_parent
 from bai_services.core.errors import BaiError
 from bai_services.core.folders.entries import Unpacked
+from bai_services.system.confinement import drop_privileges, limit_resources, outlive_parent
 
 from .. import safe_paths
 from ..folder import OpenFolder, Owner

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bai_services.core.scheduling.placement import AgentState, Policy
-from bai_services.core.scheduling.placement.mix import Mix, RequestKind
-from bai_services.core.scheduling.placement.prices import remainder_values, share_prices
+from bai_services.core.scheduling.placement.pricing.mix import Mix, RequestKind
+from bai_services.core.scheduling.placement.pricing.prices import remainder_values, share_prices
 
 from .factories import GIB
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bai_services.core.scheduling.placement import AgentState, Placer, Policy, Strategy
-from bai_services.core.scheduling.placement.device_selection import choose_split
+from bai_services.core.scheduling.placement.compiled.device_selection import choose_split
 
 from .factories import agent, place_request, request
 

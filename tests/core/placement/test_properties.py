@@ -20,9 +20,9 @@ from bai_services.core.scheduling.placement import (
     Policy,
     Request,
 )
-from bai_services.core.scheduling.placement.mix import RequestKind, default_mix
-from bai_services.core.scheduling.placement.prices import share_prices
-from bai_services.core.scheduling.placement.tables import Fleet, Tables, Variant, tables_of
+from bai_services.core.scheduling.placement.pricing.mix import RequestKind, default_mix
+from bai_services.core.scheduling.placement.pricing.prices import share_prices
+from bai_services.core.scheduling.placement.pricing.tables import Fleet, Tables, Variant, tables_of
 
 from .factories import GIB, agent
 from .reference import MIX, acceptable

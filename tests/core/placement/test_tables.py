@@ -16,19 +16,18 @@ from bai_services.core.scheduling.placement import (
     Policy,
     Request,
     build_tables,
-    scores,
-    search,
     warm_up,
 )
-from bai_services.core.scheduling.placement.mix import (
+from bai_services.core.scheduling.placement.compiled import scores, search
+from bai_services.core.scheduling.placement.pricing.mix import (
     RequestKind,
     default_mix,
     learn_mix,
     mean_runtime_seconds,
     request_kinds,
 )
-from bai_services.core.scheduling.placement.tables import Fleet, Variant, tables_of
-from bai_services.core.scheduling.placement.variants import (
+from bai_services.core.scheduling.placement.pricing.tables import Fleet, Variant, tables_of
+from bai_services.core.scheduling.placement.pricing.variants import (
     choose_tables,
     measure_allocated,
     measure_served,
@@ -185,7 +184,8 @@ def test_second_warm_up_compiles_nothing() -> None:
 
 def test_compiled_code_is_cached_across_processes() -> None:
     code = (
-        "from bai_services.core.scheduling.placement import search, warm_up\n"
+        "from bai_services.core.scheduling.placement import warm_up\n"
+        "from bai_services.core.scheduling.placement.compiled import search\n"
         "warm_up()\n"
         "both = (search.find_agent, search.place_sequence)\n"
         "print(sum(sum(one.stats.cache_misses.values()) for one in both))\n"

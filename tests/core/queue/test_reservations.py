@@ -7,7 +7,7 @@ import pytest
 
 from bai_services.core.resources import ResourceSlots
 from bai_services.core.scheduling.placement import Mode, Placer, Policy, Request
-from bai_services.core.scheduling.placement.tables import NO_TABLES
+from bai_services.core.scheduling.placement.pricing.tables import NO_TABLES
 from bai_services.core.scheduling.queue import (
     Backfill,
     Certainty,

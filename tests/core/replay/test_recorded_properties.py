@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bai_services.core.scheduling.caps import ScopeCaps
-from bai_services.core.scheduling.placement.tables import default_tables
+from bai_services.core.scheduling.placement.pricing.tables import default_tables
 from bai_services.core.scheduling.queue import GroupState, PendingSession
 from bai_services.core.scheduling.replay.recorded import (
     Record,

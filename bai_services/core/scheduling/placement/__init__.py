@@ -14,8 +14,8 @@ from .model import (
 )
 from .place import place
 from .placer import Placer
-from .tables import Tables
-from .variants import build_tables
+from .pricing.tables import Tables
+from .pricing.variants import build_tables
 
 __all__ = [
     "ALIVE",

@@ -13,10 +13,10 @@ from ...errors import InvalidRequest
 from ...resources import CPU as CPU_SLOT
 from ...resources import MEM as MEM_SLOT
 from ...resources import family_of
-from . import columns as c
-from .columns import Columns, Ints, ScoreCache
-from .mix import RequestKind
+from .compiled import columns as c
+from .compiled.columns import Columns, Ints, ScoreCache
 from .model import AgentState, Mode, Request, Strategy
+from .pricing.mix import RequestKind
 
 _CUDA = "cuda"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ...cluster.devices import Device
 from ...resources import CPU, MEM, ResourceSlots
-from .mix import default_mix
 from .model import AgentState, Policy, Request
 from .placer import Placer
-from .variants import choose_tables
+from .pricing.mix import default_mix
+from .pricing.variants import choose_tables
 
 
 def warm_up() -> None:

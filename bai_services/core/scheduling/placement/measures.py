@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import columns as c
-from .columns import Columns, Costs
+from .compiled import columns as c
+from .compiled.columns import Columns, Costs
 
 
 def fragmentation(columns: Columns, costs: Costs) -> float:

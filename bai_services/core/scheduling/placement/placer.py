@@ -12,9 +12,10 @@ import numpy as np
 
 from ...cluster.devices import thousandths
 from ...resources import CPU, MEM
-from . import columns as c
-from .bundle import bundle, rebound
-from .columns import NO_AGENT, Bools, ScoreCache, SearchResult
+from .compiled import columns as c
+from .compiled.bundle import bundle, rebound
+from .compiled.columns import NO_AGENT, Bools, ScoreCache, SearchResult
+from .compiled.search import adjust_free, check_fits, copy_state, find_agent
 from .encode import (
     NameTable,
     build_columns,
@@ -27,9 +28,8 @@ from .encode import (
 from .measures import fragmentation
 from .model import AgentState, Designation, Placement, Policy, Refusal, Request
 from .prepared_request import PreparedRequest
+from .pricing.tables import Tables, costs_for, default_tables
 from .refusals import explain
-from .search import adjust_free, check_fits, copy_state, find_agent
-from .tables import Tables, costs_for, default_tables
 
 _POLICY_NUMBERS = MappingProxyType(
     {

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ...cluster.devices import DeviceAmount, is_device_slot, thousandths
 from ...resources import ResourceSlots
-from . import columns as c
-from .columns import Ints, SearchResult
+from .compiled import columns as c
+from .compiled.columns import Ints, SearchResult
 from .encode import NameTable, encode_request
 from .model import AgentState, Mode, Placement, Request
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from ...cluster.device_sharing import ANY_SHARE
 from ...cluster.devices import Shortage, is_device_slot
 from ...resources import CPU, MEM, format_amount
-from . import columns as c
-from .columns import Columns, Ints
+from .compiled import columns as c
+from .compiled.columns import Columns, Ints
 from .model import AgentState, Designation, Refusal, Request
 
 Mask = NDArray[np.bool_]

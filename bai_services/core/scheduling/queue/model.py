@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...resources import ResourceSlots
 from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
-from ..placement.tables import Tables
+from ..placement.pricing.tables import Tables
 
 # Result of one check of a pending session as a JSON object: check, passed, message, and numbers.
 Reason = dict[str, Any]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from .columns import Floats, Ints
+from ..compiled.columns import Floats, Ints
 from .mix import Mix, RequestKind
 from .prices import Pattern
 

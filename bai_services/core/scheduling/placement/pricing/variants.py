@@ -8,13 +8,13 @@ from itertools import accumulate
 
 import numpy as np
 
-from . import columns as c
-from .bundle import bundle
-from .columns import Floats, Ints
-from .encode import NameTable, build_columns, encode_request_kind, new_score_cache
+from ..compiled import columns as c
+from ..compiled.bundle import bundle
+from ..compiled.columns import Floats, Ints
+from ..compiled.search import place_sequence
+from ..encode import NameTable, build_columns, encode_request_kind, new_score_cache
+from ..model import AgentState, Request
 from .mix import Mix, RequestKind, learn_mix, mean_runtime_seconds, shares_of
-from .model import AgentState, Request
-from .search import place_sequence
 from .tables import Fleet, Tables, Variant, costs_for, tables_of
 
 # Maximum number of agents in a trial.

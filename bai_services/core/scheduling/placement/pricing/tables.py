@@ -8,7 +8,10 @@ from enum import StrEnum
 
 import numpy as np
 
-from ...resources import CPU, MEM, SHARE_UNIT
+from ....resources import CPU, MEM, SHARE_UNIT
+from ..compiled.columns import ANY, TYPICAL_WIDTH, Costs, Floats
+from ..encode import NameTable
+from ..model import AgentState, Policy
 from .capacity_value import (
     allows,
     capacity_value_table,
@@ -17,10 +20,7 @@ from .capacity_value import (
     whole_device_items,
     with_reserve,
 )
-from .columns import ANY, TYPICAL_WIDTH, Costs, Floats
-from .encode import NameTable
 from .mix import Mix, RequestKind, default_mix, shares_of
-from .model import AgentState, Policy
 from .prices import Pattern, remainder_values, share_prices
 
 # Weights of two prices: for a model that is in more demand than others, and the bonus for wholly

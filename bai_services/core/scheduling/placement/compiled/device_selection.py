@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from ...cluster.device_sharing import ANY_SHARE
+from ....cluster.device_sharing import ANY_SHARE
 from .columns import (
     ANY,
     CAPACITY,

@@ -1,6 +1,6 @@
 """Run a module that must end together with its parent process.
 
-    python -m bai_services.exit_with_parent MODULE [ARGUMENT …]
+    python -m bai_services.system.exit_with_parent MODULE [ARGUMENT …]
 
 When the parent ends, even by kill -9, this process sends itself SIGTERM, which frees its ports for
 a successor.
@@ -30,7 +30,7 @@ def _watch_parent(parent: int) -> None:
 
 def main() -> None:
     if len(sys.argv) < 2:
-        sys.exit("usage: python -m bai_services.exit_with_parent MODULE [ARGUMENT …]")
+        sys.exit("usage: python -m bai_services.system.exit_with_parent MODULE [ARGUMENT …]")
     watch = threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True)
     watch.start()
     module = sys.argv[1]

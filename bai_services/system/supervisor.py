@@ -1,6 +1,6 @@
 """Supervise a module: restart it immediately when it is killed.
 
-    python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]
+    python -m bai_services.system.supervisor PACKAGE:MODULE [ARGUMENT …]
 
 The Hub checks its services only every 30 seconds. If the module fails to start, the supervisor
 exits with its exit code; the Hub reports it and tries again.
@@ -72,11 +72,11 @@ def _stop(child: subprocess.Popen[bytes]) -> int:
 
 def main() -> None:
     if len(sys.argv) < 2 or ":" not in sys.argv[1]:
-        sys.exit("usage: python -m bai_services.supervisor PACKAGE:MODULE [ARGUMENT …]")
+        sys.exit("usage: python -m bai_services.system.supervisor PACKAGE:MODULE [ARGUMENT …]")
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     module = sys.argv[1].replace(":", ".")
     # exit_with_parent: the module must also end if this process is killed.
-    launcher = [sys.executable, "-m", "bai_services.exit_with_parent"]
+    launcher = [sys.executable, "-m", "bai_services.system.exit_with_parent"]
     sys.exit(supervise([*launcher, module, *sys.argv[2:]]))
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...resources import SHARE_STEP, SHARE_UNIT
-from .columns import Floats, Ints
+from ....resources import SHARE_STEP, SHARE_UNIT
+from ..compiled.columns import Floats, Ints
 
 # Factor on the value of parts: a whole device is worth more than its parts, so placements fill
 # devices that are partly used first.

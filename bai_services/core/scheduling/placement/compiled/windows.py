@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...cluster.device_sharing import ANY_SHARE
+from ....cluster.device_sharing import ANY_SHARE
 from .columns import IN_FORCE, MAX_SHARE, MIN_PART, MIN_SHARE, NEED_AMOUNT, PART_STEP, UNIT
 from .device_selection import add_pick, inlined, inner, is_suitable
 

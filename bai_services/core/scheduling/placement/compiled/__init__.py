@@ -1,0 +1,1 @@
+"""Compiled functions of placement: choose the best agent and devices, on integer columns."""

@@ -1,0 +1,1 @@
+"""Facilities of the operating system: processes, ports, ``/proc``, safe access to files."""
