@@ -9,7 +9,7 @@ from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
 from .folders import files, uploads, vfolders
-from .folders import storage_hosts as storage
+from .folders import invitations, storage_hosts
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
 
@@ -33,7 +33,8 @@ ROUTES: list[Route] = [
     *vfolders.ROUTES,
     *files.ROUTES,
     *uploads.ROUTES,
-    *storage.ROUTES,
+    *invitations.ROUTES,
+    *storage_hosts.ROUTES,
     *resource_groups.ROUTES,
     *replays.ROUTES,
     *agents.ROUTES,

@@ -29,12 +29,12 @@ class DeferredCommand:
 
 # These modules import httpx and rich, which is slow; `bai --help` and completion do not need them.
 COMMANDS: Mapping[str, DeferredCommand] = {
-    "login": DeferredCommand("accounts.signing", "login", "Sign in to a hub."),
+    "login": DeferredCommand("accounts.sign_in", "login", "Sign in to a hub."),
     "logout": DeferredCommand(
-        "accounts.signing", "logout", "Sign out: revoke and delete the token."
+        "accounts.sign_in", "logout", "Sign out: revoke and delete the token."
     ),
     "whoami": DeferredCommand("accounts.whoami", "whoami", "Show your account, limits and usage."),
-    "password": DeferredCommand("accounts.signing", "password", "Change your password."),
+    "password": DeferredCommand("accounts.sign_in", "password", "Change your password."),
     "session": DeferredCommand("sessions.sessions", "session", "Create, watch and stop sessions."),
     "app": DeferredCommand(
         "apps.apps", "app", "Forward a local port to an app or port of a session."

@@ -17,7 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import bai_services.core
-from bai_services.core import client_address, durations, listing, names, resources, user_input
+from bai_services.core import (
+    client_address,
+    client_networks,
+    durations,
+    listing,
+    names,
+    resources,
+    user_input,
+)
 from bai_services.core.accounts import passwords, signature, ssh_keys
 from bai_services.core.apps import shares as app_shares
 from bai_services.core.cluster import (
@@ -144,10 +152,10 @@ PARSERS: dict[str, list[Parser]] = {
         lambda t: mounts.mount_path(t, t),
     ],
     "names.check_email": [names.check_email, lambda t: names.check_email(t + "@a.org")],
-    "names.check_networks": [lambda t: names.check_networks([t])],
+    "client_networks.check_networks": [lambda t: client_networks.check_networks([t])],
     "names.check_slug": [lambda t: names.check_slug("domain", t)],
     "names.check_username": [names.check_username],
-    "names.is_inside": [lambda t: names.is_inside(t, ["10.0.0.0/8"])],
+    "client_networks.is_inside": [lambda t: client_networks.is_inside(t, ["10.0.0.0/8"])],
     "accounts.passwords.broken_rules": [lambda t: passwords.broken_rules(t, t, t)],
     "accounts.passwords.check_password": [lambda t: passwords.check_password(t, "u", "e")],
     "scheduling.replay.history.read_history": [
@@ -233,7 +241,7 @@ NOT_FROM_USERS = {
     "folders.storage_hosts.missing_permissions",
     "folders.storage_hosts.granted_on",
     "listing.page_of",
-    "names.excludes_addresses",
+    "client_networks.excludes_addresses",
     "resources.ResourceSlots.fits_in",
     "resources.ResourceSlots.get",
     "resources.format_amount",

@@ -9,12 +9,12 @@ from tornado.web import RequestHandler
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 
-from .code_page import CodePageHandler
+from .authorization_page import AuthorizationPageHandler
 
 LOWEST_PORT, HIGHEST_PORT = 1024, 65535
 
 
-class CliLoginHandler(CodePageHandler):
+class CliLoginHandler(AuthorizationPageHandler):
     """GET asks for consent; POST redirects the code to `bai login` on the user's machine."""
 
     retry_hint = "run bai login again"

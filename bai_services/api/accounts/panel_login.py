@@ -10,10 +10,10 @@ from tornado.web import RequestHandler
 
 from bai_services.core.accounts.roles import Caller
 
-from .code_page import CodePageHandler
+from .authorization_page import AuthorizationPageHandler
 
 
-class PanelLoginHandler(CodePageHandler):
+class PanelLoginHandler(AuthorizationPageHandler):
     """GET asks for consent; POST renders a page that posts the code to the opener."""
 
     retry_hint = "try again in the panel"

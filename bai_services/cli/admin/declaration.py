@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
+from bai_services.core.client_networks import check_networks
 from bai_services.core.cluster.model import canonical_image
 from bai_services.core.errors import InvalidRequest
-from bai_services.core.names import check_networks
 
 from .bounded_yaml import BoundedLoader
 from .entities import (

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from bai_services.core.accounts import signature
 from bai_services.core.accounts.roles import Caller, Role
+from bai_services.core.client_networks import is_inside
 from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited, Unavailable
-from bai_services.core.names import is_inside
-from bai_services.core.rate_limit import SlidingCount
+from bai_services.core.sliding_count import SlidingCount
 from bai_services.db.accounts.callers import AccountStore, KeypairAccount
 from bai_services.db.accounts.users import Account
 from bai_services.db.database import Database

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bai_services.core import names
+from bai_services.core import client_networks, names
 from bai_services.core.accounts.passwords import check_password
 from bai_services.core.accounts.records import CreatedUser, User
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
@@ -166,7 +166,7 @@ class Users:
     def _narrows(self, user: User, values: Mapping[str, Any]) -> bool:
         """Return whether the user may no longer sign in from an address that was allowed."""
         allowed = values.get("allowed_client_ip", user.allowed_client_ip)
-        return names.excludes_addresses(user.allowed_client_ip, allowed)
+        return client_networks.excludes_addresses(user.allowed_client_ip, allowed)
 
     async def _with_locks(self, users: Sequence[User]) -> list[User]:
         """Return the users with ``is_locked`` and ``locked_until``, as set by failed sign-ins."""
@@ -198,7 +198,9 @@ class Users:
         if "email" in values:
             values["email"] = names.check_email(values["email"])
         if values.get("allowed_client_ip") is not None:
-            values["allowed_client_ip"] = names.check_networks(values["allowed_client_ip"])
+            values["allowed_client_ip"] = client_networks.check_networks(
+                values["allowed_client_ip"]
+            )
         if "resource_policy" in values:
             await self._require_policy("user", values["resource_policy"])
         self._check_choice("status", values, STATUSES)

@@ -26,9 +26,9 @@ from bai_services.core.apps.shares import (
     encode_token,
     share_end,
 )
+from bai_services.core.client_networks import is_inside
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest, NotFound
 from bai_services.core.listing import ListQuery, Page
-from bai_services.core.names import is_inside
 from bai_services.core.sessions.lifecycle import ENDED, Status
 from bai_services.db.accounts.callers import AccountStore
 from bai_services.db.accounts.users import UserStore

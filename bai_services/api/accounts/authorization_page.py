@@ -20,7 +20,7 @@ _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 _STATE = re.compile(r"[A-Za-z0-9_-]{8,128}")
 
 
-class CodePageHandler(PageHandler):
+class AuthorizationPageHandler(PageHandler):
     """GET asks the user for consent; POST delivers the code to the program."""
 
     retry_hint: ClassVar[str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from bai_services.core.rate_limit import STEP, WINDOW, SlidingCount
+from bai_services.core.sliding_count import STEP, WINDOW, SlidingCount
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -1,0 +1,71 @@
+"""Networks from which a user may use an account or an app share."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+
+from .client_address import parse_address
+from .errors import InvalidRequest
+from .user_input import shown
+
+_Networks = tuple[list[ipaddress.IPv4Network], list[ipaddress.IPv6Network]]
+
+
+def check_networks(texts: list[str]) -> list[str]:
+    """Return networks in canonical CIDR form; a single address is also accepted.
+
+    Raises
+    ------
+    InvalidRequest
+        If a text is neither a network nor an address.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
+        except ValueError:
+            raise InvalidRequest(
+                f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
+                field="allowed_client_ip",
+            ) from None
+    return found
+
+
+def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:
+    """Return whether ``after`` lacks addresses that ``before`` has; None is every address.
+
+    >>> excludes_addresses(None, ["10.0.0.0/8"]), excludes_addresses(["10.0.0.0/8"], None)
+    (True, False)
+    >>> excludes_addresses(["10.1.0.0/16"], ["10.0.0.0/8"])
+    False
+    """
+    if before is None or after is None:
+        return before is None and after is not None
+    (v4_before, v6_before), (v4_after, v6_after) = _by_version(before), _by_version(after)
+    return not (
+        all(any(network.subnet_of(wider) for wider in v4_after) for network in v4_before)
+        and all(any(network.subnet_of(wider) for wider in v6_after) for network in v6_before)
+    )
+
+
+def _by_version(texts: Sequence[str]) -> _Networks:
+    """Return the networks of each IP version; adjacent networks are merged."""
+    networks = [ipaddress.ip_network(text) for text in texts]
+    v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+    v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+    return list(ipaddress.collapse_addresses(v4)), list(ipaddress.collapse_addresses(v6))
+
+
+def is_inside(address: str, networks: list[str] | None) -> bool:
+    """Return whether an address is in one of the networks; True if ``networks`` is None.
+
+    An empty or malformed address is in no network.
+    """
+    if networks is None:
+        return True
+    ip = parse_address(address)
+    return ip is not None and any(
+        ip.version == network.version and ip in network
+        for network in map(ipaddress.ip_network, networks)
+    )
