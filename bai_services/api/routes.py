@@ -8,8 +8,7 @@ from .apps import session_apps
 from .apps import shares as app_shares
 from .base import APIHandler
 from .cluster import agents, devices, images, presets, replays, resource_groups
-from .folders import files, uploads, vfolders
-from .folders import invitations, storage_hosts
+from .folders import files, invitations, storage_hosts, uploads, vfolders
 from .scheduling import counter_audit
 from .sessions import launch, logs, records, sessions, templates
 

@@ -9,7 +9,7 @@ import pytest
 
 from bai_services.core.errors import InvalidRequest, NotFound
 from bai_services.core.sessions.usage_history import COARSE
-from bai_services.manager.sessions.usage_histories import MAX_TREND_SESSIONS
+from bai_services.manager.sessions.usage.histories import MAX_TREND_SESSIONS
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api, Client
 

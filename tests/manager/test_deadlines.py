@@ -22,8 +22,8 @@ from bai_services.db.sessions.store import SessionStore
 from bai_services.db.tables import accounts, cluster
 from bai_services.manager.events import Events
 from bai_services.manager.scheduling.lease import Lease
-from bai_services.manager.sessions.deadlines import Deadlines
 from bai_services.manager.sessions.lifecycle import Lifecycle
+from bai_services.manager.sessions.time_limits.deadlines import Deadlines
 from tests.db.test_queue_kills import kill_everywhere, until_killed
 from tests.db.world import NOW, World, make_world
 

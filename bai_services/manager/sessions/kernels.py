@@ -30,7 +30,7 @@ from .batch import batch_end
 from .kernel_group import cluster_of
 from .launch import LaunchPlans
 from .lifecycle import Lifecycle
-from .usage_sampling import UsageSampling
+from .usage.sampling import UsageSampling
 
 # A work item without a report from its agent is sent again after this time.
 RESEND_AFTER = timedelta(seconds=5)

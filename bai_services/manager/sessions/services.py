@@ -22,14 +22,11 @@ from ..scheduling.admission_checks import FittingAgents
 from ..scheduling.services import SchedulingServices
 from ..scheduling.start_explanations import StartExplanations
 from ..settings import Settings
-from .activity import SessionActivity
 from .callback_calls import CallbackCalls
 from .callbacks import Callbacks
-from .deadlines import Deadlines
 from .kernels import Kernels
 from .launch import Launch, LaunchPlans
 from .lifecycle import Lifecycle
-from .lifetimes import Lifetimes
 from .logs import Logs
 from .preview import SessionPreviews
 from .requests.options import Options
@@ -37,8 +34,11 @@ from .requests.requests import Folders, Requests
 from .requests.secret_environ import SecretEnviron
 from .requests.templates import Templates
 from .sessions import SessionRecords, Sessions
-from .usage_histories import UsageHistories
-from .usage_sampling import UsageSampling
+from .time_limits.activity import SessionActivity
+from .time_limits.deadlines import Deadlines
+from .time_limits.lifetimes import Lifetimes
+from .usage.histories import UsageHistories
+from .usage.sampling import UsageSampling
 
 
 @dataclass(frozen=True, slots=True)

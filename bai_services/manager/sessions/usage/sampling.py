@@ -16,9 +16,9 @@ from bai_services.core.sessions.usage_history import (
 )
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
-from ..clock import Clock
-from ..loop import Loop
-from ..scheduling.lease import Lease
+from ...clock import Clock
+from ...loop import Loop
+from ...scheduling.lease import Lease
 
 # A coarse interval is condensed after this time: other managers may still store fine samples.
 _CONDENSE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)

@@ -27,11 +27,11 @@ from bai_services.db.sessions.rows import KernelRow
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.usage_samples import SampledKernel, UsageSampleStore
 
-from ..accounts import authorizer
-from ..clock import Clock
-from .devices import devices_of
-from .sessions import Sessions
-from .usage_sampling import UsageSampling
+from ...accounts import authorizer
+from ...clock import Clock
+from ..devices import devices_of
+from ..sessions import Sessions
+from .sampling import UsageSampling
 
 # CPU amounts are integers in thousandths of a core.
 _CORE = 1000

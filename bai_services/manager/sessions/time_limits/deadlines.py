@@ -18,10 +18,10 @@ from bai_services.db.sessions.deadlines import DeadlineStore, Overdue
 from bai_services.db.sessions.dependencies import DependencyStore
 from bai_services.db.sessions.rows import SessionRow
 
-from ..clock import Clock
-from ..loop import Loop
-from ..scheduling.lease import Lease
-from .lifecycle import Lifecycle
+from ...clock import Clock
+from ...loop import Loop
+from ...scheduling.lease import Lease
+from ..lifecycle import Lifecycle
 
 TICK_SECONDS = 1.0
 

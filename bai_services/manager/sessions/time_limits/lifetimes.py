@@ -7,10 +7,10 @@ from bai_services.core.sessions.records import Session
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 
-from ..accounts import authorizer
-from ..audit import Audit
-from .lifecycle import Lifecycle
-from .sessions import Sessions, target_of
+from ...accounts import authorizer
+from ...audit import Audit
+from ..lifecycle import Lifecycle
+from ..sessions import Sessions, target_of
 
 
 class Lifetimes:

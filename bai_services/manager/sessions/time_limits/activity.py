@@ -12,10 +12,10 @@ from bai_services.core.sessions.records import IdleDeadline
 from bai_services.db.sessions.store import SessionStore
 from bai_services.db.sessions.time_limits import TimeLimitStore
 
-from ..accounts import authorizer
-from ..audit import Audit
-from ..clock import Clock
-from .sessions import Sessions, target_of
+from ...accounts import authorizer
+from ...audit import Audit
+from ...clock import Clock
+from ..sessions import Sessions, target_of
 
 
 class SessionActivity:

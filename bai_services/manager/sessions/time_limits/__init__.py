@@ -1,0 +1,1 @@
+"""Time limits of sessions: idle timeout, lifetime, and the activity that postpones the end."""

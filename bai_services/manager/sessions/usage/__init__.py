@@ -1,0 +1,1 @@
+"""Resource usage of sessions: record samples, and read them as time series."""
