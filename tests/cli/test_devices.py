@@ -9,7 +9,7 @@ from typing import Any
 from bai_services.cli.cluster.agents import with_formatted_capacity
 from bai_services.cli.sessions.usage import sparkline
 from bai_services.core.cluster.device_sharing import Level, Sharing
-from tests.api.test_sessions import create_running_session
+from tests.api.sessions.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

@@ -7,7 +7,7 @@ import re
 from datetime import timedelta
 from pathlib import Path
 
-from tests.api.test_replays import history
+from tests.api.cluster.test_replays import history
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 

@@ -14,7 +14,7 @@ from bai_services.core.errors import Forbidden
 from bai_services.core.folders.storage_hosts import PERMISSIONS
 from tests.testbed.manager import Api
 
-from .test_permissions import METHODS
+from ..test_permissions import METHODS
 
 # Relations of the caller to the folder: none; grantee with each permission; member of the folder's
 # project, with the folder's permission or a lower one; owner.

@@ -12,7 +12,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.api.test_sessions import create_running_session
+from tests.api.sessions.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 

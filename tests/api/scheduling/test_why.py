@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.client import Client
 from bai_services.db.scheduling.queue import QueueStore
-from tests.api.test_sessions import wait_for_status
+from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

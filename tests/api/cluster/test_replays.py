@@ -17,7 +17,7 @@ from bai_services.core.errors import (
 )
 from bai_services.manager.cluster import replays
 from bai_services.manager.scheduling import replay_process
-from tests.api.test_sessions import wait_for_status
+from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

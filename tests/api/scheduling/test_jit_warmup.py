@@ -10,7 +10,7 @@ from bai_services.client import Client
 from bai_services.core.errors import InsufficientResources
 from bai_services.manager.cluster import agent_capacity
 from bai_services.manager.scheduling import admission_checks, jit_warmup
-from tests.api.test_sessions import wait_for_status
+from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 

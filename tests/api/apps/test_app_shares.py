@@ -13,7 +13,7 @@ from bai_services.core import errors
 from bai_services.core.accounts.roles import Role
 from bai_services.core.apps.records import AdmittedVisit
 from bai_services.manager.manager import Manager
-from tests.api.test_sessions import create_running_session
+from tests.api.sessions.test_sessions import create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 

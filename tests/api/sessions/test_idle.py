@@ -11,7 +11,7 @@ from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.sessions.records import IdleDeadline
-from tests.api.test_sessions import create_running_session, wait_for_status
+from tests.api.sessions.test_sessions import create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 

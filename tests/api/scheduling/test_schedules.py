@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bai_services.client import Client
-from tests.api.test_sessions import wait_for_status
+from tests.api.sessions.test_sessions import wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async

@@ -11,7 +11,7 @@ from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
-from .test_sessions import wait_for_status
+from ..sessions.test_sessions import wait_for_status
 
 GROUP = "/resource-groups/default"
 
