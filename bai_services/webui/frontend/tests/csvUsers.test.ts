@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseCsv } from '../src/components/csvText';
+import { parseCsv } from '../src/components/list/csvText';
 import { newUser, readUsers, TEMPLATE } from '../src/pages/users/csvUsers';
 
 const cellsOf = (text: string) => parseCsv(text).map(({ cells }) => cells);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { layOut } from '../src/pages/sessions/graphLayout';
+import { layOut } from '../src/pages/sessions/drawer/graphLayout';
 
 const places = (items: [string, string[]][]) =>
   layOut(items.map(([id, depends_on]) => ({ id, depends_on }))).map(

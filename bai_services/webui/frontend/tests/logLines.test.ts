@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { appended, MAX_LINES, type Log } from '../src/data/logLines';
+import { appended, MAX_LINES, type Log } from '../src/data/sessions/logLines';
 
 const EMPTY: Log = { lines: [], dropped: 0, hasGap: false, state: 'loading' };
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { parseCsv } from '../src/components/csvText';
+import { parseCsv } from '../src/components/list/csvText';
 import { kindOf, lineSeparatorOf, textOf } from '../src/pages/data/preview/kinds';
 import { cellsOf } from '../src/pages/data/preview/notebook';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Comparison, PolicyReport } from '../src/data/replays';
+import type { Comparison, PolicyReport } from '../src/data/scheduling/replays';
 import { resourcesOf, utilisationOption, waitOption } from '../src/pages/scheduler/replays/charts';
 import { policyOf, policyText, requestOf } from '../src/pages/scheduler/replays/policies';
 import { readSchedulerSearch } from '../src/pages/scheduler/search';

@@ -1,11 +1,11 @@
 import { expect, test, vi } from 'vitest';
-import type { Quotas } from '../src/data/quotas';
+import type { Quotas } from '../src/data/sessions/quotas';
 
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
 
 const { limitsOf, readChoice } = await import('../src/pages/dashboard/resources');
 const { moved, ordered, readLayout } = await import('../src/components/board/layout');
-const { readPageSize } = await import('../src/components/pageSize');
+const { readPageSize } = await import('../src/components/list/pageSize');
 
 const slot = (name: string, limit: string | null, isLimiting: boolean) => ({
   slot: name,

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Schedule, ScheduledSession } from '../src/data/schedule';
+import type { Schedule, ScheduledSession } from '../src/data/scheduling/schedule';
 import { rowsOf } from '../src/pages/scheduler/rows';
 import { positionOf, ticksOf, timeScale } from '../src/pages/scheduler/timeScale';
 

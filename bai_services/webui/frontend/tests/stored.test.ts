@@ -3,10 +3,10 @@ import type { Notice } from '../src/data/notices';
 
 vi.stubGlobal('window', { addEventListener: () => undefined });
 vi.stubGlobal('localStorage', { getItem: () => null, setItem: () => undefined });
-vi.mock('../src/data/me', () => ({ meQuery: {} }));
+vi.mock('../src/data/accounts/me', () => ({ meQuery: {} }));
 
 const { readNotices, withNotice } = await import('../src/data/notices');
-const { DEFAULTS, readPreferences } = await import('../src/data/preferences');
+const { DEFAULTS, readPreferences } = await import('../src/data/accounts/preferences');
 const { readSaved, withSaved } = await import('../src/data/savedFilters');
 
 const notice = (key: string): Notice => ({

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { linesOf } from '../src/components/Sparkline';
-import type { UsageHistory } from '../src/data/usage';
-import { chartsOf, lastOf, optionOf, summaryOf } from '../src/pages/sessions/usageCharts';
+import { linesOf } from '../src/components/chart/Sparkline';
+import type { UsageHistory } from '../src/data/sessions/usage';
+import { chartsOf, lastOf, optionOf, summaryOf } from '../src/pages/sessions/drawer/usageCharts';
 
 const HISTORY: UsageHistory = {
   session_id: 's',

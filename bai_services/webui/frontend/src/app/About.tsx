@@ -2,7 +2,7 @@ import { Descriptions, Modal, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
-import { healthQuery } from '../data/account';
+import { healthQuery } from '../data/accounts/account';
 
 const SHORTCUTS = [
   { key: 'Ctrl-K', text: 'about.palette' },

@@ -5,7 +5,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
-import { meQuery } from '../data/me';
+import { meQuery } from '../data/accounts/me';
 import { About } from './About';
 import { useThemeMode, type ThemeMode } from './theme';
 

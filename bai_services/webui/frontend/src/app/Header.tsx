@@ -5,8 +5,8 @@ import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { chooseLanguage, LANGUAGES, type Language } from '../i18n';
 import { AccountMenu } from './AccountMenu';
-import { NoticesButton } from './NoticesButton';
-import { openPalette } from './paletteState';
+import { NoticesButton } from './notices/NoticesButton';
+import { openPalette } from './palette/paletteState';
 import { ProjectSwitch } from './ProjectSwitch';
 
 export function Header(props: { hasMenuButton: boolean; onMenu: () => void }) {

@@ -2,7 +2,7 @@ import { Menu } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { meQuery } from '../data/me';
+import { meQuery } from '../data/accounts/me';
 import { pagesFor } from './pages';
 
 /** The sidebar's links; `onNavigate` is called when the user clicks one. */

@@ -2,9 +2,9 @@ import { ProjectOutlined } from '@ant-design/icons';
 import { Button, Dropdown } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { meQuery } from '../data/me';
-import { changePreferences } from '../data/preferences';
-import { useChosenProject } from '../data/project';
+import { meQuery } from '../data/accounts/me';
+import { changePreferences } from '../data/accounts/preferences';
+import { useChosenProject } from '../data/accounts/project';
 
 const ALL = 'all';
 

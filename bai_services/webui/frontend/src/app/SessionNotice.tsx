@@ -3,8 +3,8 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { StatusTag } from '../components/StatusTag';
-import { appAddress, appsQuery } from '../data/apps';
-import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions';
+import { appAddress, appsQuery } from '../data/sessions/apps';
+import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessions/sessions';
 
 const TERMINAL = 'terminal';
 

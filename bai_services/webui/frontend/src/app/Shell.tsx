@@ -3,15 +3,15 @@ import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { useConnection } from '../data/connection';
-import { changePreferences } from '../data/preferences';
+import { changePreferences } from '../data/accounts/preferences';
 import { Breadcrumbs } from './Breadcrumbs';
-import { CommandPalette } from './CommandPalette';
+import { CommandPalette } from './palette/CommandPalette';
 import { ConnectionNotice } from './ConnectionNotice';
 import { Header } from './Header';
 import { Navigation } from './Navigation';
 import { SignedOut } from './SignedOut';
 import { useSidebar } from './sidebar';
-import { useLiveNotices } from './useLiveNotices';
+import { useLiveNotices } from './notices/useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
 

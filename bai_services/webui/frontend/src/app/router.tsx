@@ -1,7 +1,7 @@
 import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tanstack/react-router';
 import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
-import { currentPreferences } from '../data/preferences';
+import { currentPreferences } from '../data/accounts/preferences';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';

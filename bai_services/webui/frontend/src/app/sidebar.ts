@@ -1,5 +1,9 @@
-import { changePreferences, currentPreferences, usePreferences } from '../data/preferences';
-import { useShortcut } from './shortcut';
+import {
+  changePreferences,
+  currentPreferences,
+  usePreferences
+} from '../data/accounts/preferences';
+import { useShortcut } from './palette/shortcut';
 
 /** Whether the sidebar is collapsed. The browser stores the choice; the key `[` toggles it. */
 export function useSidebar() {

@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
-import type { ListQuery } from '../components/listSearch';
+import type { ListQuery } from '../components/list/listSearch';
 import { api, unwrap } from './client';
 import { queries } from './queries';
 

@@ -1,7 +1,7 @@
 import { config } from '../config';
 import { unreachable } from './client';
 import { currentConnection, reportFailure, reportSuccess } from './connection';
-import { meQuery } from './me';
+import { meQuery } from './accounts/me';
 import { queries } from './queries';
 
 const MAX_RETRY_MILLIS = 10_000;

@@ -1,5 +1,5 @@
 import { useQuery } from '@tanstack/react-query';
-import { meQuery } from './me';
+import { meQuery } from './accounts/me';
 import { Stored, useStored } from './stored';
 
 const MAX_SAVED = 20;

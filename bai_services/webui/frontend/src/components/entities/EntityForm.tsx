@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ApiError } from '../../data/client';
 import { useSaveEntity, type Item } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { fieldsFor, idOf, labelKey, nameOf, type Entity, type Field } from './entity';
 import { FieldControl } from './FieldControl';
 import { changedValues, newValues, textToSlots, toControl } from './values';

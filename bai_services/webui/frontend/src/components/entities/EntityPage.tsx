@@ -5,7 +5,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { pagesFor, type PagePath } from '../../app/pages';
 import type { Item } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { Forbidden } from '../Forbidden';
 import type { Entity } from './entity';
 import { EntityList } from './EntityList';

@@ -2,7 +2,7 @@ import { Button, Drawer, Flex, Form, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import type { Item } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { fieldsFor, labelKey, type Entity } from './entity';
 import { FieldControl } from './FieldControl';
 import { newValues } from './values';

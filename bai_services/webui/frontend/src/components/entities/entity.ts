@@ -1,7 +1,7 @@
 import type { TFunction } from 'i18next';
 import type { ReactNode } from 'react';
 import type { EntityPath, Item } from '../../data/entities';
-import type { FilterProperty } from '../FilterBar';
+import type { FilterProperty } from '../list/FilterBar';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 

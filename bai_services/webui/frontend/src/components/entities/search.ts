@@ -1,4 +1,4 @@
-import { defined, readListSearch, textIn, type ListSearch } from '../listSearch';
+import { defined, readListSearch, textIn, type ListSearch } from '../list/listSearch';
 
 /** State of a page of a collection in the URL. */
 export interface EntitySearch extends ListSearch {

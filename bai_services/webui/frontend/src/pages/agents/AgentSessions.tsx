@@ -8,7 +8,7 @@ import { ScrollArea } from '../../components/ScrollArea';
 import { SlotTags } from '../../components/SlotTags';
 import { StatusTag } from '../../components/StatusTag';
 import { formatTime } from '../../components/time';
-import { allocationsQuery, kernelsQuery, type Kernel } from '../../data/agents';
+import { allocationsQuery, kernelsQuery, type Kernel } from '../../data/cluster/agents';
 
 const PAGE_SIZE = 20;
 

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
 import { ScrollArea } from '../../components/ScrollArea';
-import { allocationsQuery, type LedgerEntry } from '../../data/agents';
+import { allocationsQuery, type LedgerEntry } from '../../data/cluster/agents';
 import { devicesOf, type Device } from './facts';
 import type { Item } from '../../data/entities';
 

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { SecretKey } from '../../components/SecretKey';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { KEYPAIRS } from './keypairs';
 import { ReplaceSecret } from './ReplaceSecret';
 

@@ -6,7 +6,7 @@ import { labelKey } from '../../components/entities/entity';
 import { readEntitySearch } from '../../components/entities/search';
 import { showValue } from '../../components/entities/showValue';
 import { ScrollArea } from '../../components/ScrollArea';
-import { agentTotalsQuery } from '../../data/cluster';
+import { agentTotalsQuery } from '../../data/cluster/cluster';
 import { entitiesQuery, type Item } from '../../data/entities';
 import { AGENTS, Allocation } from '../agents/agents';
 import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';

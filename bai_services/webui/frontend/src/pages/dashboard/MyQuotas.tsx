@@ -4,7 +4,7 @@ import { Flex, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
-import { quotasQuery, type Quotas } from '../../data/quotas';
+import { quotasQuery, type Quotas } from '../../data/sessions/quotas';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
 import { amountsOf } from './resources';
 import type { DashboardSearch } from './search';

@@ -3,8 +3,8 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ScrollArea } from '../../components/ScrollArea';
-import { sessionsQuery, STATUS_GROUPS, type Session } from '../../data/sessions';
-import { useSessionColumns } from '../sessions/sessionColumns';
+import { sessionsQuery, STATUS_GROUPS, type Session } from '../../data/sessions/sessions';
+import { useSessionColumns } from '../sessions/list/sessionColumns';
 import { Widget, WIDGET_REFRESH_MILLIS } from './Widget';
 
 const RECENT = 5;

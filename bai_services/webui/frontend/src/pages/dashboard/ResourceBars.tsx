@@ -1,7 +1,7 @@
 import { Segmented, Select } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
-import type { Quotas } from '../../data/quotas';
+import type { Quotas } from '../../data/sessions/quotas';
 import type { Amount } from './resources';
 import { UsageBar } from './UsageBar';
 

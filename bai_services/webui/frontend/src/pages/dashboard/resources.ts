@@ -1,4 +1,4 @@
-import type { Quotas } from '../../data/quotas';
+import type { Quotas } from '../../data/sessions/quotas';
 import { Stored } from '../../data/stored';
 
 export const PANELS = ['limits', 'mine', 'group'] as const;

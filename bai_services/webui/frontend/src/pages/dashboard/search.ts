@@ -1,4 +1,4 @@
-import { defined, textIn } from '../../components/listSearch';
+import { defined, textIn } from '../../components/list/listSearch';
 
 /** State of the dashboard in the URL. */
 export interface DashboardSearch {

@@ -1,8 +1,8 @@
 import { App, Form, Modal } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { useCreateFolder } from '../../data/folders';
-import { meQuery } from '../../data/me';
+import { useCreateFolder } from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
 import {
   CloneableField,
   FolderError,

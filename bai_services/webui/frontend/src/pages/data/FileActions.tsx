@@ -10,7 +10,7 @@ import {
   useRemoveFiles,
   type Directory,
   type FileEntry
-} from '../../data/files';
+} from '../../data/folders/files';
 import { NameDialog } from './NameDialog';
 
 interface FileActionsProps {

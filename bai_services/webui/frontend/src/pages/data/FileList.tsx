@@ -7,7 +7,12 @@ import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
-import { FILES_PER_PAGE, filesQuery, type Directory, type FileEntry } from '../../data/files';
+import {
+  FILES_PER_PAGE,
+  filesQuery,
+  type Directory,
+  type FileEntry
+} from '../../data/folders/files';
 import { FileActions } from './FileActions';
 import type { FileSort } from './search';
 

@@ -7,9 +7,9 @@ import {
   useMakeDirectory,
   useRemoveFiles,
   type Directory
-} from '../../data/files';
-import { useSaveFile } from '../../data/fileContent';
-import { addUploads } from '../../data/uploads';
+} from '../../data/folders/files';
+import { useSaveFile } from '../../data/folders/fileContent';
+import { addUploads } from '../../data/folders/uploads';
 import { chosenFiles } from './dropped';
 import { NameDialog } from './NameDialog';
 

@@ -9,8 +9,8 @@ import {
   useStopSharing,
   type Folder,
   type FolderStep
-} from '../../data/folders';
-import { meQuery } from '../../data/me';
+} from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
 import { ChangeFolder, CloneFolder, PurgeFolder, TransferFolder } from './FolderDialogs';
 import { ShareFolder } from './ShareFolder';
 

@@ -7,7 +7,7 @@ import {
   useFolderStep,
   useTransferFolder,
   type Folder
-} from '../../data/folders';
+} from '../../data/folders/folders';
 import {
   CloneableField,
   FolderError,

@@ -2,7 +2,7 @@ import { Descriptions, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { formatTime } from '../../components/time';
-import type { Folder } from '../../data/folders';
+import type { Folder } from '../../data/folders/folders';
 import { FolderOwner, FolderStatus } from './FolderList';
 
 /** Owner, state and settings of a folder. */

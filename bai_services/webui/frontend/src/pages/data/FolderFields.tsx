@@ -3,8 +3,8 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ApiError } from '../../data/client';
-import { hostsQuery } from '../../data/folders';
-import { meQuery } from '../../data/me';
+import { hostsQuery } from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
 
 // Codes of API errors that concern the name of the folder.
 const OF_NAME: readonly string[] = ['already-exists', 'invalid-request'];

@@ -1,8 +1,8 @@
 import { Alert, App, Button, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { invitationsQuery, useAnswerInvitation } from '../../data/folders';
-import { meQuery } from '../../data/me';
+import { invitationsQuery, useAnswerInvitation } from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
 
 /** Pending invitations of the user to folders. */
 export function Invitations() {

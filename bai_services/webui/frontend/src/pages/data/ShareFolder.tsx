@@ -8,7 +8,7 @@ import {
   useStopSharing,
   type Folder,
   type SharePermission
-} from '../../data/folders';
+} from '../../data/folders/folders';
 
 const PERMISSIONS: SharePermission[] = ['ro', 'rw'];
 

@@ -3,8 +3,13 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { hostsQuery, quotasQuery, type QuotaScope, type StorageHost } from '../../data/folders';
-import { meQuery } from '../../data/me';
+import {
+  hostsQuery,
+  quotasQuery,
+  type QuotaScope,
+  type StorageHost
+} from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
 
 /** Each storage host with its state, its free space, and the usage of the user and the projects. */
 export function StorageUsage() {

@@ -9,7 +9,7 @@ import {
   resumeUpload,
   useUploads,
   type FileUpload
-} from '../../data/uploads';
+} from '../../data/folders/uploads';
 
 // Maximum number of listed uploads: there can be hundreds. Further ones are only counted.
 const MAX_SHOWN = 20;

@@ -1,4 +1,4 @@
-import { defined, readListSearch, textIn, type ListSearch } from '../../components/listSearch';
+import { defined, readListSearch, textIn, type ListSearch } from '../../components/list/listSearch';
 
 export const TABS = ['all', 'own', 'project', 'shared', 'trash'] as const;
 export type Tab = (typeof TABS)[number];

@@ -1,7 +1,7 @@
 import { activityViews, BY_FLAG, type Entity } from '../../components/entities/entity';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { useQuery } from '@tanstack/react-query';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { Aliases } from './Aliases';
 import { AppsForm } from './AppsForm';
 import { partsOf } from './imageApps';

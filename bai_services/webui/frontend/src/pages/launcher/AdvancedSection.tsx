@@ -3,7 +3,7 @@ import { Alert, Button, Checkbox, Flex, Input, InputNumber, Select } from 'antd'
 import { DeleteOutlined, PlusOutlined } from '@ant-design/icons';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions';
+import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions/sessions';
 import { Field, idOf } from './Field';
 import { isThreadVariable, repeatedNames, type VariableRow } from './form';
 import { problemOf, useLauncher } from './launcherForm';

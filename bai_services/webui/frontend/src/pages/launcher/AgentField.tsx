@@ -2,8 +2,8 @@ import { Select } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
-import { placeableAgentsQuery } from '../../data/launch';
-import { meQuery } from '../../data/me';
+import { placeableAgentsQuery } from '../../data/sessions/launch';
+import { meQuery } from '../../data/accounts/me';
 import { Field, idOf } from './Field';
 import { useLauncher } from './launcherForm';
 

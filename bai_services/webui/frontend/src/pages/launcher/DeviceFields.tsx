@@ -2,7 +2,7 @@ import { Select, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { numberOf } from '../../components/amount';
 import { formatBytes } from '../../components/bytes';
-import type { SessionOptions } from '../../data/launch';
+import type { SessionOptions } from '../../data/sessions/launch';
 import { Field, idOf } from './Field';
 import { useLauncher } from './launcherForm';
 import { SlotField } from './SlotField';

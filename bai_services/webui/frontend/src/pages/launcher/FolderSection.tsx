@@ -4,7 +4,7 @@ import { PlusOutlined, UploadOutlined } from '@ant-design/icons';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import type { Schemas } from '../../data/client';
-import { addUploads } from '../../data/uploads';
+import { addUploads } from '../../data/folders/uploads';
 import { CreateFolder } from '../data/CreateFolder';
 import { Uploads } from '../data/Uploads';
 import { Field, idOf } from './Field';

@@ -3,7 +3,7 @@ import { Button, Flex, Input, Select, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { ImageIcon } from '../../components/ImageLabel';
 import { partsOfImage } from '../../components/imageName';
-import type { SessionOptions } from '../../data/launch';
+import type { SessionOptions } from '../../data/sessions/launch';
 import { Field, idOf } from './Field';
 import { imageOf } from './form';
 import { useLauncher } from './launcherForm';

@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { App, Button, Flex, Input, InputNumber, Modal, Typography } from 'antd';
 import { useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { useLaunch, useSaveTemplate } from '../../data/launch';
+import { useLaunch, useSaveTemplate } from '../../data/sessions/launch';
 import { commandOf } from './command';
 import { requestOf, withoutSecrets, type LaunchForm } from './form';
 

@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { ImageLabel } from '../../components/ImageLabel';
 import { SlotTags } from '../../components/SlotTags';
 import { formatTime } from '../../components/time';
-import type { SessionPreview } from '../../data/launch';
+import type { SessionPreview } from '../../data/sessions/launch';
 import { idOf } from './Field';
 import { useLauncher } from './launcherForm';
 

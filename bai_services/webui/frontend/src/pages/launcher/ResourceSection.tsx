@@ -1,7 +1,7 @@
 import { Alert, Flex, Input, InputNumber, Radio, Select, Skeleton, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { SlotTags } from '../../components/SlotTags';
-import type { SessionOptions } from '../../data/launch';
+import type { SessionOptions } from '../../data/sessions/launch';
 import { AgentField } from './AgentField';
 import { DeviceFields } from './DeviceFields';
 import { EnvironmentSection } from './AdvancedSection';

@@ -4,9 +4,9 @@ import { Button, Dropdown, Flex, Tooltip, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
-import { templatesQuery } from '../../data/launch';
-import { meQuery } from '../../data/me';
-import { sessionsQuery } from '../../data/sessions';
+import { templatesQuery } from '../../data/sessions/launch';
+import { meQuery } from '../../data/accounts/me';
+import { sessionsQuery } from '../../data/sessions/sessions';
 import { formOf, requestOfSession, type LaunchForm } from './form';
 import { useLauncher } from './launcherForm';
 

@@ -1,4 +1,4 @@
-import type { SessionRequest } from '../../data/launch';
+import type { SessionRequest } from '../../data/sessions/launch';
 
 const SAFE = /^[A-Za-z0-9_@%+=:,./-]+$/;
 

@@ -1,5 +1,5 @@
-import type { SessionOptions, SessionRequest } from '../../data/launch';
-import type { Session } from '../../data/sessions';
+import type { SessionOptions, SessionRequest } from '../../data/sessions/launch';
+import type { Session } from '../../data/sessions/sessions';
 
 export interface MountRow {
   vfolder: string;

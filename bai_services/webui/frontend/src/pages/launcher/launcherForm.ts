@@ -1,5 +1,5 @@
 import { createContext, useContext } from 'react';
-import type { SessionOptions, SessionPreview } from '../../data/launch';
+import type { SessionOptions, SessionPreview } from '../../data/sessions/launch';
 import type { LaunchForm } from './form';
 
 /** Context that the sections of the launcher share. */

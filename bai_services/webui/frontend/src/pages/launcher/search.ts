@@ -1,5 +1,5 @@
-import type { SessionRequest } from '../../data/launch';
-import { defined } from '../../components/listSearch';
+import type { SessionRequest } from '../../data/sessions/launch';
+import { defined } from '../../components/list/listSearch';
 import { formOf, requestOf, withoutSecrets } from './form';
 
 /** State of the launcher in the URL: the request, without values of secret variables. */

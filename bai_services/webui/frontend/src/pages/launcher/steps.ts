@@ -1,4 +1,4 @@
-import type { SessionPreview } from '../../data/launch';
+import type { SessionPreview } from '../../data/sessions/launch';
 
 /** The steps of the launcher; the last one is the review beside or below the form. */
 export const STEPS = ['type', 'resources', 'folders', 'network', 'review'] as const;

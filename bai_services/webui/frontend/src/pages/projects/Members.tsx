@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { membersQuery, useChangeMember } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
 
 /** The members of a project; administrators add and remove them. */

@@ -3,8 +3,8 @@ import { InputNumber, Table, Typography, type TableColumnsType } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatTime, withLocalTimes } from '../../components/time';
-import type { Schedule, ScheduledSession } from '../../data/schedule';
-import { useChangeSession } from '../../data/sessions';
+import type { Schedule, ScheduledSession } from '../../data/scheduling/schedule';
+import { useChangeSession } from '../../data/sessions/sessions';
 
 const MAX_PRIORITY = 100;
 

@@ -2,7 +2,7 @@ import { Tooltip, Typography } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { formatTime } from '../../components/time';
-import type { Schedule } from '../../data/schedule';
+import type { Schedule } from '../../data/scheduling/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
 import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
 

@@ -1,4 +1,4 @@
-import type { Lane, Schedule, ScheduledSession } from '../../data/schedule';
+import type { Lane, Schedule, ScheduledSession } from '../../data/scheduling/schedule';
 
 /** One bar of the chart. */
 export interface Bar {

@@ -1,4 +1,4 @@
-import { defined, textIn } from '../../components/listSearch';
+import { defined, textIn } from '../../components/list/listSearch';
 import { MAX_POLICIES, policyOf, policyText } from './replays/policies';
 import { isRange, type Range } from './timeScale';
 

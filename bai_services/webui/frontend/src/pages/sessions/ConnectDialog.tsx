@@ -1,9 +1,9 @@
 import { useState } from 'react';
 import { Form, InputNumber, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
-import type { SessionApp } from '../../data/apps';
-import type { Session } from '../../data/sessions';
-import { CopyableFacts } from './CopyableFacts';
+import type { SessionApp } from '../../data/sessions/apps';
+import type { Session } from '../../data/sessions/sessions';
+import { CopyableFacts } from './drawer/CopyableFacts';
 
 const LOWEST_PORT = 1025;
 const HIGHEST_PORT = 65534;

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { Button, type ButtonProps } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { meQuery } from '../../data/me';
-import { serverUrl, type Session } from '../../data/sessions';
+import { meQuery } from '../../data/accounts/me';
+import { serverUrl, type Session } from '../../data/sessions/sessions';
 
 /**
  * The link to a running session, only for its owner: not even administrators may open another

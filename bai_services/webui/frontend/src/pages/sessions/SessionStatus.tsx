@@ -3,7 +3,7 @@ import { Button, Flex, Popover, Progress, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { StatusTag } from '../../components/StatusTag';
 import { withLocalTimes } from '../../components/time';
-import { isPending, type Session } from '../../data/sessions';
+import { isPending, type Session } from '../../data/sessions/sessions';
 
 /** What the agent does before the session starts, for example the pull of its image. */
 interface Preparation {

@@ -4,17 +4,17 @@ import { useQueries, useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import { SavedFilters } from '../../components/SavedFilters';
+import { SavedFilters } from '../../components/list/SavedFilters';
 import { csvUrl } from '../../data/csv';
-import { FilterBar } from '../../components/FilterBar';
-import { countText, listQuery } from '../../components/listSearch';
+import { FilterBar } from '../../components/list/FilterBar';
+import { countText, listQuery } from '../../components/list/listSearch';
 import {
   isEnded,
   LIST_REFRESH_MILLIS,
   sessionCountQuery,
   sessionsQuery
-} from '../../data/sessions';
-import { useChosenProject } from '../../data/project';
+} from '../../data/sessions/sessions';
+import { useChosenProject } from '../../data/accounts/project';
 import {
   DEFAULT_SORT,
   filtersOf,
@@ -23,11 +23,11 @@ import {
   type SessionsSearch,
   type Tab
 } from './search';
-import { ResourcePanel } from './ResourcePanel';
-import { SessionDrawer } from './SessionDrawer';
-import { useSessionFilters } from './sessionFilters';
-import { SessionTable } from './SessionTable';
-import { StopSessions } from './StopSessions';
+import { ResourcePanel } from './list/ResourcePanel';
+import { SessionDrawer } from './drawer/SessionDrawer';
+import { useSessionFilters } from './list/sessionFilters';
+import { SessionTable } from './list/SessionTable';
+import { StopSessions } from './list/StopSessions';
 
 const route = getRouteApi('/sessions');
 

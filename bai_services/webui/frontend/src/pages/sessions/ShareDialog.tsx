@@ -19,8 +19,8 @@ import {
   type AppShare,
   type NewAppShare,
   type SessionApp
-} from '../../data/apps';
-import type { Session } from '../../data/sessions';
+} from '../../data/sessions/apps';
+import type { Session } from '../../data/sessions/sessions';
 
 const AUDIENCES = ['user', 'project', 'public'] as const;
 const DAY_SECONDS = 86_400;

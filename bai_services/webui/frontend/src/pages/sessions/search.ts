@@ -1,5 +1,5 @@
-import { STATUS_GROUPS, type StatusGroup } from '../../data/sessions';
-import { defined, readListSearch, textIn, type ListSearch } from '../../components/listSearch';
+import { STATUS_GROUPS, type StatusGroup } from '../../data/sessions/sessions';
+import { defined, readListSearch, textIn, type ListSearch } from '../../components/list/listSearch';
 
 export type Tab = StatusGroup | 'all' | 'interactive' | 'batch' | 'cluster';
 export const DEFAULT_SORT = '-created_at';

@@ -2,7 +2,7 @@ import { Button, Descriptions, Flex } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 
 /** Account data of the user, and links to the Hub's pages for password and tokens. */
 export function Account() {

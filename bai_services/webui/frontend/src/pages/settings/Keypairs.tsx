@@ -5,8 +5,8 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { ScrollArea } from '../../components/ScrollArea';
 import { SecretKey } from '../../components/SecretKey';
 import { formatTime } from '../../components/time';
-import { ownKeypairsQuery, useChangeKeypair, type Keypair } from '../../data/account';
-import { meQuery } from '../../data/me';
+import { ownKeypairsQuery, useChangeKeypair, type Keypair } from '../../data/accounts/account';
+import { meQuery } from '../../data/accounts/me';
 
 /** The user's API keys: activate, deactivate, replace the secret key. */
 export function Keypairs() {

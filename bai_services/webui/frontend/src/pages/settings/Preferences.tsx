@@ -23,7 +23,7 @@ import {
   START_PAGES,
   usePreferences,
   type Preferences as Values
-} from '../../data/preferences';
+} from '../../data/accounts/preferences';
 
 interface Setting {
   key: string;

@@ -3,7 +3,12 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatTime } from '../../components/time';
-import { sshKeysQuery, useAddSshKey, useRemoveSshKey, type SshKey } from '../../data/account';
+import {
+  sshKeysQuery,
+  useAddSshKey,
+  useRemoveSshKey,
+  type SshKey
+} from '../../data/accounts/account';
 
 interface NewKey {
   name: string;

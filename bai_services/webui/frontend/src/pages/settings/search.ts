@@ -1,4 +1,4 @@
-import { defined, textIn } from '../../components/listSearch';
+import { defined, textIn } from '../../components/list/listSearch';
 
 export const TABS = ['preferences', 'account', 'ssh-keys', 'keypairs', 'requests'] as const;
 export type Tab = (typeof TABS)[number];

@@ -4,9 +4,9 @@ import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
 import { formatSeconds, useNow } from '../../components/time';
-import { meQuery } from '../../data/me';
-import { quotasQuery } from '../../data/quotas';
-import { endOf, sessionsQuery, useChangeSession, type Session } from '../../data/sessions';
+import { meQuery } from '../../data/accounts/me';
+import { quotasQuery } from '../../data/sessions/quotas';
+import { endOf, sessionsQuery, useChangeSession, type Session } from '../../data/sessions/sessions';
 import { Invitations } from '../data/Invitations';
 
 const SOON_MILLIS = 30 * 60_000;

@@ -2,8 +2,8 @@ import { Button, Card, Steps } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
-import { foldersQuery } from '../../data/folders';
-import { isEnded, type Session } from '../../data/sessions';
+import { foldersQuery } from '../../data/folders/folders';
+import { isEnded, type Session } from '../../data/sessions/sessions';
 import { OpenSession } from '../sessions/OpenSession';
 
 interface FirstStepsProps {

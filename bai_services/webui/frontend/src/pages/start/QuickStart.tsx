@@ -3,9 +3,9 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { SlotTags } from '../../components/SlotTags';
-import { optionsQuery, useLaunch, type SessionRequest } from '../../data/launch';
-import { useChosenProject } from '../../data/project';
-import type { Session } from '../../data/sessions';
+import { optionsQuery, useLaunch, type SessionRequest } from '../../data/sessions/launch';
+import { useChosenProject } from '../../data/accounts/project';
+import type { Session } from '../../data/sessions/sessions';
 import { requestOfSession } from '../launcher/form';
 
 /** One click to a session like the last one, or without one, to the recommended one. */

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { formatBytes } from '../../components/bytes';
 import { ScrollArea } from '../../components/ScrollArea';
-import { hostScopesQuery, type QuotaScope } from '../../data/storage';
+import { hostScopesQuery, type QuotaScope } from '../../data/folders/storage';
 import { QuotaForm } from './QuotaForm';
 
 const PAGE_SIZE = 10;

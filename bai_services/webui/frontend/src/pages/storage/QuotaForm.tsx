@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { App, Button, Flex, InputNumber, Popconfirm, Popover } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { useSetQuota, type QuotaScope } from '../../data/storage';
+import { useSetQuota, type QuotaScope } from '../../data/folders/storage';
 
 const GIB = 2 ** 30;
 const UNLIMITED = -1;

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import type { Item } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { HostPermissions } from './HostPermissions';
 import { HostQuotas } from './HostQuotas';
 import type { Entity } from '../../components/entities/entity';

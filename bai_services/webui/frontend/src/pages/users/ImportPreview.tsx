@@ -1,6 +1,6 @@
 import { Flex, Table, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
-import type { Outcomes } from '../../data/users';
+import type { Outcomes } from '../../data/accounts/users';
 import type { ImportRow } from './csvUsers';
 
 const SHOWN = ['email', 'username', 'full_name', 'role', 'domain', 'projects'] as const;

@@ -2,7 +2,7 @@ import { useState } from 'react';
 import { InboxOutlined } from '@ant-design/icons';
 import { Alert, Button, Drawer, Flex, Form, Input, Progress, Typography, Upload } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { useImportUsers } from '../../data/users';
+import { useImportUsers } from '../../data/accounts/users';
 import { newUser, readUsers, TEMPLATE, type Defaults, type UserFile } from './csvUsers';
 import { ImportPreview } from './ImportPreview';
 

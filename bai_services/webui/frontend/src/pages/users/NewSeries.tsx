@@ -4,8 +4,8 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { fieldsFor } from '../../components/entities/entity';
 import { FieldControl } from '../../components/entities/FieldControl';
-import { meQuery } from '../../data/me';
-import { useImportUsers } from '../../data/users';
+import { meQuery } from '../../data/accounts/me';
+import { useImportUsers } from '../../data/accounts/users';
 import { HOST, MAX_USERS, namesOf, PREFIX, preview, usersOf, type Series } from './series';
 import { USERS } from './users';
 

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { EntityPage } from '../../components/entities/EntityPage';
 import { SecretKey } from '../../components/SecretKey';
 import { useUserAction, type Item } from '../../data/entities';
-import { meQuery } from '../../data/me';
+import { meQuery } from '../../data/accounts/me';
 import { ImportUsers } from './ImportUsers';
 import { NewSeries } from './NewSeries';
 import { USERS } from './users';

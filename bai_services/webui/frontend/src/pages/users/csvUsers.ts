@@ -1,4 +1,4 @@
-import { parseCsv } from '../../components/csvText';
+import { parseCsv } from '../../components/list/csvText';
 import type { Schemas } from '../../data/client';
 
 export type NewUser = Schemas['NewUser'];

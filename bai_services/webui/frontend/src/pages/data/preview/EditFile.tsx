@@ -5,7 +5,7 @@ import { useBlocker } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { ApiError } from '../../../data/client';
-import { forgetContent, useSaveFile, type FileContent } from '../../../data/fileContent';
+import { forgetContent, useSaveFile, type FileContent } from '../../../data/folders/fileContent';
 import { MAX_EDIT_BYTES } from './kinds';
 
 const TextEditor = lazy(() =>

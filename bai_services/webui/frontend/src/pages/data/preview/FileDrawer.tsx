@@ -2,8 +2,8 @@ import { App, Button, Drawer, Flex, Skeleton } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { contentQuery } from '../../../data/fileContent';
-import { downloadUrl } from '../../../data/files';
+import { contentQuery } from '../../../data/folders/fileContent';
+import { downloadUrl } from '../../../data/folders/files';
 import { FileView } from './FileView';
 import { kindOf, MAX_BYTES } from './kinds';
 

@@ -3,7 +3,7 @@ import { Alert, Segmented, Skeleton } from 'antd';
 import type { EditorView } from '@codemirror/view';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../../components/bytes';
-import type { FileContent } from '../../../data/fileContent';
+import type { FileContent } from '../../../data/folders/fileContent';
 import { EditFile } from './EditFile';
 import { ImagePreview } from './ImagePreview';
 import { MAX_BYTES, textOf, type Kind } from './kinds';

@@ -1,7 +1,7 @@
 import { Alert } from 'antd';
 import { useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
-import { parseCsv } from '../../../components/csvText';
+import { parseCsv } from '../../../components/list/csvText';
 import { ScrollArea } from '../../../components/ScrollArea';
 import { separatorOf } from './kinds';
 

@@ -2,7 +2,7 @@ import { Button, Table, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatTime } from '../../../components/time';
-import { replaysQuery, type Replay } from '../../../data/replays';
+import { replaysQuery, type Replay } from '../../../data/scheduling/replays';
 
 interface RecentReplaysProps {
   group: string;

@@ -1,9 +1,9 @@
 import { useMemo, useState } from 'react';
 import { Flex, Segmented, Table, Typography, type TableColumnsType } from 'antd';
 import { useTranslation } from 'react-i18next';
-import { LazyChart } from '../../../components/LazyChart';
+import { LazyChart } from '../../../components/chart/LazyChart';
 import { formatDuration, formatTime } from '../../../components/time';
-import type { Comparison, GroupWaits, PolicyReport } from '../../../data/replays';
+import type { Comparison, GroupWaits, PolicyReport } from '../../../data/scheduling/replays';
 import { resourcesOf, utilisationOption, waitOption } from './charts';
 
 const CHART_HEIGHT = 240;

@@ -2,7 +2,12 @@ import { Alert, Button, Flex, Progress, Segmented, Skeleton, Typography } from '
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { replayQuery, useCancelReplay, useStartReplay, type Replay } from '../../../data/replays';
+import {
+  replayQuery,
+  useCancelReplay,
+  useStartReplay,
+  type Replay
+} from '../../../data/scheduling/replays';
 import { isReplayPeriod, REPLAY_PERIODS, type ReplayPeriod, type SchedulerSearch } from '../search';
 import { MAX_POLICIES, policyOf, policyText, requestOf, type TriedRules } from './policies';
 import { PolicyFields } from './PolicyFields';

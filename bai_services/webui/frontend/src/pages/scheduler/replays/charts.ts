@@ -1,5 +1,5 @@
 import type { EChartsCoreOption } from 'echarts/core';
-import type { Comparison } from '../../../data/replays';
+import type { Comparison } from '../../../data/scheduling/replays';
 
 const GRID = { left: 8, right: 16, top: 36, bottom: 4, containLabel: true };
 const LEGEND = { top: 0, type: 'scroll' };

@@ -1,0 +1,143 @@
+import { Badge, Button, Drawer, Empty, Flex, Progress, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { StatusTag } from '../../components/StatusTag';
+import { formatTime } from '../../components/time';
+import { foldersQuery } from '../../data/folders/folders';
+import { meQuery } from '../../data/accounts/me';
+import { clearNotices, useNotices, type Notice } from '../../data/notices';
+import { sessionsQuery } from '../../data/sessions/sessions';
+import { useUploads } from '../../data/folders/uploads';
+import { NoticeLink, noticeText } from './noticeText';
+
+const MAX_TASKS = 10;
+const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED,CREATING';
+const FOLDER_TASKS = 'cloning,performing,delete-ongoing';
+
+/** Running tasks and past notices. */
+export function NoticesDrawer({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
+  const { t } = useTranslation();
+  const notices = useNotices();
+  return (
+    <Drawer
+      open={isOpen}
+      onClose={onClose}
+      title={t('notices.title')}
+      extra={
+        notices.length > 0 && (
+          <Button size="small" onClick={clearNotices}>
+            {t('notices.clear')}
+          </Button>
+        )
+      }
+    >
+      <Tasks onUse={onClose} />
+      {notices.length === 0 && (
+        <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('notices.none')} />
+      )}
+      <ul className="bai-notices">
+        {notices.map(notice => (
+          <NoticeRow key={notice.key} notice={notice} onUse={onClose} />
+        ))}
+      </ul>
+    </Drawer>
+  );
+}
+
+function NoticeRow({ notice, onUse }: { notice: Notice; onUse: () => void }) {
+  const { t, i18n } = useTranslation();
+  return (
+    <li>
+      <Flex justify="space-between" gap="small">
+        <Typography.Text strong={!notice.isRead} style={{ overflowWrap: 'anywhere' }}>
+          {noticeText(t, notice)}
+        </Typography.Text>
+        {!notice.isRead && <Badge color="blue" text={t('notices.new')} />}
+      </Flex>
+      {notice.info && (
+        <Typography.Paragraph type="secondary" style={{ margin: 0, overflowWrap: 'anywhere' }}>
+          {notice.info}
+        </Typography.Paragraph>
+      )}
+      <Flex justify="space-between" gap="small">
+        <Typography.Text type="secondary">{formatTime(notice.at, i18n.language)}</Typography.Text>
+        <NoticeLink notice={notice} onUse={onUse} />
+      </Flex>
+    </li>
+  );
+}
+
+/** Sessions that start, folders that are copied, moved or deleted, and uploads. */
+function Tasks({ onUse }: { onUse: () => void }) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const owner = me?.username ?? '';
+  const page = { limit: MAX_TASKS, offset: 0 };
+  const sessions = useQuery({
+    ...sessionsQuery({
+      ...page,
+      sort: '-created_at',
+      filters: { owner, status__in: STARTING }
+    }),
+    enabled: me !== undefined
+  });
+  const folders = useQuery(
+    foldersQuery({ ...page, sort: 'name', filters: { status__in: FOLDER_TASKS } })
+  );
+  const uploads = useUploads();
+  const running = uploads.filter(({ state }) => state !== 'done');
+  const isBusy =
+    running.length > 0 || (sessions.data?.total ?? 0) > 0 || (folders.data?.total ?? 0) > 0;
+  if (!isBusy) {
+    return null;
+  }
+  const size = uploads.reduce((sum, upload) => sum + upload.size, 0);
+  const sent = uploads.reduce((sum, upload) => sum + upload.sent, 0);
+  return (
+    <>
+      <Typography.Title level={5} style={{ marginTop: 0 }}>
+        {t('notices.in-progress')}
+      </Typography.Title>
+      <ul className="bai-notices">
+        {(sessions.data?.items ?? []).map(({ id, name, status }) => (
+          <li key={id}>
+            <Flex justify="space-between" gap="small">
+              <Link to="/sessions" search={{ tab: 'all', session: id }} onClick={onUse}>
+                {name}
+              </Link>
+              <StatusTag status={status} />
+            </Flex>
+          </li>
+        ))}
+        {(folders.data?.items ?? []).map(({ id, name, status, task }) => (
+          <li key={id}>
+            <Flex justify="space-between" gap="small">
+              <Link to="/data" search={{ folder: id }} onClick={onUse}>
+                {name}
+              </Link>
+              {t(`data.status-${status}`)}
+            </Flex>
+            {task && task.total_bytes > 0 && (
+              <Progress
+                size="small"
+                percent={Math.floor((100 * task.bytes) / task.total_bytes)}
+                aria-label={name}
+              />
+            )}
+          </li>
+        ))}
+        {running.length > 0 && (
+          <li>
+            {t('data.uploads', { done: uploads.length - running.length, total: uploads.length })}
+            <Progress
+              size="small"
+              percent={size > 0 ? Math.floor((100 * sent) / size) : 0}
+              aria-label={t('notices.uploads')}
+            />
+          </li>
+        )}
+      </ul>
+    </>
+  );
+}

@@ -1,0 +1,26 @@
+import { Link } from '@tanstack/react-router';
+import type { TFunction } from 'i18next';
+import { useTranslation } from 'react-i18next';
+import type { Notice } from '../../data/notices';
+
+type Named = Pick<Notice, 'kind' | 'name' | 'session'>;
+
+export const noticeText = (t: TFunction, { kind, name }: Named) => t(`notices.${kind}`, { name });
+
+/** Link to the session or folder of a notice. */
+export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => void }) {
+  const { t } = useTranslation();
+  return notice.session ? (
+    <Link
+      to="/sessions"
+      search={{ tab: 'all', session: notice.session }}
+      {...(onUse ? { onClick: onUse } : {})}
+    >
+      {t('notices.show')}
+    </Link>
+  ) : (
+    <Link to="/data" {...(onUse ? { onClick: onUse } : {})}>
+      {t('notices.answer')}
+    </Link>
+  );
+}

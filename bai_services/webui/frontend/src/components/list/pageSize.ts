@@ -1,0 +1,14 @@
+import { Stored, useStored } from '../../data/stored';
+
+export const PAGE_SIZES = [10, 20, 50];
+export const DEFAULT_PAGE_SIZE = 20;
+
+export const readPageSize = (stored: unknown): number =>
+  PAGE_SIZES.find(size => size === stored) ?? DEFAULT_PAGE_SIZE;
+
+const pageSize = new Stored('bai-page-size', readPageSize);
+
+/** The rows per page of lists whose URL has none: the last choice in this browser. */
+export const currentPageSize = () => pageSize.get();
+export const usePageSize = () => useStored(pageSize);
+export const keepPageSize = (size: number) => pageSize.set(readPageSize(size));

@@ -1,0 +1,61 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Schemas } from '../client';
+import { queries } from '../queries';
+
+export type SshKey = Schemas['SshKey'];
+export type Keypair = Schemas['Keypair'];
+
+const MAX_KEYPAIRS = 100;
+
+export const sshKeysQuery = queryOptions({
+  queryKey: ['account', 'ssh-keys'],
+  queryFn: ({ signal }) => unwrap(api.GET('/me/ssh-keys', { signal }))
+});
+
+export const ownKeypairsQuery = (username: string) =>
+  queryOptions({
+    queryKey: ['account', 'keypairs', username],
+    queryFn: ({ signal }) => {
+      const query = { limit: MAX_KEYPAIRS, sort: '-is_active,created_at', user: username };
+      return unwrap(api.GET('/keypairs', { signal, params: { query } }));
+    }
+  });
+
+export const healthQuery = queryOptions({
+  queryKey: ['health'],
+  queryFn: ({ signal }) => unwrap(api.GET('/health', { signal }))
+});
+
+const refresh = () => queries.invalidateQueries({ queryKey: ['account'] });
+
+/** Add a public key; without one, the server creates a key pair. */
+export function useAddSshKey() {
+  return useMutation({
+    mutationFn: ({ name, publicKey }: { name: string; publicKey: string }) => {
+      const body = { name, public_key: publicKey || null };
+      return unwrap(api.POST('/me/ssh-keys', { body }));
+    },
+    onSettled: refresh
+  });
+}
+
+export function useRemoveSshKey() {
+  return useMutation({
+    mutationFn: (name: string) =>
+      unwrap(api.DELETE('/me/ssh-keys/{name}', { params: { path: { name } } })),
+    onSettled: refresh
+  });
+}
+
+/** Fields of a keypair that its user may change. */
+export type KeypairChange = { is_active: boolean } | { new_secret: true };
+
+export function useChangeKeypair() {
+  return useMutation({
+    mutationFn: ({ key, change }: { key: string; change: KeypairChange }) => {
+      const body = change as Schemas['KeypairChange'];
+      return unwrap(api.PATCH('/keypairs/{key}', { params: { path: { key } }, body }));
+    },
+    onSettled: refresh
+  });
+}

@@ -1,0 +1,43 @@
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { api, unwrap, type Schemas } from '../client';
+import { STATUS_GROUPS } from '../sessions/sessions';
+
+export type Kernel = Schemas['Kernel'];
+export type LedgerEntry = Schemas['LedgerEntry'];
+
+const MAX_ALLOCATIONS = 500;
+
+/** The kernels of live or of ended sessions on an agent, newest first. */
+export const kernelsQuery = (
+  agent: string,
+  isLive: boolean,
+  { limit, offset }: { limit: number; offset: number }
+) =>
+  queryOptions({
+    // Changes of sessions invalidate everything below "sessions".
+    queryKey: ['sessions', 'kernels', agent, isLive, limit, offset],
+    queryFn: ({ signal }) => {
+      const statuses = isLive
+        ? [...STATUS_GROUPS.running, ...STATUS_GROUPS.pending]
+        : STATUS_GROUPS.ended;
+      const query = {
+        limit,
+        offset,
+        sort: '-created_at',
+        agent_id: agent,
+        status__in: statuses.join(',')
+      };
+      return unwrap(api.GET('/kernels', { signal, params: { query } }));
+    },
+    placeholderData: keepPreviousData
+  });
+
+/** What the visible sessions hold on an agent. */
+export const allocationsQuery = (agent: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'allocations', agent],
+    queryFn: async ({ signal }) => {
+      const query = { limit: MAX_ALLOCATIONS, agent_id: agent };
+      return (await unwrap(api.GET('/allocations', { signal, params: { query } }))).items;
+    }
+  });

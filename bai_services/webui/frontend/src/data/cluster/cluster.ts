@@ -1,0 +1,55 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap } from '../client';
+import { queries } from '../queries';
+
+const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
+
+/** Resources of all agents, for administrators. */
+export const agentTotalsQuery = queryOptions({
+  queryKey: ['sessions', 'agent-totals'],
+  queryFn: ({ signal }) => unwrap(api.GET('/agent-totals', { signal }))
+});
+
+/** Add or remove an alias of an image. */
+export function useChangeAlias(image: string) {
+  return useMutation({
+    mutationFn: async ({ alias, isAlias }: { alias: string; isAlias: boolean }) => {
+      await (isAlias
+        ? unwrap(api.POST('/image-aliases', { body: { alias, image } }))
+        : unwrap(api.DELETE('/image-aliases/{key}', { params: { path: { key: alias } } })));
+    },
+    onSettled: refresh
+  });
+}
+
+/** Kinds of accounts that may use a resource group that is not public. */
+export const LINK_KINDS = ['domain', 'project', 'user', 'keypair'] as const;
+const MAX_LINKS = 500;
+
+export const linksQuery = (group: string) =>
+  queryOptions({
+    queryKey: ['entities', '/resource-groups', 'links', group],
+    queryFn: ({ signal }) => {
+      const params = { path: { key: group }, query: { limit: MAX_LINKS } };
+      return unwrap(api.GET('/resource-groups/{key}/links', { signal, params }));
+    }
+  });
+
+export interface LinkChange {
+  kind: string;
+  /** Id or name. */
+  target: string;
+  isLinked: boolean;
+}
+
+export function useChangeLink(group: string) {
+  return useMutation({
+    mutationFn: async ({ kind, target, isLinked }: LinkChange) => {
+      const params = { path: { key: group, kind, target } };
+      await (isLinked
+        ? unwrap(api.PUT('/resource-groups/{key}/links/{kind}/{target}', { params }))
+        : unwrap(api.DELETE('/resource-groups/{key}/links/{kind}/{target}', { params })));
+    },
+    onSettled: refresh
+  });
+}

@@ -1,0 +1,50 @@
+import { queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Schemas, type Session } from '../client';
+import { queries } from '../queries';
+
+export type SessionApp = Schemas['SessionApp'];
+
+/** The apps that a session offers, from its image and its requested ports. */
+export function appsQuery(id: string) {
+  return queryOptions({
+    queryKey: ['session-apps', id],
+    queryFn: () => unwrap(api.GET('/sessions/{key}/apps', { params: { path: { key: id } } }))
+  });
+}
+
+/** The address of an app; a process starts when its address is opened. */
+export function appAddress(session: Session, app: SessionApp): string {
+  return session.url + app.path;
+}
+
+export type AppShare = Schemas['AppShare'];
+export type NewAppShare = Partial<Schemas['NewAppShare']> & { app: string };
+
+const MAX_SHARES = 100;
+
+/** The shares of a session's apps. */
+export const sharesQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['app-shares', id],
+    queryFn: ({ signal }) => {
+      const params = { path: { key: id }, query: { limit: MAX_SHARES } };
+      return unwrap(api.GET('/sessions/{key}/app-shares', { signal, params }));
+    }
+  });
+
+/** Share an app of a session, or revoke a share. */
+export function useChangeShares(id: string) {
+  return useMutation({
+    mutationFn: async (change: { share: NewAppShare } | { revoked: string }) => {
+      if ('share' in change) {
+        const body = change.share as Schemas['NewAppShare'];
+        return unwrap(
+          api.POST('/sessions/{key}/app-shares', { params: { path: { key: id } }, body })
+        );
+      }
+      const params = { path: { key: id, share: change.revoked } };
+      return unwrap(api.DELETE('/sessions/{key}/app-shares/{share}', { params }));
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['app-shares', id] })
+  });
+}

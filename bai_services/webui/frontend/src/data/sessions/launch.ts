@@ -1,0 +1,102 @@
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Schemas } from '../client';
+import { queries } from '../queries';
+
+export type SessionOptions = Schemas['SessionOptions'];
+export type SessionPreview = Schemas['SessionPreview'];
+export type SlotLimit = Schemas['SlotLimit'];
+export type Template = Schemas['Template'];
+/** The fields of a new session; omitted fields have the defaults of the API. */
+export type SessionRequest = Partial<Schemas['SessionRequest']>;
+
+/**
+ * Options for a new session in a project and a resource group (undefined: the defaults), with the
+ * free resources.
+ */
+export const optionsQuery = (project: string | undefined, group: string | undefined) =>
+  queryOptions({
+    // Changes of sessions change the free resources; changes of folders change the mountable
+    // folders.
+    queryKey: ['sessions', 'options', project, group],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET('/sessions/options', {
+          signal,
+          params: {
+            query: {
+              ...(project ? { project } : {}),
+              ...(group ? { resource_group: group } : {})
+            }
+          }
+        })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+/** Preview of a session: its problems, its expected start and its use of quotas. */
+export const previewQuery = (request: SessionRequest) =>
+  queryOptions({
+    queryKey: ['sessions', 'preview', request],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.POST('/sessions/preview', { signal, body: request as Schemas['TemplatedSession'] })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+const MAX_AGENTS = 100;
+
+/** The agents of a resource group that accept sessions, with their free resources. */
+export const placeableAgentsQuery = (group: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'agents', group],
+    queryFn: ({ signal }) => {
+      const filters = { resource_group: group, status: 'ALIVE', schedulable: 'true' };
+      const query = { limit: MAX_AGENTS, sort: 'id', ...filters };
+      return unwrap(api.GET('/agents', { signal, params: { query } }));
+    }
+  });
+
+const MAX_TEMPLATES = 100;
+
+export const templatesQuery = queryOptions({
+  queryKey: ['session-templates'],
+  queryFn: ({ signal }) =>
+    unwrap(
+      api.GET('/session-templates', {
+        signal,
+        params: { query: { limit: MAX_TEMPLATES, sort: 'name' } }
+      })
+    )
+});
+
+/** Create one session, or several with numbered names: all or none. */
+export function useLaunch() {
+  return useMutation({
+    mutationFn: async ({ request, count }: { request: SessionRequest; count: number }) => {
+      if (count === 1) {
+        const body = request as Schemas['NewSession'];
+        return [await unwrap(api.POST('/sessions', { body }))];
+      }
+      const name = request.name ?? `session-${crypto.randomUUID().slice(0, 8)}`;
+      const sessions = Array.from({ length: count }, (_, index) => ({
+        ...request,
+        name: `${name}-${index + 1}`
+      })) as Schemas['TemplatedSession'][];
+      return (await unwrap(api.POST('/bulk-sessions', { body: { sessions } }))).items;
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+export function useSaveTemplate() {
+  return useMutation({
+    mutationFn: ({ name, request }: { name: string; request: SessionRequest }) =>
+      unwrap(
+        api.POST('/session-templates', {
+          body: { name, request } as unknown as Schemas['NewTemplate']
+        })
+      ),
+    onSettled: () => queries.invalidateQueries({ queryKey: ['session-templates'] })
+  });
+}

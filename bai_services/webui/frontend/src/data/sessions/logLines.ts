@@ -1,0 +1,28 @@
+import type { ApiError } from '../client';
+
+/** Maximum number of lines in the browser; the download contains the whole output. */
+export const MAX_LINES = 20_000;
+
+/** The output of a kernel so far. */
+export interface Log {
+  lines: string[];
+  /** Number of dropped lines before `lines`. */
+  dropped: number;
+  /** Whether output was lost between two polls of the server. */
+  hasGap: boolean;
+  state: 'loading' | 'live' | 'ended';
+  error?: ApiError | undefined;
+}
+
+/** Return a log with more output; its last line may be incomplete. */
+export function appended(log: Log, text: string, isGap: boolean): Log {
+  const [first = '', ...more] = text.split('\n');
+  const lines = [...log.lines.slice(0, -1), (log.lines.at(-1) ?? '') + first, ...more];
+  const excess = Math.max(0, lines.length - MAX_LINES);
+  return {
+    lines: lines.slice(excess),
+    dropped: log.dropped + excess,
+    hasGap: log.hasGap || isGap,
+    state: 'live'
+  };
+}

@@ -1,0 +1,146 @@
+import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { api, unwrap, type Session } from '../client';
+import type { paths } from '../schema';
+import { queries } from '../queries';
+
+export type { Session };
+
+/** Statuses of each tab of the sessions page. */
+export const STATUS_GROUPS = {
+  running: ['PREPARING', 'PREPARED', 'CREATING', 'RUNNING', 'TERMINATING'],
+  pending: ['PENDING', 'SCHEDULED'],
+  ended: ['TERMINATED', 'CANCELLED', 'ERROR']
+} as const;
+export type StatusGroup = keyof typeof STATUS_GROUPS;
+
+const ENDED: readonly string[] = STATUS_GROUPS.ended;
+const PENDING: readonly string[] = STATUS_GROUPS.pending;
+
+export const isEnded = (session: Session) => ENDED.includes(session.status);
+export const isPending = (session: Session) => PENDING.includes(session.status);
+
+/** Whether the caller may neither change the session nor read its output, such as a monitor. */
+export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
+
+/** The address of a running session's server; only interactive sessions have one. */
+export const serverUrl = (session: Session) =>
+  session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
+
+/** The time at which a session is stopped at the latest if nobody uses or extends it. */
+export const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
+  [idle, end].filter(time => time !== null).sort()[0];
+
+/** Query of a page of the list. The keys of filters are fields of the API, or `field__operator`. */
+export interface SessionList {
+  limit: number;
+  offset: number;
+  sort: string;
+  filters: Record<string, string>;
+}
+
+/** The list is filtered, sorted and paged by the server. */
+export const sessionsQuery = (list: SessionList) =>
+  queryOptions({
+    queryKey: ['sessions', 'list', list],
+    queryFn: ({ signal }) =>
+      unwrap(
+        api.GET('/sessions', {
+          signal,
+          params: {
+            query: { limit: list.limit, offset: list.offset, sort: list.sort, ...list.filters }
+          }
+        })
+      ),
+    placeholderData: keepPreviousData
+  });
+
+/** How often a list is read again: countdowns and utilization change without an event. */
+export const LIST_REFRESH_MILLIS = 7_000;
+
+/** Number of sessions that match the filters. */
+export const sessionCountQuery = (filters: Record<string, string>) =>
+  queryOptions({
+    ...sessionsQuery({ limit: 1, offset: 0, sort: '-created_at', filters }),
+    select: (page: { total: number }) => page.total
+  });
+
+export const sessionQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'one', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}', { signal, params: { path: { key: id } } }))
+  });
+
+export const whyQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'why', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/why', { signal, params: { path: { key: id } } }))
+  });
+
+export const historyQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'history', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/history', { signal, params: { path: { key: id } } }))
+  });
+
+/**
+ * Stop sessions; resolve with those that could not be stopped, and the errors.
+ *
+ * @param isForced remove the containers at once, without a graceful shutdown
+ */
+export function useStopSessions(isForced = false) {
+  return useMutation({
+    mutationFn: async (sessions: Session[]) => {
+      const results = await Promise.allSettled(
+        sessions.map(({ id }) =>
+          unwrap(
+            api.DELETE('/sessions/{key}', {
+              params: { path: { key: id }, query: isForced ? { force: 'true' } : {} }
+            })
+          )
+        )
+      );
+      return sessions.flatMap((session, index) => {
+        const result = results[index];
+        return result?.status === 'rejected' ? [{ session, error: result.reason as Error }] : [];
+      });
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}
+
+/** The direct and indirect dependencies and dependents of a session. */
+export const graphQuery = (id: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'graph', id],
+    queryFn: ({ signal }) =>
+      unwrap(api.GET('/sessions/{key}/dependency-graph', { signal, params: { path: { key: id } } }))
+  });
+
+type FieldChanges = paths['/sessions/{key}']['patch']['requestBody']['content']['application/json'];
+
+type SessionChange =
+  | { kind: 'fields'; values: { name?: string; priority?: number } }
+  | { kind: 'activity' }
+  | { kind: 'lifetime'; seconds: number };
+
+/** Rename a session, change its priority, restart its idle timeout, or extend its lifetime. */
+export function useChangeSession(id: string) {
+  return useMutation({
+    mutationFn: async (change: SessionChange) => {
+      const params = { path: { key: id } };
+      if (change.kind === 'fields') {
+        const body = change.values as FieldChanges;
+        await unwrap(api.PATCH('/sessions/{key}', { params, body }));
+      } else if (change.kind === 'activity') {
+        await unwrap(api.POST('/sessions/{key}/activity', { params, body: { idle_seconds: 0 } }));
+      } else {
+        const body = { seconds: change.seconds };
+        await unwrap(api.POST('/sessions/{key}/lifetime', { params, body }));
+      }
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
+  });
+}

@@ -1,0 +1,119 @@
+import { useState } from 'react';
+import { Alert, App, Button, Flex, Skeleton, Table } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { ScrollArea } from '../../../components/ScrollArea';
+import { appAddress, appsQuery, type SessionApp } from '../../../data/sessions/apps';
+import { meQuery } from '../../../data/accounts/me';
+import type { Session } from '../../../data/sessions/sessions';
+import { ConnectDialog } from '../ConnectDialog';
+import { ShareDialog } from '../ShareDialog';
+
+/** The apps of an interactive session, which the session's owner can open and share. */
+export function SessionApps({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const { data, error, refetch } = useQuery(appsQuery(session.id));
+  if (error) return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  if (!data || !me) return <Skeleton active />;
+  const isOwner = session.owner === me.username;
+  const isRunning = session.status === 'RUNNING';
+  return (
+    <>
+      {!isOwner && <Alert type="info" showIcon title={t('apps.owner-only')} />}
+      {isOwner && !isRunning && <Alert type="info" showIcon title={t('apps.not-running')} />}
+      <ScrollArea label={t('sessions.apps')}>
+        <Table<SessionApp>
+          rowKey="name"
+          size="small"
+          pagination={false}
+          dataSource={data.items}
+          columns={[
+            { key: 'title', title: t('apps.app'), render: (_, app) => app.title },
+            {
+              key: 'category',
+              title: t('apps.category'),
+              render: (_, { category }) => t(`apps.category-${category}`)
+            },
+            {
+              key: 'start',
+              title: t('apps.start'),
+              render: (_, { kind }) => t(`apps.kind-${kind}`)
+            },
+            {
+              key: 'open',
+              title: '',
+              align: 'end',
+              render: (_, app) => isOwner && isRunning && <AppButtons session={session} app={app} />
+            }
+          ]}
+        />
+      </ScrollArea>
+    </>
+  );
+}
+
+/** Open an app, connect to it from the user's computer, or share it. */
+function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
+  const { t } = useTranslation();
+  const [dialog, setDialog] = useState<'connect' | 'share'>();
+  const close = () => setDialog(undefined);
+  return (
+    <Flex gap="small" justify="end">
+      {app.kind === 'tcp' ? (
+        <Button
+          size="small"
+          aria-label={t('apps.connect-to', { title: app.title, name: session.name })}
+          onClick={() => setDialog('connect')}
+        >
+          {t('apps.connect')}
+        </Button>
+      ) : (
+        <OpenApp session={session} app={app} />
+      )}
+      {app.is_shareable && (
+        <Button
+          size="small"
+          aria-label={t('apps.share-title', { title: app.title })}
+          onClick={() => setDialog('share')}
+        >
+          {t('apps.share')}
+        </Button>
+      )}
+      {dialog === 'connect' && <ConnectDialog session={session} app={app} onClose={close} />}
+      {dialog === 'share' && <ShareDialog session={session} app={app} onClose={close} />}
+    </Flex>
+  );
+}
+
+// These apps read a folder or a file that the session panel asks for.
+const WITH_PATH = ['tensorboard', 'streamlit', 'gradio'];
+
+/** Open an app in a new tab; first say what the user must know or do. */
+function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
+  const { t } = useTranslation();
+  const { modal } = App.useApp();
+  const link = { href: appAddress(session, app), target: '_blank', rel: 'noopener' };
+  const hint =
+    app.kind === 'port'
+      ? t('apps.port-hint', { port: app.port })
+      : WITH_PATH.includes(app.name) && t(`apps.path-hint-${app.name}`);
+  const confirm = () => {
+    modal.confirm({
+      title: t('apps.open', { title: app.title }),
+      content: hint,
+      okText: t('sessions.open'),
+      okButtonProps: link
+    });
+  };
+  return (
+    <Button
+      size="small"
+      aria-label={t('apps.open', { title: app.title })}
+      {...(hint ? { onClick: confirm } : link)}
+    >
+      {t('sessions.open')}
+    </Button>
+  );
+}

@@ -1,0 +1,151 @@
+import { useState } from 'react';
+import { App, Button, Drawer, Flex, Grid, Skeleton, Tabs } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import {
+  isEnded,
+  isOnlyRead,
+  isPending,
+  sessionQuery,
+  useStopSessions,
+  type Session
+} from '../../../data/sessions/sessions';
+import { CommandLine } from './CommandLine';
+import { OpenSession } from '../OpenSession';
+import { SessionApps } from './SessionApps';
+import { SessionFacts } from './SessionFacts';
+import { SessionGraph } from './SessionGraph';
+import { SessionHistory } from './SessionHistory';
+import { SessionKernels } from './SessionKernels';
+import { SessionLogs } from './SessionLogs';
+import { SessionMenu } from './SessionMenu';
+import { SessionUsage } from './SessionUsage';
+import { StartProgress } from './StartProgress';
+import { WhyPending } from './WhyPending';
+
+const WIDTH = 720;
+
+interface SessionDrawerProps {
+  id: string | undefined;
+  /** The tab that is opened first. */
+  panel?: string | undefined;
+  onClose: () => void;
+}
+
+/** Drawer with one session: status, reasons, folders, log and history. */
+export function SessionDrawer({ id, panel, onClose }: SessionDrawerProps) {
+  const { t } = useTranslation();
+  const isWide = Grid.useBreakpoint().md ?? true;
+  const {
+    data: session,
+    error,
+    refetch
+  } = useQuery({
+    ...sessionQuery(id ?? ''),
+    enabled: id !== undefined
+  });
+  const shown = session?.id === id ? session : undefined;
+  return (
+    <Drawer
+      open={id !== undefined}
+      onClose={onClose}
+      size={isWide ? WIDTH : '100%'}
+      destroyOnHidden
+      title={shown ? shown.name : t('sessions.session')}
+      extra={shown && <SessionActions session={shown} />}
+    >
+      {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
+      {!shown && !error && <Skeleton active />}
+      {shown && <SessionDetail key={`${shown.id} ${panel}`} session={shown} panel={panel} />}
+    </Drawer>
+  );
+}
+
+function SessionActions({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const { modal, message } = App.useApp();
+  const stop = useStopSessions();
+  const kept = session.mounts.filter(({ permission }) => permission !== 'ro');
+  const confirm = () => {
+    modal.confirm({
+      title: t('sessions.stop-one', { name: session.name }),
+      content: (
+        <>
+          <p>{t('sessions.stop-warning')}</p>
+          {kept.length > 0 && (
+            <p>{t('sessions.stop-kept', { paths: kept.map(({ path }) => path).join(', ') })}</p>
+          )}
+        </>
+      ),
+      okText: t(isPending(session) ? 'sessions.cancel' : 'sessions.stop'),
+      okButtonProps: { danger: true },
+      onOk: async () => {
+        const failures = await stop.mutateAsync([session]);
+        failures.forEach(failure => void message.error(failure.error.message));
+      }
+    });
+  };
+  return (
+    <Flex gap="small">
+      {!isOnlyRead(session) && <SessionMenu session={session} />}
+      <OpenSession session={session} type="primary" />
+      {!isEnded(session) && !isOnlyRead(session) && (
+        <Button danger onClick={confirm} disabled={session.status === 'TERMINATING'}>
+          {t(isPending(session) ? 'sessions.cancel' : 'sessions.stop')}
+        </Button>
+      )}
+    </Flex>
+  );
+}
+
+interface SessionDetailProps {
+  session: Session;
+  panel: string | undefined;
+}
+
+function SessionDetail({ session, panel }: SessionDetailProps) {
+  return (
+    <>
+      <StartProgress session={session} />
+      {isPending(session) && <WhyPending session={session} />}
+      <SessionFacts session={session} />
+      <SessionTabs session={session} panel={panel} />
+    </>
+  );
+}
+
+function SessionTabs({ session, panel }: SessionDetailProps) {
+  const { t } = useTranslation();
+  const [tab, setTab] = useState(panel ?? (isOnlyRead(session) ? 'usage' : 'logs'));
+  const [kernel, setKernel] = useState(session.kernels[0]?.hostname ?? 'main1');
+  const showLog = (hostname: string) => {
+    setKernel(hostname);
+    setTab('logs');
+  };
+  const tabs = {
+    // Sessions of other types run no Jupyter server.
+    ...(session.type === 'interactive' && { apps: <SessionApps session={session} /> }),
+    usage: <SessionUsage session={session} kernel={kernel} onKernel={setKernel} />,
+    ...(!isOnlyRead(session) && {
+      logs: <SessionLogs session={session} kernel={kernel} onKernel={setKernel} />
+    }),
+    history: <SessionHistory id={session.id} />,
+    kernels: <SessionKernels session={session} onShowLog={showLog} />,
+    dependencies: <SessionGraph id={session.id} />,
+    commands: <CommandLine session={session} />
+  };
+  return (
+    <Tabs
+      activeKey={tab}
+      onChange={setTab}
+      // Unmount hidden tabs, so that they do not follow the log.
+      destroyOnHidden
+      items={Object.entries(tabs).map(([key, children]) => ({
+        key,
+        label: t(`sessions.${key}`),
+        children
+      }))}
+    />
+  );
+}

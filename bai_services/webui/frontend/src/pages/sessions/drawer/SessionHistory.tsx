@@ -1,0 +1,32 @@
+import { Skeleton, Timeline } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { StatusTag } from '../../../components/StatusTag';
+import { formatTime } from '../../../components/time';
+import { historyQuery } from '../../../data/sessions/sessions';
+
+/** Status changes of a session, the latest first. */
+export function SessionHistory({ id }: { id: string }) {
+  const { i18n } = useTranslation();
+  const { data, error, refetch } = useQuery(historyQuery(id));
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (!data) {
+    return <Skeleton active />;
+  }
+  return (
+    <Timeline
+      items={data.items.toReversed().map((step, index) => ({
+        key: index,
+        content: (
+          <>
+            <StatusTag status={step.to_status} /> {formatTime(step.at, i18n.language)}
+            <div>{step.reason}</div>
+          </>
+        )
+      }))}
+    />
+  );
+}

@@ -1,0 +1,84 @@
+import { useState } from 'react';
+import { Button, Dropdown, Form, Input, InputNumber, Modal, type MenuProps } from 'antd';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import {
+  isEnded,
+  isPending,
+  useChangeSession,
+  type Session
+} from '../../../data/sessions/sessions';
+import { requestOfSession } from '../../launcher/form';
+
+/** Menu with further actions: rename, change the priority, start again. */
+export function SessionMenu({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const [field, setField] = useState<'name' | 'priority'>();
+  const again = {
+    key: 'again',
+    label: (
+      <Link to="/launch" search={{ request: requestOfSession(session) }}>
+        {t('sessions.start-again')}
+      </Link>
+    )
+  };
+  const live: MenuProps['items'] = [
+    { key: 'name', label: t('sessions.rename'), onClick: () => setField('name') },
+    ...(isPending(session)
+      ? [{ key: 'priority', label: t('sessions.priority'), onClick: () => setField('priority') }]
+      : [])
+  ];
+  return (
+    <>
+      <Dropdown trigger={['click']} menu={{ items: isEnded(session) ? [again] : [...live, again] }}>
+        <Button>{t('sessions.more')}</Button>
+      </Dropdown>
+      {field && <ChangeField session={session} field={field} onClose={() => setField(undefined)} />}
+    </>
+  );
+}
+
+interface ChangeFieldProps {
+  session: Session;
+  field: 'name' | 'priority';
+  onClose: () => void;
+}
+
+function ChangeField({ session, field, onClose }: ChangeFieldProps) {
+  const { t } = useTranslation();
+  const [form] = Form.useForm<{ value: string | number }>();
+  const change = useChangeSession(session.id);
+  const submit = ({ value }: { value: string | number }) =>
+    change.mutate(
+      { kind: 'fields', values: { [field]: value } },
+      {
+        onSuccess: onClose,
+        onError: error => form.setFields([{ name: 'value', errors: [error.message] }])
+      }
+    );
+  return (
+    <Modal
+      open
+      title={t(field === 'name' ? 'sessions.rename' : 'sessions.priority')}
+      onCancel={onClose}
+      onOk={form.submit}
+      confirmLoading={change.isPending}
+      okText={t('entities.save')}
+    >
+      <Form
+        form={form}
+        layout="vertical"
+        initialValues={{ value: session[field] }}
+        onFinish={submit}
+      >
+        <Form.Item
+          name="value"
+          label={t(`sessions.${field}`)}
+          extra={field === 'priority' ? t('sessions.priority-help') : undefined}
+        >
+          {field === 'name' ? <Input autoFocus /> : <InputNumber autoFocus min={0} precision={0} />}
+        </Form.Item>
+      </Form>
+    </Modal>
+  );
+}

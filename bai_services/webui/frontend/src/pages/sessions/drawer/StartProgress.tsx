@@ -1,0 +1,33 @@
+import { Progress, Steps, Typography } from 'antd';
+import { useTranslation } from 'react-i18next';
+import type { Session } from '../../../data/sessions/sessions';
+
+const STEPS = ['PENDING', 'SCHEDULED', 'PREPARING', 'CREATING', 'RUNNING'];
+// In two statuses a step is done, and the next one begins.
+const NEXT: Partial<Record<string, string>> = { PREPARED: 'CREATING' };
+
+/** How far the start of a session is; nothing once it runs or has ended. */
+export function StartProgress({ session }: { session: Session }) {
+  const { t } = useTranslation();
+  const current = STEPS.indexOf(NEXT[session.status] ?? session.status);
+  if (current < 0 || session.status === 'RUNNING') {
+    return null;
+  }
+  const percent = session.progress['percent'];
+  const text = session.progress['message'];
+  return (
+    <section aria-label={t('sessions.start-progress')} style={{ marginBottom: 16 }}>
+      <Steps
+        size="small"
+        type="dot"
+        responsive={false}
+        current={current}
+        items={STEPS.map(status => ({ title: t(`status.${status}`) }))}
+      />
+      {typeof percent === 'number' && (
+        <Progress percent={Math.round(percent)} aria-label={t('kernels.progress')} />
+      )}
+      {typeof text === 'string' && <Typography.Text type="secondary">{text}</Typography.Text>}
+    </section>
+  );
+}

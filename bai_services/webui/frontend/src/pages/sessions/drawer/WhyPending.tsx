@@ -1,0 +1,83 @@
+import { CheckOutlined, CloseOutlined } from '@ant-design/icons';
+import { Alert, Skeleton } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import { ErrorNotice } from '../../../components/ErrorNotice';
+import { formatTime, withLocalTimes } from '../../../components/time';
+import { whyQuery, type Session } from '../../../data/sessions/sessions';
+
+/** Why a session is pending, its estimated start, and changes that would let it start sooner. */
+export function WhyPending({ session }: { session: Session }) {
+  const { t, i18n } = useTranslation();
+  const { data: why, error, refetch } = useQuery(whyQuery(session.id));
+  if (error) {
+    return <ErrorNotice error={error} onRetry={() => void refetch()} />;
+  }
+  if (!why) {
+    return <Skeleton active paragraph={{ rows: 2 }} />;
+  }
+  const { starts_at: startsAt, certainty } = why.estimate;
+  return (
+    <Alert
+      type="info"
+      showIcon
+      style={{ marginBottom: 16 }}
+      title={
+        why.position === null
+          ? t('why.pending')
+          : t('why.position', { position: why.position, group: why.resource_group })
+      }
+      description={
+        <>
+          <div>{withLocalTimes(session.status_info, i18n.language)}</div>
+          <div>
+            {startsAt
+              ? t('why.estimate', {
+                  time: formatTime(startsAt, i18n.language),
+                  certainty: t(`certainty.${certainty}`)
+                })
+              : t('why.no-estimate')}
+          </div>
+          {why.checks.length > 0 && <Checks checks={why.checks} />}
+          {why.sooner.length > 0 && (
+            <>
+              <strong>{t('why.sooner')}</strong>
+              <ul style={{ margin: 0 }}>
+                {why.sooner.map(remedy => (
+                  <li key={remedy.message}>{remedy.message}</li>
+                ))}
+              </ul>
+            </>
+          )}
+        </>
+      }
+    />
+  );
+}
+
+interface Check {
+  passed?: boolean;
+  message?: string;
+}
+
+/** Every check of the scheduler, passed or not, in the order of evaluation. */
+function Checks({ checks }: { checks: Check[] }) {
+  const { t, i18n } = useTranslation();
+  return (
+    <details>
+      <summary>{t('why.checks')}</summary>
+      <ul className="bai-checks">
+        {checks.map(({ passed = false, message = '' }, index) => (
+          <li key={index}>
+            {passed ? (
+              <CheckOutlined aria-label={t('why.passed')} />
+            ) : (
+              <CloseOutlined aria-label={t('why.failed')} />
+            )}{' '}
+            {withLocalTimes(message, i18n.language)}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

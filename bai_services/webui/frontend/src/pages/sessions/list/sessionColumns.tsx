@@ -1,0 +1,187 @@
+import { Tag, Typography } from 'antd';
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useTranslation } from 'react-i18next';
+import { shortAmount } from '../../../components/amount';
+import { Elapsed } from '../../../components/Elapsed';
+import type { ListColumn } from '../../../components/list/ListTable';
+import { SlotTags } from '../../../components/SlotTags';
+import { formatTime } from '../../../components/time';
+import { meQuery } from '../../../data/accounts/me';
+import type { Session } from '../../../data/sessions/sessions';
+import { usageTrendsQuery } from '../../../data/sessions/usage';
+import { emailsQuery } from '../../../data/accounts/users';
+import { DeviceTags } from './DeviceTags';
+import { IdleCountdown } from './IdleCountdown';
+import { OpenSession } from '../OpenSession';
+import { SessionStatus } from '../SessionStatus';
+import { UsageTrend } from './UsageTrend';
+
+const PLAIN_SLOTS = ['cpu', 'mem'];
+
+/** The requested accelerators, or once they are allocated, the devices with their shares. */
+export function Accelerators({ session }: { session: Session }) {
+  if (session.devices.length > 0) {
+    return <DeviceTags session={session} />;
+  }
+  const slots = Object.entries(session.requested).filter(([slot]) => !PLAIN_SLOTS.includes(slot));
+  return slots.length > 0 ? <SlotTags slots={Object.fromEntries(slots)} /> : '–';
+}
+
+export const amountOf = (session: Session, slot: string) =>
+  shortAmount(slot, session.requested[slot] ?? '–');
+
+/** The columns of the list; administrators also see owner and agent. */
+export function useSessionColumns(sessions: readonly Session[]): ListColumn<Session>[] {
+  const { t, i18n } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const running = sessions.filter(({ status }) => status === 'RUNNING').map(({ id }) => id);
+  const { data: trends } = useQuery(usageTrendsQuery(running));
+  const seesOthers = me !== undefined && me.role !== 'user';
+  const { data: emails } = useQuery({
+    ...emailsQuery(sessions.map(({ owner }) => owner)),
+    enabled: seesOthers && sessions.length > 0
+  });
+  const time = (text: string | null) => text && formatTime(text, i18n.language);
+  return [
+    {
+      key: 'name',
+      title: t('sessions.name'),
+      sorter: true,
+      render: (_, session) => (
+        <Link from="/sessions" to="." search={old => ({ ...old, session: session.id })}>
+          {session.name}
+        </Link>
+      )
+    },
+    {
+      key: 'status',
+      title: t('sessions.status'),
+      sorter: true,
+      render: (_, session) => <SessionStatus session={session} />
+    },
+    {
+      key: 'type',
+      title: t('sessions.type'),
+      sorter: true,
+      responsive: ['md'],
+      render: (_, session) => <Tag>{t(`types.${session.type}`)}</Tag>
+    },
+    {
+      key: 'devices',
+      title: t('sessions.accelerators'),
+      responsive: ['md'],
+      render: (_, session) => <Accelerators session={session} />
+    },
+    {
+      key: 'cpu',
+      title: t('sessions.cpu'),
+      responsive: ['sm'],
+      render: (_, session) => amountOf(session, 'cpu')
+    },
+    {
+      key: 'mem',
+      title: t('sessions.memory'),
+      responsive: ['sm'],
+      className: 'bai-nowrap',
+      render: (_, session) => amountOf(session, 'mem')
+    },
+    {
+      key: 'usage',
+      title: t('sessions.usage'),
+      responsive: ['lg'],
+      render: (_, session) => <UsageTrend trend={trends?.get(session.id)} />
+    },
+    {
+      key: 'elapsed',
+      title: t('sessions.elapsed'),
+      responsive: ['sm'],
+      render: (_, session) => <Elapsed session={session} />
+    },
+    {
+      key: 'idle',
+      title: t('sessions.idle'),
+      responsive: ['lg'],
+      render: (_, session) => <IdleCountdown session={session} />
+    },
+    {
+      key: 'owner',
+      title: t('sessions.owner'),
+      isOptional: !seesOthers,
+      render: (_, { owner }) => (
+        <>
+          <div>{owner}</div>
+          <Typography.Text type="secondary">{emails?.get(owner)}</Typography.Text>
+        </>
+      )
+    },
+    { key: 'agent', title: t('sessions.agent'), dataIndex: 'agent', isOptional: !seesOthers },
+    {
+      key: 'project',
+      title: t('sessions.project'),
+      dataIndex: 'project',
+      sorter: true,
+      isOptional: true
+    },
+    {
+      key: 'resource_group',
+      title: t('sessions.group'),
+      dataIndex: 'resource_group',
+      sorter: true,
+      isOptional: true
+    },
+    {
+      key: 'image',
+      title: t('sessions.image'),
+      dataIndex: 'image',
+      sorter: true,
+      isOptional: true
+    },
+    {
+      key: 'cluster',
+      title: t('sessions.cluster'),
+      isOptional: true,
+      render: (_, { cluster_size: count, cluster_mode: mode }) =>
+        `${t(`sessions.mode-${mode}`, mode)}${count > 1 ? ` × ${count}` : ''}`
+    },
+    {
+      key: 'dependencies',
+      title: t('sessions.dependencies'),
+      isOptional: true,
+      render: (_, session) => session.dependencies.map(({ name }) => name).join(', ')
+    },
+    {
+      key: 'result',
+      title: t('sessions.result'),
+      sorter: true,
+      isOptional: true,
+      render: (_, { result }) => t(`sessions.result-${result}`, result)
+    },
+    {
+      key: 'priority',
+      title: t('sessions.priority'),
+      dataIndex: 'priority',
+      sorter: true,
+      isOptional: true
+    },
+    {
+      key: 'created_at',
+      title: t('sessions.created'),
+      sorter: true,
+      isOptional: true,
+      render: (_, session) => time(session.created_at)
+    },
+    {
+      key: 'terminated_at',
+      title: t('sessions.terminated'),
+      sorter: true,
+      isOptional: true,
+      render: (_, session) => time(session.terminated_at)
+    },
+    {
+      key: 'open',
+      title: '',
+      render: (_, session) => <OpenSession session={session} size="small" />
+    }
+  ];
+}

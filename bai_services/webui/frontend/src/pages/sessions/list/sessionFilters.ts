@@ -1,0 +1,41 @@
+import { useQuery } from '@tanstack/react-query';
+import { useTranslation } from 'react-i18next';
+import type { FilterProperty } from '../../../components/list/FilterBar';
+import { meQuery } from '../../../data/accounts/me';
+
+const RESULTS = ['undefined', 'success', 'failure'] as const;
+const MODES = ['single-node', 'multi-node'] as const;
+
+/** The properties by which the server filters sessions; some only administrators see. */
+export function useSessionFilters(): FilterProperty[] {
+  const { t } = useTranslation();
+  const { data: me } = useQuery(meQuery);
+  const seesOthers = me !== undefined && me.role !== 'user';
+  const ofAdministrators = [
+    { key: 'owner', title: t('sessions.owner') },
+    { key: 'agent', title: t('sessions.agent') },
+    { key: 'domain', title: t('sessions.domain') }
+  ];
+  return [
+    { key: 'resource_group', title: t('sessions.group') },
+    { key: 'image__contains', title: t('sessions.image') },
+    { key: 'project', title: t('sessions.project') },
+    ...(seesOthers ? ofAdministrators : []),
+    { key: 'id', title: t('sessions.id') },
+    {
+      key: 'result',
+      title: t('sessions.result'),
+      choices: RESULTS.map(value => ({ value, label: t(`sessions.result-${value}`) }))
+    },
+    {
+      key: 'cluster_mode',
+      title: t('sessions.cluster-mode'),
+      choices: MODES.map(value => ({ value, label: t(`sessions.mode-${value}`) }))
+    },
+    { key: 'priority', title: t('sessions.priority') },
+    ...(['created', 'terminated'] as const).flatMap(time => [
+      { key: `${time}_at__gte`, title: t(`sessions.${time}-since`), isDate: true },
+      { key: `${time}_at__lt`, title: t(`sessions.${time}-before`), isDate: true }
+    ])
+  ];
+}
