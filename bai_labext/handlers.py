@@ -21,7 +21,8 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # Not 401, which makes the browser sign in: the session's token is invalid, not the user's.
+    # Do not send 401: it makes the browser sign in, but the session's token is invalid and not the
+    # user's.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,
@@ -78,7 +79,7 @@ class PanelHandler(APIHandler):
         Raises
         ------
         InvalidRequest
-            If it is missing, empty or no string.
+            If the field is missing, empty or not a string.
         """
         body = self.get_json_body()
         value = body.get(name) if isinstance(body, dict) else None
@@ -133,8 +134,8 @@ class PollHandler(PanelHandler):
 class LogHandler(PanelHandler):
     """GET returns the output of the kernel ``?kernel=``.
 
-    With the ``?mark=`` of an earlier response, only the output since then. ``?times=true`` prefixes
-    each line with its timestamp.
+    If ``?mark=`` is the mark of an earlier response, GET returns only the output since that
+    response. ``?times=true`` prefixes each line with its timestamp.
     """
 
     @web.authenticated
@@ -207,7 +208,8 @@ class TextsHandler(PanelHandler):
 
     @web.authenticated
     def get(self) -> None:
-        # Typed for another handler class, but it only reads query, cookie and headers.
+        # `translator_for` is typed for tornado's web handlers of the Hub, but reads only the query,
+        # the cookie and the headers.
         translate = translator_for(self)  # type: ignore[arg-type]
         self.write_json({"language": translate.language, "texts": translate.area("lab")})
 
@@ -221,7 +223,7 @@ ROUTES = [
     ("session", SessionHandler),
     ("session/log", LogHandler),
     ("session/lifetime", LifetimeHandler),
-    ("look", PollHandler),
+    ("poll", PollHandler),
     ("sessions/([^/]+)", OtherSessionHandler),
     ("apps", AppsHandler),
     ("apps/([^/]+)", AppHandler),

@@ -26,7 +26,7 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
     ``BAI_SERVICE_PORTS`` contains the label, ``BAI_PREOPEN_PORTS`` the requested port numbers,
     separated by commas.
     """
-    found: dict[int, Offer] = {}
+    offers: dict[int, Offer] = {}
     try:
         labelled = parse_service_ports(environ.get("BAI_SERVICE_PORTS", ""))
     except InvalidRequest:
@@ -40,13 +40,13 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
         for number in service.ports:
             name = service.name if len(service.ports) == 1 else f"{service.name}-{number}"
             title = known.title if known is not None else name
-            found[number] = Offer(_port_app(name, title, number), port=number)
+            offers[number] = Offer(_port_app(name, title, number), port=number)
     for word in environ.get("BAI_PREOPEN_PORTS", "").split(","):
         preopened = read_whole(word)
         if preopened is not None:
             app = _port_app(f"port-{preopened}", f"Port {preopened}", preopened)
-            found.setdefault(preopened, Offer(app, port=preopened))
-    return list(found.values())
+            offers.setdefault(preopened, Offer(app, port=preopened))
+    return list(offers.values())
 
 
 def _port_app(name: str, title: str, number: int) -> App:
@@ -62,14 +62,14 @@ def _port_app(name: str, title: str, number: int) -> App:
     )
 
 
-def is_reachable(port: int, found: Iterable[Listener]) -> bool:
-    """Return whether a port accepts connections to a loopback address."""
-    return any(each.port == port and each.is_reachable for each in found)
+def is_reachable(port: int, current: Iterable[Listener]) -> bool:
+    """Return whether one of the current listeners accepts loopback connections to a port."""
+    return any(each.port == port and each.is_reachable for each in current)
 
 
-async def ready_host(port: int, found: Iterable[Listener]) -> str:
+async def ready_host(port: int, current: Iterable[Listener]) -> str:
     """Return the loopback address of a port, preferably IPv4; empty if nothing listens on it."""
-    matching = [each for each in found if each.port == port and each.is_reachable]
+    matching = [each for each in current if each.port == port and each.is_reachable]
     if not matching:
         return ""
     if any(each.address.version == 4 for each in matching):
@@ -106,9 +106,9 @@ async def _accepts_connection(host: str, port: int) -> bool:
     return True
 
 
-def port_problem(port: int, found: Iterable[Listener], named: Iterable[int]) -> str:
+def port_problem(port: int, current: Iterable[Listener], named: Iterable[int]) -> str:
     """Return why a port cannot be opened, and suggest listening ports that are not ``named``."""
-    all_listeners = list(found)
+    all_listeners = list(current)
     addresses = sorted({str(each.address) for each in all_listeners if each.port == port})
     if addresses:
         return (

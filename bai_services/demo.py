@@ -158,8 +158,8 @@ class Demo:
                 await self._manager.cluster.presets.create(self._caller, spec)
 
     async def _default_image(self, project: str) -> None:
-        found = await self._manager.accounts.projects.get(self._caller, project)
-        if found.default_image is None:
+        current = await self._manager.accounts.projects.get(self._caller, project)
+        if current.default_image is None:
             await self._manager.accounts.projects.update(
                 self._caller, project, {"default_image": ALIAS}
             )

@@ -1,18 +1,19 @@
-"""Accuracy and speed of estimated starts, and the delay that they cause for a scheduling pass.
+"""Measure the accuracy and speed of start estimates, and how much they slow a scheduling pass.
 
-`known_exact_percent` is the percentage of estimates labelled `known` that were exact to the second
-when every session ran until its limit; `known_late_percent` is the percentage that started later.
-Both cover two workloads on generated clusters with reservations: in `together` all sessions are
-submitted at time 0, in `arriving` they arrive one after the other with equal priority. The
-reference is a replay that builds a new queue for each pass. `exact_percent` covers all estimates of
-`together`, regardless of their label; `known_percent` is the percentage of `known` estimates among
-them.
+An estimate is exact if its session started in the estimated second. In the replays, every session
+runs until its time limit. `known_exact_percent` is the percentage of exact estimates among those
+labelled `known`; `known_late_percent` is the percentage of `known` estimates whose session started
+later than estimated. Both cover two workloads on generated clusters with reservations: in
+`together` all sessions are submitted at time 0, in `arriving` they arrive one after the other with
+equal priority. The reference is a replay that builds a new queue for each pass. `exact_percent`
+covers all estimates of `together`, regardless of their label; `known_percent` is the percentage of
+`known` estimates among them.
 
-`horizon_sessions` is the number of starts simulated in one second of CPU time, with 2,000 sessions
-pending for a full cluster (at most 2,000); `horizon_seconds` is the CPU time for all of them. Both
-are medians. `pass_delay_ms` is the additional duration of a pass on that cluster while estimates
-run continuously in another thread, which yields as in the manager: the median difference between
-short series of passes with and without estimates.
+The speed is measured on a full cluster with `--waiting` pending sessions. `horizon_sessions` is the
+number of starts simulated in one second of CPU time; `horizon_seconds` is the CPU time for all
+pending sessions. Both are medians. `pass_delay_ms` is the additional duration of a pass while
+estimates run continuously in another thread, which pauses during passes as it does in the manager.
+It is the median difference between short series of passes with and without estimates.
 """
 
 from __future__ import annotations
@@ -54,9 +55,8 @@ _LIMITS = (600, 900, 1800, 3600, 5400, 7200, 14400, 28800)
 class _EstimateAndStart(NamedTuple):
     """An estimate, and the real start of its session."""
 
-    session_id: str
     estimate: Estimate
-    made_at: datetime
+    started_at: datetime
 
 
 def main() -> int:
@@ -67,8 +67,8 @@ def main() -> int:
         _replay_workload(rng, options.sessions, arrive=False) for _ in range(options.worlds)
     ]
     arriving = [_replay_workload(rng, options.sessions, arrive=True) for _ in range(options.worlds)]
-    everyone = [pair for found in together for pair in found]
-    known = [pair for found in (*together, *arriving) for pair in found if _is_known(pair[0])]
+    all_together = [pair for pairs in together for pair in pairs]
+    known = [pair for pairs in (*together, *arriving) for pair in pairs if _is_known(pair)]
     speed = _Speed(options.agents, options.waiting)
     figures = {
         "known_exact_percent": _percent(
@@ -79,9 +79,9 @@ def main() -> int:
         "horizon_seconds": speed.horizon_seconds(),
         "pass_delay_ms": speed.pass_delay_ms(options.passes),
         "exact_percent": _percent(
-            sum(_delay_seconds(pair) == 0 for pair in everyone), len(everyone)
+            sum(_delay_seconds(pair) == 0 for pair in all_together), len(all_together)
         ),
-        "known_percent": _percent(sum(_is_known(c) for c, _ in everyone), len(everyone)),
+        "known_percent": _percent(sum(map(_is_known, all_together)), len(all_together)),
         "known_estimates": len(known),
         "estimates": sum(map(len, (*together, *arriving))),
         "waiting": options.waiting,
@@ -95,30 +95,27 @@ def _percent(part: int, whole: int) -> float:
     return round(100 * part / max(1, whole), 2)
 
 
-def _is_known(claim: _EstimateAndStart) -> bool:
-    return claim.estimate.certainty is Certainty.KNOWN
+def _is_known(pair: _EstimateAndStart) -> bool:
+    return pair.estimate.certainty is Certainty.KNOWN
 
 
-def _delay_seconds(pair: tuple[_EstimateAndStart, datetime]) -> float:
-    """Return the delay of the real start after the estimated one, in seconds."""
-    claim, started = pair
-    assert claim.estimate.starts_at is not None
-    return (started - claim.estimate.starts_at).total_seconds()
+def _delay_seconds(pair: _EstimateAndStart) -> float:
+    """Return the number of seconds from the estimated start to the real start."""
+    assert pair.estimate.starts_at is not None
+    return (pair.started_at - pair.estimate.starts_at).total_seconds()
 
 
 # ---- Accuracy ----
 
 
-def _replay_workload(
-    rng: random.Random, count: int, *, arrive: bool
-) -> list[tuple[_EstimateAndStart, datetime]]:
+def _replay_workload(rng: random.Random, count: int, *, arrive: bool) -> list[_EstimateAndStart]:
     """Replay a generated workload; return the estimates of each pass with the real starts."""
     agents = [_agent(n, rng.choice((2, 4, 8))) for n in range(rng.randint(1, 3))]
     coming = _workload(rng, count, arrive=arrive)
     running: dict[str, RunningSession] = {}
     waiting: dict[str, PendingSession] = {}
     started: dict[str, datetime] = {}
-    claims: list[_EstimateAndStart] = []
+    estimates: list[tuple[str, Estimate]] = []
     while coming or running:
         now = min([w.created_at for w in coming[:1]] + [_end_time(r) for r in running.values()])
         running = {key: r for key, r in running.items() if _end_time(r) > now}
@@ -129,14 +126,11 @@ def _replay_workload(
         for decision in queue.run(now).decisions:
             del waiting[decision.session_id]
             started[decision.session_id] = now
-            found = queue.running_session(decision.session_id)
-            assert found is not None
-            running[found.id] = found
-        claims += [
-            _EstimateAndStart(key, e, now)
-            for key, e in estimate_starts(queue, UNLIMITED_BUDGET).items()
-        ]
-    return [(c, started[c.session_id]) for c in claims if c.session_id in started]
+            session = queue.running_session(decision.session_id)
+            assert session is not None
+            running[session.id] = session
+        estimates += estimate_starts(queue, UNLIMITED_BUDGET).items()
+    return [_EstimateAndStart(e, started[key]) for key, e in estimates if key in started]
 
 
 def _end_time(running: RunningSession) -> datetime:
@@ -145,17 +139,17 @@ def _end_time(running: RunningSession) -> datetime:
 
 
 def _workload(rng: random.Random, count: int, *, arrive: bool) -> list[PendingSession]:
-    at, found = NOW, []
+    at, sessions = NOW, []
     base = world(WorldSpec(1, 1)).pending[0]
     for n in range(count):
         at += timedelta(seconds=rng.choice((0, 5, 60)) if arrive else 0)
         slots = ResourceSlots({"cpu": 1000 * rng.choice((1, 1, 2, 4)), "mem": 2**30})
         request = replace(base.request, slots=slots)
         seconds = rng.choice((10, 30, 100, 300, 1000))
-        found.append(
+        sessions.append(
             PendingSession(f"s{n}", n, request, (), created_at=at, max_run_seconds=seconds)
         )
-    return found
+    return sessions
 
 
 def _agent(n: int, cores: int) -> AgentState:
@@ -198,7 +192,7 @@ class _Speed:
         )
         self.queue = Queue(base)
         self.queue.run(NOW)
-        # The ends are distributed, as if the sessions had started at different times.
+        # Spread the ends over time, as if the sessions had started at different times.
         spread = [
             replace(
                 r,
@@ -215,24 +209,26 @@ class _Speed:
     def horizon(self) -> int:
         """Return the number of starts simulated in 1 s of CPU time, the median of five runs."""
         budget = Budget(sessions=10**6, seconds=1.0, clock=time.thread_time)
-        found = []
+        counts = []
+        simulated = (Certainty.KNOWN, Certainty.ESTIMATED)
         for _ in range(5):
             starts = estimate_starts(self.queue, budget).values()
-            found.append(sum(e.certainty in (Certainty.KNOWN, Certainty.ESTIMATED) for e in starts))
-        return int(statistics.median(found))
+            counts.append(sum(e.certainty in simulated for e in starts))
+        return int(statistics.median(counts))
 
     def horizon_seconds(self) -> float:
         """Return the CPU time to simulate all starts, the median of five runs."""
-        found = []
+        durations = []
         for _ in range(5):
             began = time.thread_time()
             estimate_starts(self.queue, UNLIMITED_BUDGET)
-            found.append(time.thread_time() - began)
-        return round(statistics.median(found), 2)
+            durations.append(time.thread_time() - began)
+        return round(statistics.median(durations), 2)
 
     def pass_delay_ms(self, passes: int) -> float:
-        """Return the additional duration of a pass while estimates run: the median over pairs of
-        series.
+        """Return how many milliseconds longer a pass takes while estimates run.
+
+        The value is the median difference between a series with and a series without estimates.
         """
         gate = WorkGate()
         stop = threading.Event()
@@ -243,25 +239,25 @@ class _Speed:
             while not stop.is_set():
                 estimate_starts(fork)
 
-        found = []
+        differences = []
         for pair in range(max(1, passes // (2 * _PASSES_PER_SERIES))):
             medians: dict[bool, float] = {}
             # Alternate the order, because the load of the machine drifts.
-            for is_beside in (False, True) if pair % 2 else (True, False):
+            for with_estimates in (False, True) if pair % 2 else (True, False):
                 stop.clear()
                 thread = threading.Thread(target=estimate)
-                if is_beside:
+                if with_estimates:
                     thread.start()
                 seconds = []
                 for _ in range(_PASSES_PER_SERIES):
                     time.sleep(0.01)
                     seconds.append(self._pass(gate))
                 stop.set()
-                if is_beside:
+                if with_estimates:
                     thread.join()
-                medians[is_beside] = statistics.median(seconds)
-            found.append(medians[True] - medians[False])
-        return round(statistics.median(found) * 1000, 3)
+                medians[with_estimates] = statistics.median(seconds)
+            differences.append(medians[True] - medians[False])
+        return round(statistics.median(differences) * 1000, 3)
 
     def _pass(self, gate: WorkGate) -> float:
         """End the next session and return the duration of the following pass, in seconds."""

@@ -72,8 +72,12 @@ def fault_of_a_neighbour(args: Sequence[object], environ: Environ) -> dict[str, 
         except RuntimeError as error:
             return {"why_not": str(error)}
         seconds = seconds_until_tenant_ready(args, environ)
-        found = {"error_code": code, "new_tenant_seconds": seconds}
-        return {**found, "neighbour_continues": _continues(neighbour)}
+        continues = _continues(neighbour)
+    return {
+        "error_code": code,
+        "new_tenant_seconds": seconds,
+        "neighbour_continues": continues,
+    }
 
 
 def seconds_until_tenant_ready(args: Sequence[object], environ: Environ) -> float | None:

@@ -102,14 +102,14 @@ def with_mps(
 ) -> dict[str, Any]:
     """Return the results with MPS; the fault is injected last, because it may break the daemon."""
     large = workloads.args["large"]
-    rates, found = {}, {}
+    rates, measured = {}, {}
     for share in PERCENTS:
         with mps(folder, gpu.id, Limits.of(share * 10, total)) as environ:
             rates[share] = median_rate(large, environ, spec.runs)
     with mps(folder, gpu.id, Limits.of(WHOLE, total)) as environ:
         copied = median_rate(workloads.args["copy"], environ, spec.runs)
-        found["launch_microseconds"] = launch(environ)
-        found["pairs_at_100_percent"] = workloads.pairs(environ)
+        measured["launch_microseconds"] = launch(environ)
+        measured["pairs_at_100_percent"] = workloads.pairs(environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
         memory = quarter_share(environ, total)
         bypass = percent(run_worker(["fill"], direct_environment(gpu))["bytes"], total)
@@ -117,8 +117,8 @@ def with_mps(
     for count in TENANT_COUNTS:
         with mps(folder, gpu.id, Limits.of(WHOLE // count, total)) as environ:
             if count == 2:
-                found["pairs_at_50_percent"] = workloads.pairs(environ)
-            found[f"{count}_tenants"] = workloads.tenants(count, environ)
+                measured["pairs_at_50_percent"] = workloads.pairs(environ)
+            measured[f"{count}_tenants"] = workloads.tenants(count, environ)
     with mps(folder, gpu.id, Limits.of(QUARTER, total)) as environ:
         fault = fault_of_a_neighbour(large, environ)
     return {
@@ -131,7 +131,7 @@ def with_mps(
         # Known limit: in compute mode DEFAULT a client can bypass MPS. The watchdog detects it.
         "memory_percent_past_mps": bypass,
         "teraflops_by_percent": {str(p): teraflops(rate) for p, rate in rates.items()},
-        "with_mps": found,
+        "with_mps": measured,
         "recovery": killed,
         "fault": fault,
     }
@@ -147,7 +147,10 @@ def launch(environ: Mapping[str, str]) -> float:
 
 
 def quarter_share(environ: Mapping[str, str], total: int) -> dict[str, float]:
-    """Return the largest allocation at a quarter share, with and without environment overrides."""
+    """Return the memory that a quarter share can allocate, in percent of the GPU's memory.
+
+    ``raised`` is the value if the tenant raises its limits in its own environment.
+    """
     raised = {
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1000G",
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
@@ -168,7 +171,10 @@ def compute_error(rates: Mapping[int, float]) -> float:
 
 
 async def watchdog_seconds(gpu: Device, total: int, folder: Path) -> float | None:
-    """Return the seconds until a session with twice its memory share is stopped, or None."""
+    """Return the seconds until the watchdog stops a session that exceeds its memory share.
+
+    None means that the session was not stopped within ``TIMEOUT_SECONDS``.
+    """
     inventory, folders = Inventory([CudaGpus()]), Folders(folder)
     await inventory.refresh()
     engine = ProcessEngine(AGENT, folders, 1.0)

@@ -1,4 +1,4 @@
-"""The demo data: created once and idempotent; settings of the manager from the environment."""
+"""Idempotent creation of the demo data, and the manager's settings from the environment."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def run_demo(home: Path, *arguments: str, **environ: str) -> subprocess.Complete
 
 
 def passwords_in(text: str) -> dict[str, str]:
-    found = re.findall(r"^ +(\S+) +\w+ +domain \w+ +(\S+)$", text, re.MULTILINE)
-    return dict(found)
+    """Return the passwords in the table of accounts, by user name."""
+    return dict(re.findall(r"^ +(\S+) +\w+ +domain \w+ +(\S+)$", text, re.MULTILINE))
 
 
 async def check_sign_in(home: Path, passwords: dict[str, str]) -> None:
@@ -71,7 +71,7 @@ async def test_weak_demo_password_is_set_with_a_warning(tmp_path: Path) -> None:
     await check_sign_in(tmp_path, {user.username: "pw" for user in USERS})
 
 
-async def test_demo_objects_and_change_of_the_engine(tmp_path: Path) -> None:
+async def test_second_run_changes_the_engine_and_duplicates_nothing(tmp_path: Path) -> None:
     run_demo(tmp_path)
     run_demo(tmp_path, "--engine", "docker", "--image", "mine:1")
     settings = read_settings({"BAI_HOME": str(tmp_path)})

@@ -16,9 +16,9 @@ from bai_services.tunnel.request_rewriter import RequestRewriter
 LOOPBACK = ("127.0.0.1", "::1")
 CONNECT_TIMEOUT_SECONDS = 10.0
 
-# Maps the kind of a target to the app name under which traffic is recorded as use, and the size of
-# messages that are not recorded. Commands send keepalives of that size. For HTTP, the request
-# handlers record uses.
+# For each kind of target: the app name under which its traffic is recorded as activity, and the
+# number of bytes up to which a message is not recorded. Commands send keepalives of that size. HTTP
+# is missing, because its request handlers record the activity.
 USES = {"tcp": ("ports", 0), "ssh": ("ssh", 0), "exec": ("exec", len(pack(Channel.ALIVE)))}
 
 Serve = Callable[[Stream, str], Awaitable[None]]
@@ -28,7 +28,7 @@ class Targets:
     """Connects streams to targets: ``tcp:PORT`` and those in ``kinds``, all inside the session.
 
     ``record_use`` is called with an app name for traffic on a stream. Idle connections and
-    keepalives do not count as use.
+    keepalives do not count as activity.
     """
 
     def __init__(self, kinds: Mapping[str, Serve], record_use: Callable[[str], None]) -> None:

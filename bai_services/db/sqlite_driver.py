@@ -4,9 +4,10 @@ A switch to a thread and back costs several times as much as a SELECT by primary
 the driver that SQLAlchemy supports, needs four switches per statement. This driver implements the
 same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
-A SELECT in the event loop has a budget of steps of SQLite's virtual machine. A SELECT that exceeds
-the budget is interrupted and repeated in a thread; from then on, this statement always runs in a
-thread. Operations that may wait for the disk or for another process run in a thread immediately.
+A SELECT in the event loop may take a limited number of steps of SQLite's virtual machine, its
+budget. A SELECT that exceeds the budget is interrupted and repeated in a thread; from then on, this
+statement always runs in a thread. Operations that may wait for the disk or for another process
+always run in a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ STEPS_PER_CALLBACK = 1000
 MAX_CALLBACKS = 20
 # A statement with more bound values runs in a thread, because it reads or writes many rows.
 MAX_INLINE_VALUES = 400
-# Maximum number of slow statements that are remembered.
+# When the set of slow statements has this size, it is cleared.
 MAX_SLOW = 500
 
 # Number of consecutive statements in the event loop before other tasks may run.
@@ -71,8 +72,8 @@ class Connections:
         self.slow.add(statement)
 
     def _connect(self) -> sqlite3.Connection:
-        # Timeout 0: if the database is locked, the statement is repeated in a thread and waits
-        # there.
+        # With timeout 0, a statement fails at once if the database is locked. It is then repeated
+        # in a thread, which waits for the lock.
         opened = sqlite3.connect(
             self._path,
             timeout=0,
@@ -84,7 +85,11 @@ class Connections:
         return opened
 
     def _switch_to_wal(self, opened: sqlite3.Connection) -> None:
-        """Switch to WAL; retry while the database is locked, because SQLite does not wait here."""
+        """Switch to WAL; retry while the database is locked.
+
+        SQLite does not wait for the lock itself, because it ignores the busy timeout when it
+        changes the journal mode.
+        """
         deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
@@ -154,7 +159,7 @@ class Connection:
     def _run_inline(self, statement: str, call: Callable[[], object], n_values: int) -> bool:
         """Call ``call`` in the event loop if ``statement`` is short.
 
-        Return False if the statement is long or must wait for a lock; nothing is changed then.
+        Return False if the statement is long or must wait for a lock; it has then changed nothing.
         """
         word = _first_word(statement)
         if word == "BEGIN":

@@ -24,7 +24,8 @@ def _watch_parent(parent: int) -> None:
         time.sleep(CHECK_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(GRACE_SECONDS)
-    # The module ignored SIGTERM. SIGKILL is safe, because its files survive a crash.
+    # The module did not end after SIGTERM. SIGKILL is safe, because the module's files survive a
+    # crash.
     os.kill(os.getpid(), signal.SIGKILL)
 
 

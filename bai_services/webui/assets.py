@@ -13,7 +13,7 @@ from pathlib import Path
 
 DIRECTORY = Path(__file__).parent / "dist"
 INDEX = "index.html"
-# By preference; the file name ends with the suffix.
+# The file name suffix of each content encoding, the preferred encoding first.
 ENCODINGS: Mapping[str, str] = {"br": ".br", "gzip": ".gz"}
 
 

@@ -75,7 +75,11 @@ class DockerEngine(Engine):
     ).tag(config=True)
 
     log_max_size = Unicode(
-        "10m", help="Maximum size of a container's log; Docker starts a new log when it is reached."
+        "10m",
+        help="""
+        Maximum size of a container's log. When the log reaches it, Docker deletes the log and
+        begins a new one.
+        """,
     ).tag(config=True)
 
     port = Integer(

@@ -25,7 +25,7 @@ GATEWAY_BRIDGE = "docker_gwbridge"
 
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
-    """Options of every container, from the engine's settings."""
+    """Settings of the engine that apply to each of its containers."""
 
     pids: int
     log_max_size: str
@@ -74,12 +74,15 @@ class KernelContainer(DockerSpawner):
 
     @property
     def client(self) -> docker.APIClient:
-        """A client for DockerSpawner, which uses it only to build the host configuration."""
+        """The Docker client with which DockerSpawner builds the host configuration.
+
+        All calls to Docker use `docker` instead.
+        """
         return self._client
 
     async def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        # ``shield``: a call continues after its start is cancelled, so that a container that it
-        # creates is known and can be removed.
+        # ``shield`` completes the call even if the start of the kernel is cancelled: a container
+        # that the call creates is then known and can be removed.
         return await self._calls.run(
             self._plan.endpoint,
             self._plan.user,

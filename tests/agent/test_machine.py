@@ -58,10 +58,10 @@ def test_capacity_is_limited_by_cpu_affinity_and_cgroup(
         path = tmp_path / "sys/fs/cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text + "\n")
-    found = machine.detect_capacity(tmp_path)
+    capacity = machine.detect_capacity(tmp_path)
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert found.cpu_millis == (cpu_millis or len(os.sched_getaffinity(0)) * 1000)
-    assert found.mem_bytes == (mem_bytes or pages)
+    assert capacity.cpu_millis == (cpu_millis or len(os.sched_getaffinity(0)) * 1000)
+    assert capacity.mem_bytes == (mem_bytes or pages)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_missing_or_failing_bubblewrap_is_reported(
     assert "not installed" in str(machine.bubblewrap_problem())
     fake_bubblewrap(tmp_path, "echo 'No permissions to create new namespace' >&2; exit 1")
     assert "No permissions" in str(machine.bubblewrap_problem())
-    found = machine.detect_isolation("process")
-    assert found.isolation == "none"
-    assert "not isolated" in found.notices[0]
+    detected = machine.detect_isolation("process")
+    assert detected.isolation == "none"
+    assert "not isolated" in detected.notices[0]
     assert machine.detect_isolation("docker") == machine.Isolation("docker")
 
 
@@ -121,7 +121,7 @@ class Times(NamedTuple):
         pytest.param(Times(user=1, idle=1, iowait=2), 25.0, id="waiting for a disk is idle"),
         pytest.param(Times(user=2, idle=2, guest=2), 50.0, id="guests are counted once"),
         pytest.param(Times(), 0.0, id="no time has passed"),
-        pytest.param(Times(user=1, idle=-0.5), 100.0, id="a counter went back"),
+        pytest.param(Times(user=1, idle=-0.5), 100.0, id="a counter decreased"),
     ],
 )
 def test_busy_percent_of_a_cpu(after: Times, percent: float) -> None:

@@ -35,7 +35,7 @@ async def plan_of(api: Api, session: dict[str, Any]) -> dict[str, Any]:
 def start_as_spawner(
     plan: dict[str, Any], words: list[str], children: list[subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """Start a process with the environment tags of a session's processes."""
+    """Start a process with the environment tags that the spawner gives to a session's processes."""
     marks = {
         "BAI_SESSION_ID": plan["session_id"],
         "BAI_KERNEL_ID": plan["kernel_id"],
@@ -94,7 +94,7 @@ async def test_session_without_gpu_sees_no_gpu(api: Api, agents: Agents, user: C
     assert injection["device_requests"] == injection["device_nodes"] == []
 
 
-async def test_usage_and_log_of_a_session(
+async def test_usage_and_log_of_a_session_are_reported(
     api: Api, agents: Agents, user: Client, children: list[subprocess.Popen[bytes]]
 ) -> None:
     agent = await agents.start()
@@ -146,7 +146,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    # Work items that the killed agent had received are delivered again.
+    # A paused agent receives the work items but does not finish them.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
     await wait_for_session(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))

@@ -199,7 +199,7 @@ async def test_each_session_sees_its_own_utilization(
     ]
     write_lines(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # The driver only has samples of other processes, so the second session was idle.
+    # The driver has samples, but none of processes of the second session: that session was idle.
     write_lines(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await wait_for_utilization(user, sessions, [35, 0])
     # An unknown pid belongs to the MPS server, whose utilization may come from any session.
@@ -223,8 +223,8 @@ async def wait_for_utilization(
     user: Client, sessions: list[Mapping[str, Any]], percents: list[float | None]
 ) -> None:
     async def are_seen() -> bool:
-        found = [await user.get(f"/sessions/{session['id']}") for session in sessions]
-        return [s["devices"][0]["utilization_percent"] for s in found] == percents
+        current = [await user.get(f"/sessions/{session['id']}") for session in sessions]
+        return [s["devices"][0]["utilization_percent"] for s in current] == percents
 
     await wait_until_async(are_seen, 60, f"utilizations of {percents} percent")
 

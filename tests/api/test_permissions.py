@@ -135,7 +135,7 @@ TABLE = [
         "ok 403 403 403 403 403 403 403 403",
     ),
     Row("GET /agents", "ok ok ok 403 403 403 ok 403 403"),
-    # Users may not by default: the setting shows_agents.
+    # By default, users may not list agents (setting `shows_agents`).
     Row("GET /agent-summaries", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /agent-totals", "ok ok ok 403 403 403 ok 403 403"),
     Row("GET /agents/{agent}", "ok ok ok 403 403 403 ok 403 403"),
@@ -249,6 +249,7 @@ TABLE = [
     ),
     # Only the user who started an upload has access to it.
     Row("HEAD /vfolders/{upload_folder}/uploads/{upload}", "404 404 404 ok 404 404 403 403 403"),
+    # The headers of the tus protocol are missing; they are checked before the permission.
     Row("PATCH /vfolders/{upload_folder}/uploads/{upload}", "invalid-request " * 9),
     Row("DELETE /vfolders/{upload_folder}/uploads/{upload}", "404 404 404 ok 404 404 403 403 403"),
     Row("GET /vfolders/{folder}/invitations", "ok ok 404 ok 404 404 ok 403 403"),

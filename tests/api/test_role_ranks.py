@@ -1,4 +1,4 @@
-"""Every operation with each role as caller and each role as owner: no access to higher roles."""
+"""Call every operation for each role of caller and owner: no access to owners of a higher role."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ async def send(http: httpx.AsyncClient, factory: ResourceFactory, row: Row) -> R
 
 
 def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
-    """Return whether the rank of the caller permits the request; TABLE may forbid it."""
+    """Return whether the rank of the caller permits the request; TABLE may still forbid it."""
     method, _, path = row.request.partition(" ")
     if caller.is_session:
         return False
@@ -292,8 +292,8 @@ def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
     if caller.role == "monitor":
         return method == "GET"
     if caller.role == "admin" and caller.domain == owner.domain:
-        is_ranked_below = RANKS[owner.role] <= RANKS[caller.role]
-        return is_ranked_below or (method.lower(), path) in METADATA
+        is_owner_above = RANKS[owner.role] > RANKS[caller.role]
+        return not is_owner_above or (method.lower(), path) in METADATA
     return False
 
 

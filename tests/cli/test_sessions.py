@@ -182,8 +182,8 @@ async def test_rm_stops_no_session_if_a_name_does_not_exist(
     await bai("session", "create", "remains", by="user")
     done = await bai("session", "rm", "remains", "nope", by="user")
     assert done.code == 4 and "'nope'" in done.stderr
-    found = (await bai("session", "info", "remains", "--json", by="user")).document
-    assert found["status"] in ("PENDING", "SCHEDULED", "PREPARING")
+    remaining = (await bai("session", "info", "remains", "--json", by="user")).document
+    assert remaining["status"] in ("PENDING", "SCHEDULED", "PREPARING")
 
 
 async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgent) -> None:
@@ -214,10 +214,10 @@ async def test_session_of_another_user_is_not_found(bai: Bai, agent: FakeAgent) 
 
 
 async def wait_for_work(agent: FakeAgent) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = await wait_until_async(
+    items: list[dict[str, object]] = await wait_until_async(
         lambda: agent.work(1), 10, "work for the agent"
     )
-    return found
+    return items
 
 
 async def test_preview_creates_no_session(bai: Bai, api: Api, agent: FakeAgent) -> None:

@@ -65,7 +65,7 @@ async def test_error_rolls_transaction_back(database: Database) -> None:
     assert await words_of(database) == []
 
 
-async def test_many_rows_are_inserted_by_one_statement(database: Database) -> None:
+async def test_insert_with_many_rows_inserts_all_of_them(database: Database) -> None:
     rows = [{"word": f"word {n}"} for n in range(5000)]
     async with database.write() as tx:
         await tx.execute(sa.text("INSERT INTO words (word) VALUES (:word)"), rows)

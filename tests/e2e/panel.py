@@ -30,7 +30,7 @@ async def open_panel(page: Page) -> None:
 
 
 async def load(page: Page, hub: RunningHub, session: dict[str, Any]) -> None:
-    """Load JupyterLab without an earlier layout, whose delayed restoration may close the panel."""
+    """Load JupyterLab with a reset layout: restoring an earlier layout may close the panel."""
     await page.goto(f"{hub.url}{session['url']}lab?reset")
     tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
     await tab.wait_for(timeout=lab.TIMEOUT_MS)
@@ -73,7 +73,7 @@ async def panel_of(
 async def panel_of_new_session(
     browser: Browser, hub: RunningHub, name: str, language: str = "en", **fields: Any
 ) -> AsyncIterator[tuple[Page, JSON]]:
-    """Start a session, yield a page with its open panel and the session; stop it at the end."""
+    """Start a session and yield a page with its open panel, and the session; then stop it."""
     rest = hub.rest("user")
     session = start(rest, name, **fields)
     async with panel_of(browser, hub, session, language=language) as page:

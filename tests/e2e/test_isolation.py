@@ -42,9 +42,9 @@ async def test_apps_are_closed_to_others(
     socket = f"{sockets}api/events/subscribe"
     apps = sorted({app.path.format(port=app.port or 8501) for app in CATALOGUE})
     async with httpx.AsyncClient(base_url=url, timeout=60) as http:
-        # An app that does not exist is not found for its owner either.
-        asked = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
-        apps = [path for path, answer in asked.items() if answer.status_code != 404]
+        # Skip the apps that the image does not contain: they are 404 for their owner, too.
+        answers = {path: await http.get(path, headers={"Authorization": owner}) for path in apps}
+        apps = [path for path, answer in answers.items() if answer.status_code != 404]
         assert {"lab", "tensorboard/"} <= set(apps)
         for path in ("api/status", "api/terminals", "proxy/22/", *apps):
             for headers in ({}, {"Authorization": other}):

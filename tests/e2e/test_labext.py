@@ -96,7 +96,7 @@ async def test_the_panel_shows_the_session(
         status = page.locator(".bai-Status")
         await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
         await take_screenshot(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
-        await page.route("**/bai/api/look?**", with_nearly_full_usage())
+        await page.route("**/bai/api/poll?**", with_nearly_full_usage())
         await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
         await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
         shown = page.locator("#bai-session-panel, .bai-Status")
@@ -214,7 +214,7 @@ async def test_a_hidden_page_sends_no_requests_and_responses_contain_no_token(
         )
         assert not token.search(answer) and '"environ"' not in answer
         # The server does not send unchanged parts again.
-        async with page.expect_response(re.compile(r"/bai/api/look\?.*apps=\w")) as looked:
+        async with page.expect_response(re.compile(r"/bai/api/poll\?.*apps=\w")) as looked:
             pass
         assert "apps" not in await (await looked.value).json()
         await page.evaluate(

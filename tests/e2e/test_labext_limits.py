@@ -112,7 +112,7 @@ async def test_the_panel_warns_before_time_limits_extends_them_and_shows_the_end
             await panel.get_by_text("Ends in", exact=True).wait_for()
             await panel.get_by_text("If unused, ends in").wait_for()
             checked(admin.patch(f"/agents/{session['agent']}", json={"schedulable": False}), 200)
-            await page.route("**/bai/api/look?**", with_imminent_idle_timeout())
+            await page.route("**/bai/api/poll?**", with_imminent_idle_timeout())
             await load(page, hub, session)
             await open_panel(page)
             await panel.get_by_text("accepts no new sessions").wait_for(timeout=lab.TIMEOUT_MS)

@@ -114,7 +114,7 @@ def test_polls_of_an_open_page_do_not_count_as_use(session: ReportingSession) ->
     jupyter = (
         *("api/contents?content=1", "api/kernels", "api/sessions", "api/terminals", "api/status"),
     )
-    poll = "bai/api/look?usage=&apps="
+    poll = "bai/api/poll?usage=&apps="
     panel = ("bai/api/session", "bai/api/session/log", poll, "bai/api/apps")
     for path in (*jupyter, *panel):
         assert session.server.get(path).status_code in (200, 503), path

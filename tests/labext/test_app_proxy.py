@@ -27,7 +27,7 @@ class App:
     """App that sends configured bytes as its response and records the requests."""
 
     def __init__(self, answer: bytes = PLAIN, rest: bytes = b"", requests: int = 1000) -> None:
-        self.asked: list[bytes] = []
+        self.received: list[bytes] = []
         self.connections = 0
         self.open = 0
         self.port = 0
@@ -45,7 +45,7 @@ class App:
             for _ in range(self._requests):
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-                self.asked.append(head + await reader.readexactly(int(length or 0)))
+                self.received.append(head + await reader.readexactly(int(length or 0)))
                 writer.write(self._answer)
                 await writer.drain()
                 if self._rest:
@@ -83,8 +83,8 @@ async def test_one_connection_serves_many_requests(server: JupyterServer) -> Non
         for number in range(20):
             answer = await client.get(f"page?number={number}&a=b%20c")
             assert (answer.status_code, answer.text) == (200, "hello")
-    assert app.connections < len(app.asked) == 20
-    first, *lines = app.asked[3].decode().split("\r\n")
+    assert app.connections < len(app.received) == 20
+    first, *lines = app.received[3].decode().split("\r\n")
     assert first == "GET /page?number=3&a=b%20c HTTP/1.1"
     assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
 
@@ -101,9 +101,9 @@ async def test_unsafe_requests_are_sent_once_with_their_body(server: JupyterServ
         for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
             content = b"" if method == "GET" else BIG
             assert (await client.request(method, "", content=content)).text == "hello"
-    asked = [head.split(b" ")[0] for head in app.asked]
-    assert asked == [b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"]
-    assert all(head.endswith(BIG) for head in app.asked[1:])
+    received = [head.split(b" ")[0] for head in app.received]
+    assert received == [b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"]
+    assert all(head.endswith(BIG) for head in app.received[1:])
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -131,11 +131,11 @@ async def test_every_framing_of_a_response_is_supported(
 
 
 async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
-    said = (
+    response = (
         b"HTTP/1.1 302 Found\r\nLocation: /elsewhere?a=1\r\nSet-Cookie: a=1\r\nSet-Cookie: b=2\r\n"
         b"Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nContent-Length: 0\r\n\r\n"
     )
-    async with serving_app(App(said)) as app, client_of(server, app) as client:
+    async with serving_app(App(response)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.headers["Location"] == f"/proxy/{app.port}/elsewhere?a=1"
     # The third cookie is Jupyter's own, for clients with its token.
@@ -144,19 +144,19 @@ async def test_response_headers_are_forwarded(server: JupyterServer) -> None:
 
 
 async def test_responses_without_a_body_keep_their_headers(server: JupyterServer) -> None:
-    said = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"
-    async with serving_app(App(said)) as app, client_of(server, app) as client:
+    response = b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n"
+    async with serving_app(App(response)) as app, client_of(server, app) as client:
         answer = await client.head("")
     assert (answer.headers["Content-Length"], answer.content) == ("1234", b"")
-    said = b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
-    async with serving_app(App(said)) as app, client_of(server, app) as client:
+    response = b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n'
+    async with serving_app(App(response)) as app, client_of(server, app) as client:
         answer = await client.get("", headers={"If-None-Match": '"x"'})
     assert (answer.status_code, answer.headers["ETag"]) == (304, '"x"')
 
 
 async def test_responses_are_streamed(server: JupyterServer) -> None:
-    said = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
-    app = App(said, rest=b"data: 2\n\n", requests=1)
+    response = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n"
+    app = App(response, rest=b"data: 2\n\n", requests=1)
     async with (
         serving_app(app),
         client_of(server, app) as client,
@@ -178,7 +178,7 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
 
 
 @pytest.mark.parametrize(
-    "said",
+    "response",
     [
         b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + BIG,
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\nnot all of it",
@@ -186,15 +186,15 @@ async def test_a_disconnected_client_ends_the_request_to_the_app(server: Jupyter
     ids=["length", "chunked"],
 )
 async def test_an_incomplete_response_is_an_error_for_the_client(
-    server: JupyterServer, said: bytes
+    server: JupyterServer, response: bytes
 ) -> None:
-    async with serving_app(App(said, requests=1)) as app, client_of(server, app) as client:
+    async with serving_app(App(response, requests=1)) as app, client_of(server, app) as client:
         with pytest.raises(httpx.TransportError):
             await client.get("")
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("response", "why"),
     [
         (b"SSH-2.0-OpenSSH\r\n\r\n", "not an HTTP server"),
         (
@@ -206,9 +206,9 @@ async def test_an_incomplete_response_is_an_error_for_the_client(
     ],
 )
 async def test_an_invalid_response_is_an_error_with_the_reason(
-    server: JupyterServer, said: bytes, why: str
+    server: JupyterServer, response: bytes, why: str
 ) -> None:
-    async with serving_app(App(said, requests=1)) as app, client_of(server, app) as client:
+    async with serving_app(App(response, requests=1)) as app, client_of(server, app) as client:
         answer = await client.get("")
     assert answer.status_code == 500 and why in answer.text
 
@@ -230,7 +230,7 @@ async def test_apps_need_the_token_of_the_session(server: JupyterServer) -> None
                 for path in (f"proxy/{app.port}/", f"proxy/absolute/{app.port}/"):
                     answer = await stranger.get(server.url + path, headers=headers)
                     assert answer.status_code in (302, 403)
-    assert len(app.asked) == 1
+    assert len(app.received) == 1
 
 
 @pytest.fixture
@@ -258,10 +258,10 @@ async def open_connections(port: int) -> list[tuple[asyncio.StreamReader, asynci
 async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
     server: JupyterServer,
 ) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     async with (
         echo() as (port, serve),
-        tunnel_port(server, f"tcp:{port}", said.append) as local,
+        tunnel_port(server, f"tcp:{port}", messages.append) as local,
     ):
         idle = []
         for count in range(CONNECTIONS_PER_BATCH, MAX_STREAMS, CONNECTIONS_PER_BATCH):
@@ -272,8 +272,8 @@ async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
         await wait_until_async(lambda: serve.open == MAX_STREAMS, 60, "all streams of the tunnel")
         with suppress(OSError):
             assert await echo_through(local, b"one more") == b""
-        await wait_until_async(lambda: said, 60, "the rejection of one more stream")
-        assert said[0] == f"a tunnel has at most {MAX_STREAMS} streams; close some"
+        await wait_until_async(lambda: messages, 60, "the rejection of one more stream")
+        assert messages[0] == f"a tunnel has at most {MAX_STREAMS} streams; close some"
         _, last = idle.pop()
         last.close()
         await wait_until_async(
@@ -289,7 +289,7 @@ async def test_a_tunnel_has_a_thousand_streams_and_rejects_one_more(
 async def test_idle_clients_keep_few_connections_to_the_app(
     server: JupyterServer,
 ) -> None:
-    there = int(server.url.rstrip("/").rpartition(":")[2])
+    server_port = int(server.url.rstrip("/").rpartition(":")[2])
     async with serving_app(App()) as app:
         lines = [f"GET /proxy/{app.port}/ HTTP/1.1", "Host: 127.0.0.1"]
         lines += [f"{name}: {value}" for name, value in server.headers().items()]
@@ -301,14 +301,14 @@ async def test_idle_clients_keep_few_connections_to_the_app(
 
         idle = []
         while len(idle) < 1000:
-            some = await open_connections(there)
+            some = await open_connections(server_port)
             await asyncio.gather(*(ask(*one) for one in some))
             idle += some
-        async with connection_to(there) as one:
+        async with connection_to(server_port) as one:
             await ask(*one)
         await wait_until_async(
             lambda: app.open <= MAX_IDLE_PER_APP, 60, "the connections to the app to be closed"
         )
         for _, writer in idle:
             writer.close()
-    assert len(app.asked) == 1001
+    assert len(app.received) == 1001

@@ -43,9 +43,9 @@ class CacheUnderTest:
 
 @pytest.fixture
 def cache_with_entry() -> CacheUnderTest:
-    found = CacheUnderTest()
-    found.add()
-    return found
+    cached = CacheUnderTest()
+    cached.add()
+    return cached
 
 
 def test_identical_headers_authorize_other_paths_of_the_app(
@@ -114,7 +114,7 @@ def test_an_authorization_expires(cache_with_entry: CacheUnderTest) -> None:
         (b"HEAD " + PREFIX + b"a HTTP/1.1", b"HEAD /a HTTP/1.1"),
     ],
 )
-def test_a_rewritten_request_is_not_cached(head: bytes, sent: bytes) -> None:
+def test_a_rewritten_or_unsupported_request_is_not_cached(head: bytes, sent: bytes) -> None:
     cached = CacheUnderTest()
     cached.cache.add(
         head + b"\r\n" + BLOCK, sent + b"\r\n" + SENT, PREFIX, ADDRESS, cached.uses.append

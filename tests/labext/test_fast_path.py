@@ -86,10 +86,10 @@ async def test_only_the_fast_path_bypasses_jupyter(server: JupyterServer, fast_p
             heads.append(head)
     assert is_from_jupyter(heads[0])
     assert [is_from_jupyter(head) for head in heads[1:3]] == [fast_path == "off"] * 2
-    lines = app.asked[2].decode().split("\r\n")
+    lines = app.received[2].decode().split("\r\n")
     assert lines[0] == "GET /page?n=2 HTTP/1.1"
     assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
-    assert lines[1:] == app.asked[0].decode().split("\r\n")[1:]
+    assert lines[1:] == app.received[0].decode().split("\r\n")[1:]
 
 
 async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
@@ -108,7 +108,7 @@ async def test_an_authorization_is_not_reused_for_other_headers_or_apps(
             assert is_from_jupyter(head)
             head, _ = await stranger.fetch("")
             assert head.split()[1] in (b"302", b"403")
-    assert len(app.asked) == 4 and len(other.asked) == 1
+    assert len(app.received) == 4 and len(other.received) == 1
 
 
 @pytest.mark.parametrize("name", ["token", "%74oken", "to%6Ben"])
@@ -120,7 +120,7 @@ async def test_a_token_in_the_url_does_not_authorize_others(
             assert (await caller.fetch(f"?{name}={server.token}"))[1] == b"hello"
             head, body = await caller.fetch("")
             assert head.split()[1] in (b"302", b"403") and body != b"hello"
-    assert len(app.asked) == 3
+    assert len(app.received) == 3
 
 
 async def test_one_connection_serves_apps_and_jupyter_in_turn(server: JupyterServer) -> None:
@@ -134,8 +134,8 @@ async def test_one_connection_serves_apps_and_jupyter_in_turn(server: JupyterSer
             caller.send_request("post", authorization_header(server), content, method="POST")
             caller.writer.write(BIG)
             assert (await caller.receive())[1] == b"hello"
-    posts = [asked for asked in app.asked if asked.startswith(b"POST")]
-    assert len(posts) == 4 and all(asked.endswith(BIG) for asked in posts)
+    posts = [request for request in app.received if request.startswith(b"POST")]
+    assert len(posts) == 4 and all(request.endswith(BIG) for request in posts)
 
 
 async def test_split_and_pipelined_requests_are_answered_in_order(
@@ -154,7 +154,7 @@ async def test_split_and_pipelined_requests_are_answered_in_order(
             caller.send_request(f"many?{number}", authorization_header(server))
         for _ in range(30):
             assert (await caller.receive())[1] == b"hello"
-    many = [asked.split()[1] for asked in app.asked if b"/many" in asked]
+    many = [request.split()[1] for request in app.received if b"/many" in request]
     assert many == [b"/many?%d" % number for number in range(30)]
 
 
@@ -179,31 +179,33 @@ async def test_every_kind_of_response_is_complete_and_requested_once(
             assert body == expected
             assert b"timeout=5" not in head
             assert head.split()[1] == answer.split()[1]
-    assert [asked.split()[1] for asked in app.asked] == [b"/?%d" % number for number in range(6)]
+    assert [request.split()[1] for request in app.received] == [
+        b"/?%d" % number for number in range(6)
+    ]
 
 
 async def test_a_redirect_target_is_rewritten(server: JupyterServer) -> None:
-    said = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
-    async with serving_app(App(said)) as app, caller_of(server, app) as caller:
+    response = b"HTTP/1.1 302 Found\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n"
+    async with serving_app(App(response)) as app, caller_of(server, app) as caller:
         for _ in range(3):
             head, _ = await caller.fetch("", authorization_header(server))
             assert f"Location: /proxy/{app.port}/there".encode() in head
-    assert len(app.asked) == 3
+    assert len(app.received) == 3
 
 
 async def test_a_slow_response_does_not_time_out(server: JupyterServer) -> None:
     app = App(b"HTTP/1.1 200 OK\r\nContent-Le", rest=b"ngth: 5\r\n\r\nhello")
     async with serving_app(app), caller_of(server, app) as caller:
         caller.send_request("", authorization_header(server))
-        await wait_until_async(lambda: app.asked, 60, "the first request")
+        await wait_until_async(lambda: app.received, 60, "the first request")
         app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
         app.may_continue.clear()
         caller.send_request("slow", authorization_header(server))
-        await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
+        await wait_until_async(lambda: len(app.received) == 2, 60, "the second request")
         app.may_continue.set()
         assert (await caller.receive())[1] == b"hello"
-    assert len(app.asked) == 2
+    assert len(app.received) == 2
 
 
 async def test_a_closed_connection_to_the_app_is_replaced(
@@ -212,7 +214,7 @@ async def test_a_closed_connection_to_the_app_is_replaced(
     async with serving_app(App(requests=2)) as app, caller_of(server, app) as caller:
         for _ in range(9):
             assert (await caller.fetch("", authorization_header(server)))[1] == b"hello"
-    assert len(app.asked) == 9 and app.connections == 5
+    assert len(app.received) == 9 and app.connections == 5
 
 
 async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer) -> None:
@@ -223,7 +225,7 @@ async def test_the_request_to_the_app_ends_with_the_client(server: JupyterServer
             await caller.fetch("", authorization_header(server))
             app.may_continue.clear()
             caller.send_request("", authorization_header(server))
-            await wait_until_async(lambda: len(app.asked) == 2, 60, "the second request")
+            await wait_until_async(lambda: len(app.received) == 2, 60, "the second request")
         # Disconnect before the app sends the rest.
         await wait_until_async(app.readers[0].at_eof, 60, "the app's connection to be closed")
         app.may_continue.set()
@@ -263,11 +265,11 @@ async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
                 caller.send_request("", prefix="/app/")
                 assert (await caller.receive())[1] == expected
     server.stop()
-    assert len(app.asked) == 1
+    assert len(app.received) == 1
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("response", "expected"),
     [
         (PLAIN, (PLAIN, len(PLAIN))),
         (PLAIN + b"more", (PLAIN, len(PLAIN))),
@@ -295,14 +297,14 @@ async def test_a_slow_request_is_passed_to_jupyter_and_not_repeated(
     ],
 )
 def test_only_plain_responses_are_forwarded(
-    said: bytes, expected: tuple[bytes, int] | None
+    response: bytes, expected: tuple[bytes, int] | None
 ) -> None:
-    assert plain_response(said) == expected
+    assert plain_response(response) == expected
 
 
 def test_hop_by_hop_headers_are_removed() -> None:
-    said = (
+    response = (
         OK + b"Keep-Alive: timeout=5\r\nX-A: b\r\nConnection: keep-alive\r\nContent-Length: 1\r\n"
     )
-    answer = plain_response(said + b"\r\ny")
-    assert answer == (OK + b"X-A: b\r\nContent-Length: 1\r\n\r\ny", len(said) + 3)
+    answer = plain_response(response + b"\r\ny")
+    assert answer == (OK + b"X-A: b\r\nContent-Length: 1\r\n\r\ny", len(response) + 3)

@@ -185,7 +185,7 @@ def test_poll_returns_changed_sections_only(
     server = server_without_ports
 
     def poll(apps: str) -> dict[str, Any]:
-        answer = server.get(f"bai/api/look?usage=&session=&folders=&sessions=&apps={apps}")
+        answer = server.get(f"bai/api/poll?usage=&session=&folders=&sessions=&apps={apps}")
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
         found: dict[str, Any] = answer.json()

@@ -47,7 +47,7 @@ def test_terminals_fall_back_to_an_existing_shell() -> None:
 
 
 def test_import_jupyterlab_skips_slow_imports_and_restores_path() -> None:
-    """With the slow imports a session takes twice as long to start."""
+    """The slow imports would double the time that a session needs to start."""
     code = (
         "import os, sys; path = os.environ['PATH']\n"
         "from bai_labext.__main__ import import_jupyterlab as go; go()\n"

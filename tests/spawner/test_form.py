@@ -108,13 +108,13 @@ def test_parse_returns_a_session_request(
         ({"bai_session_id": "x", "more": 1}, {}),
     ],
 )
-def test_malformed_stored_options_are_not_shown(
+def test_malformed_stored_options_are_left_out_or_shown_as_text(
     saved: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     assert showable(saved) == shown
 
 
-def test_as_json_cannot_close_a_script_element() -> None:
+def test_script_json_cannot_close_a_script_element() -> None:
     value = {"name": "</script><script>alert(1)</script>&amp;"}
     text = str(script_json(value))
     assert "<" not in text and ">" not in text and "&" not in text
@@ -145,6 +145,7 @@ def test_secret_values_are_not_in_the_stored_options() -> None:
     assert "s3cret" not in json.dumps(showable(options))
     # The secret value is passed only to the start in the same request.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
+    # A later request does not contain the value.
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)

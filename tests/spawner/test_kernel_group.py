@@ -44,7 +44,7 @@ UID = images.SSH_UID
 def kernel_group_plan(
     size: int, injections: Callable[[str], dict[str, Any]], **shared: Any
 ) -> LaunchPlan:
-    """Return the plan of a cluster session, in the manager's form."""
+    """Return the plan of a cluster session, with the fields that the manager sends."""
     names = kernel_names(size)
     hosts = [name.hostname for name in names]
     base = {
@@ -109,8 +109,8 @@ async def docker(
 
     yield engine, make
     for one in made:
-        for found in containers_of(docker_engine, one.session_id):
-            docker_engine.client.api.remove_container(found, force=True, v=True)
+        for container in containers_of(docker_engine, one.session_id):
+            docker_engine.client.api.remove_container(container, force=True, v=True)
     shared["docker"].close()
 
 
@@ -184,7 +184,7 @@ async def test_three_containers_resolve_each_other_and_stop_together(
 
 
 @pytest.mark.checklist("CLU-02")
-async def test_the_main_kernel_connects_to_the_others_with_ssh(
+async def test_the_main_kernel_connects_to_the_sub_kernels_with_ssh(
     docker: tuple[Engine, Callable[..., LaunchPlan]], ssh_image: str
 ) -> None:
     engine, make = docker
@@ -209,7 +209,7 @@ async def test_the_main_kernel_connects_to_the_others_with_ssh(
         )
         output = await run(f"ssh {host} 'echo $BAI_CLUSTER_HOST $BAI_CLUSTER_SIZE; id -u'")
         assert output == (0, f"{host} 3\n{UID}")
-    # Without the key or with another one, the login fails.
+    # The login fails without the session's key.
     await run("ssh-keygen -q -t ed25519 -N '' -f /tmp/other")
     for key in ("/dev/null", "/tmp/other"):
         code, text = await run(f"ssh -F none -p 2200 -i {key} -o StrictHostKeyChecking=no sub1 id")

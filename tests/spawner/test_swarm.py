@@ -152,8 +152,8 @@ async def test_kernels_on_two_nodes_reach_only_their_own_session(
             assert code == 0
             addresses[kernel.kernel_id] = text.split()
         # Other sessions have kernels of the same names: the names resolve within the session.
-        code, found = await swarm_nodes.run(my_sub, "getent", "hosts", "main1")
-        assert code == 0 and found.split()[0] in addresses[mine.kernel_id]
+        code, entry = await swarm_nodes.run(my_sub, "getent", "hosts", "main1")
+        assert code == 0 and entry.split()[0] in addresses[mine.kernel_id]
         # The node of the main kernel can connect to it, and so can a Hub on that node.
         machine = swarm_nodes.nodes[0].client.info()["Name"]
         inside = ["nsenter", f"--net=/var/run/netns/{machine}", "python3", "-c", CONNECT]

@@ -51,7 +51,7 @@ async def test_descriptor_stays_open_while_abandoned_step_uses_it(
 
 
 class LockTakenByStep:
-    """A lock that a queued step acquires when it is first released, and never releases."""
+    """A lock that a queued step seems to acquire after the first release, and to keep."""
 
     def __init__(self) -> None:
         self._is_held = False
@@ -64,7 +64,7 @@ class LockTakenByStep:
         return False
 
     def release(self) -> None:
-        """Leave the lock held: the queued step has acquired it."""
+        """Leave the lock acquired, as if the queued step had acquired it at once."""
 
     def __enter__(self) -> bool:
         return self.acquire()

@@ -43,7 +43,7 @@ export class Api {
 
   /** Query the sections in `marks`; the response omits a section whose mark has not changed. */
   poll = (marks: Marks): Promise<PollResponse> =>
-    this.call(`look?${new URLSearchParams(marks).toString()}`);
+    this.call(`poll?${new URLSearchParams(marks).toString()}`);
 
   rename = (name: string): Promise<Session> => this.call('session', 'PATCH', { name });
   stop = (): Promise<unknown> => this.call('session', 'DELETE');

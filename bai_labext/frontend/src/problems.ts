@@ -19,12 +19,12 @@ export function problemsOf(
   const reported: Reported[] = Array.isArray(details.problems)
     ? (details.problems as Reported[])
     : [{ field: details.field as string | undefined, problem: message }];
-  const found: Problems = {};
+  const problems: Problems = {};
   for (const { field, problem } of reported) {
     const name = field ?? '';
     const own = fields.find(each => name === each || name.startsWith(`${each}.`)) ?? '';
     const text = own || !name ? (problem ?? '') : `${name}: ${problem ?? ''}`;
-    found[own] = found[own] ? `${found[own]}; ${text}` : text;
+    problems[own] = problems[own] ? `${problems[own]}; ${text}` : text;
   }
-  return found;
+  return problems;
 }

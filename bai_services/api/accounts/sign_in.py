@@ -72,7 +72,7 @@ class SignIn:
         )
 
     async def recheck(self, handler: RequestHandler, caller: Caller) -> Caller:
-        """Return the caller of a long-running request as it is now.
+        """Authenticate a long-running request again, and return the caller with the present role.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class SignIn:
         return self.client_ip(handler.request)
 
     async def is_hub(self, handler: RequestHandler) -> bool:
-        """Return whether the caller of an open operation is the Hub."""
+        """Return whether the Hub sent a request for an operation that requires no sign-in."""
         has_credential = handler.request.headers.get("Authorization", "") != ""
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
@@ -191,7 +191,10 @@ class SignIn:
         return owner
 
     def _owner_in(self, model: Mapping[str, Any]) -> TokenOwner | None:
-        """Return the owner of the token that the Hub's model describes; None if not accepted."""
+        """Return the owner of the token that the Hub's model describes.
+
+        Return None if this service does not accept the token.
+        """
         if (username := self._name_in(model)) is not None:
             return TokenOwner(username)
         scopes = [str(scope).partition("!server=")[0] for scope in model.get("scopes") or ()]
@@ -200,8 +203,10 @@ class SignIn:
         return None
 
     def _name_in(self, model: Mapping[str, Any]) -> str | None:
-        """Return the user name in the Hub's model. None if the model is of a service, or the scopes
-        do not include access to this service.
+        """Return the user name in the Hub's model.
+
+        Return None if the model describes a service, or if its scopes do not include access to
+        this service.
         """
         scopes = set(model.get("scopes") or ())
         if model.get("kind") != "user" or not scopes & self._manager.settings.hub_access_scopes:
@@ -259,7 +264,7 @@ class SignIn:
         )
 
     async def hub_user(self, handler: RequestHandler) -> Mapping[str, Any] | None:
-        """Return the Hub's model of the user that the cookie identifies, None if not signed in.
+        """Return the Hub's model of the user whom the cookie identifies; None without a sign-in.
 
         Raises
         ------

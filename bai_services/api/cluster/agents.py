@@ -65,7 +65,7 @@ class AgentSummary(ResponseModel):
 
 
 class AgentTotals(ResponseModel):
-    """Amounts of all agents that are alive, and how many of them accept new sessions."""
+    """Total resources of all agents that are alive, and how many of them accept new sessions."""
 
     agents: int
     schedulable_agents: int
@@ -244,7 +244,7 @@ class WorkHandler(APIHandler):
             return None
 
     def on_connection_close(self) -> None:
-        # A restarted agent begins a new poll, so the abandoned poll must not receive its work.
+        # A restarted agent begins a new poll. The abandoned poll must not receive the work items.
         if self._poll is not None:
             self._poll.cancel()
 

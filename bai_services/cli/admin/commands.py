@@ -62,12 +62,12 @@ class _Map(click.ParamType[Any]):
         if value == NONE or isinstance(value, dict):
             return value
         try:
-            found = json.loads(value)
+            parsed = json.loads(value)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            parsed = None
+        if not isinstance(parsed, dict):
             self.fail(f"{value!r} is not a JSON object", param, ctx)
-        return found
+        return parsed
 
 
 def option_of(field: Field, *, is_required: bool = False) -> click.Option:
@@ -208,14 +208,14 @@ def _creation_hint(entity: Entity) -> str:
 
 
 def _with_article(noun: str) -> str:
-    # Not u: "user" begins with a consonant sound.
+    # The letter u is missing because "user" begins with a consonant sound.
     return f"an {noun}" if noun[0] in "aei" else f"a {noun}"
 
 
 def _show(entity: Entity) -> click.Command:
     async def show(connection: Connection, key: str, *, as_json: bool) -> None:
-        found = await connection.client.get(f"{entity.path}/{segment(key)}")
-        output.print_fields(found, as_json=as_json)
+        item = await connection.client.get(f"{entity.path}/{segment(key)}")
+        output.print_fields(item, as_json=as_json)
 
     text = f"Show {_with_article(entity.noun)}."
     return _command(entity, "show", show, text, [_key_argument(entity)], entity.example_key)
@@ -430,10 +430,10 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
 @connected
 async def audit_counters(connection: Connection, *, as_json: bool) -> None:
     """Compare all usage counters with the allocations; exit with 1 if they differ."""
-    found = await connection.client.get("/counter-audit")
-    differences = found["differences"]
+    audit = await connection.client.get("/counter-audit")
+    differences = audit["differences"]
     text = "\n".join(differences) or "all counters match the allocations"
-    output.print_done(text, found, as_json=as_json)
+    output.print_done(text, audit, as_json=as_json)
     if differences:
         sys.exit(1)
 
@@ -471,9 +471,9 @@ def _link_path(group: str, kind: str, target: str) -> str:
 @connected
 async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
     """Place no new sessions on an agent; running sessions continue."""
-    found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": False})
+    changed = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": False})
     text = f"{agent} accepts no new sessions; running sessions continue"
-    output.print_done(text, found, as_json=as_json)
+    output.print_done(text, changed, as_json=as_json)
 
 
 @_agent_command.command("undrain", epilog=example("bai admin agent undrain gpu-node-1"))
@@ -482,5 +482,5 @@ async def drain(connection: Connection, agent: str, *, as_json: bool) -> None:
 @connected
 async def undrain(connection: Connection, agent: str, *, as_json: bool) -> None:
     """Place new sessions on an agent again."""
-    found = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": True})
-    output.print_done(f"{agent} accepts new sessions", found, as_json=as_json)
+    changed = await connection.client.patch(f"/agents/{segment(agent)}", {"schedulable": True})
+    output.print_done(f"{agent} accepts new sessions", changed, as_json=as_json)

@@ -70,13 +70,13 @@ def _cumulative(axes: Axes, values: list[float], name: str) -> None:
 
 def _utilisation(replays: Mapping[str, Replay]) -> Figure:
     used = {name: use_over_time(replayed) for name, replayed in replays.items()}
-    resources = sorted({resource for found in used.values() for resource in found})
+    resources = sorted({resource for series in used.values() for resource in series})
     rows = max(1, len(resources))
     figure, all_axes = _figure("Utilization", "hours", "%", rows)
     for resource, axes in zip(resources, all_axes, strict=False):
         axes.set_ylabel(f"{resource}, %")
-        for name, found in used.items():
-            times, percents = found.get(resource, ([], []))
+        for name, series in used.items():
+            times, percents = series.get(resource, ([], []))
             axes.step(np.array(times) / HOUR, percents, where="post", label=name)
         axes.legend()
     return figure

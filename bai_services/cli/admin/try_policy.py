@@ -81,14 +81,14 @@ async def try_policy(
     client = connection.client
     started = await client.post(path, body)
     try:
-        found = await _finished(client, f"{path}/{started['id']}")
+        finished = await _finished(client, f"{path}/{started['id']}")
     except asyncio.CancelledError:
         await client.delete(f"{path}/{started['id']}")
         raise
     if as_json:
-        output.print_json(found)
+        output.print_json(finished)
         return
-    _print(found["comparison"])
+    _print(finished["comparison"])
 
 
 def _policy(scheduler: str | None, placement: str | None, backfill: str | None) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _policy(scheduler: str | None, placement: str | None, backfill: str | None) 
 
 
 def _time(text: str, option: str, now: datetime) -> datetime:
-    """Parse a duration before now, or a time in the local time zone if it has none."""
+    """Parse a time or a duration before now. A time without a zone is in the local time zone."""
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
@@ -132,15 +132,15 @@ async def _finished(client: Client, path: str) -> dict[str, Any]:
     ) as progress:
         bar = progress.add_task("", total=1.0)
         while True:
-            found: dict[str, Any] = await client.get(path)
-            replay = found["replay"]
+            response: dict[str, Any] = await client.get(path)
+            replay = response["replay"]
             progress.update(bar, completed=replay["progress"])
             if replay["status"] != "running":
                 break
             await asyncio.sleep(POLL_SECONDS)
-    if found["comparison"] is None:
+    if response["comparison"] is None:
         raise BaiError(replay["error"] or f"the replay was {replay['status']}")
-    return found
+    return response
 
 
 def _print(comparison: Mapping[str, Any]) -> None:
@@ -166,7 +166,7 @@ def _print(comparison: Mapping[str, Any]) -> None:
 
 def _measures(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
     waits = [report["wait_seconds"] for report in reports]
-    found = [
+    measures = [
         ("sessions", [str(r["sessions"]) for r in reports]),
         ("started", [str(r["started"]) for r in reports]),
         ("median wait", [units.duration(w["median"]) for w in waits]),
@@ -176,14 +176,14 @@ def _measures(reports: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]
     ]
     for index, used in enumerate(reports[0]["utilisation"]):
         percents = [f"{r['utilisation'][index]['mean_percent']:g}" for r in reports]
-        found.append((f"{used['resource']} utilization, %", percents))
-    found.append(("fragmentation, %", [f"{r['fragmentation_percent']:g}" for r in reports]))
+        measures.append((f"{used['resource']} utilization, %", percents))
+    measures.append(("fragmentation, %", [f"{r['fragmentation_percent']:g}" for r in reports]))
     for name in ("history", "current"):
         for verb in ("earlier", "later"):
             shifts = [r[f"than_{name}"] for r in reports]
             texts = [_NONE if shift is None else str(shift[verb]) for shift in shifts]
-            found.append((f"{verb} than {name}", texts))
-    return found
+            measures.append((f"{verb} than {name}", texts))
+    return measures
 
 
 def _group_rows(
@@ -195,7 +195,7 @@ def _group_rows(
         for group in reports[0][field][:MAX_ROWS]:
             key = (group["domain"], group["name"])
             label = f"{kind} {'/'.join(part for part in key if part)}"
-            texts = [_mean_wait(found.get(key)) for found in by_key]
+            texts = [_mean_wait(groups.get(key)) for groups in by_key]
             rows.append(
                 {
                     "mean_wait_of": label if group["name"] else f"{kind}s of other domains",

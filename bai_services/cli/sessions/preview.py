@@ -13,7 +13,7 @@ from .. import output
 from .why import explanation_lines
 
 
-def print_preview(found: Mapping[str, Any], *, as_json: bool) -> None:
+def print_preview(preview: Mapping[str, Any], *, as_json: bool) -> None:
     """Print the preview of a session.
 
     Raises
@@ -22,11 +22,11 @@ def print_preview(found: Mapping[str, Any], *, as_json: bool) -> None:
         If the session cannot be created; the message contains every problem.
     """
     if as_json:
-        output.print_json(found)
+        output.print_json(preview)
         return
-    if found["problems"]:
-        raise InvalidRequest("\n".join(_problem(problem) for problem in found["problems"]))
-    for line in _lines(found):
+    if preview["problems"]:
+        raise InvalidRequest("\n".join(_problem(problem) for problem in preview["problems"]))
+    for line in _lines(preview):
         click.echo(line)
 
 
@@ -35,21 +35,21 @@ def _problem(problem: Mapping[str, Any]) -> str:
     return f"{field}: {problem['problem']}" if field else str(problem["problem"])
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    session = found["session"]
-    if found["existing_session"]:
-        yield f"{session['name']} exists already (id {found['existing_session']})"
+def _lines(preview: Mapping[str, Any]) -> Iterator[str]:
+    session = preview["session"]
+    if preview["existing_session"]:
+        yield f"{session['name']} exists already (id {preview['existing_session']})"
         return
     amounts = " ".join(f"{slot}={amount}" for slot, amount in session["requested"].items())
     size = session["cluster_size"]
     resources = f"{size} kernels of {amounts}" if size > 1 else amounts
     group = session["resource_group"]
     yield f"{session['name']}: {session['image']}, {resources}, resource group {group}"
-    if found["starts_now"]:
+    if preview["starts_now"]:
         yield "it would start now"
     else:
-        yield from explanation_lines(found)
-    yield from _caps(found["caps"])
+        yield from explanation_lines(preview)
+    yield from _caps(preview["caps"])
 
 
 def _caps(caps: Iterable[Mapping[str, Any]]) -> Iterator[str]:

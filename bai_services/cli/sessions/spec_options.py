@@ -159,7 +159,7 @@ def _option(name: str, hint: Any, help_text: str) -> Callable[[_Command], _Comma
 
 
 def _plain_type(hint: Any) -> Any:
-    """Return the type without ``None``; the first type of a union."""
+    """Return the first type of a union that is not ``None``; return any other type unchanged."""
     if typing.get_origin(hint) in (typing.Union, UnionType):
         return next(part for part in typing.get_args(hint) if part is not type(None))
     return hint
@@ -182,7 +182,7 @@ def request_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     body = {
         name: value
         for name, value in given.items()
-        # The number 0 is a value; an empty text is one, too.
+        # A number 0 or an empty text was given by the user, so it is kept.
         if value is not None and value is not False and value not in ({}, [], ())
     }
     if "startup_command" in body:

@@ -33,9 +33,9 @@ def delay_seconds(attempts: int) -> float:
 
 
 def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) -> bool:
-    """Return whether a password is too old; with ``max_age_days`` 0 it never is.
+    """Return whether a password is older than ``max_age_days``; 0 means no maximum age.
 
-    A password whose age is unknown has expired.
+    A password whose age is unknown has expired, unless there is no maximum age.
 
     >>> from datetime import UTC
     >>> changed_at, now = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 3, 1, tzinfo=UTC)

@@ -40,8 +40,8 @@ def folder_name(session_id: str, hostname: str) -> str:
 def kernel_end_text(hostname: str, how: str, code: int | None) -> str:
     """Return the end reason of a cluster session in which one kernel ended before the others.
 
-    ``how`` is a verb in the past tense, such as ``exited``. With any exit code, the session has
-    failed and its other kernels are stopped.
+    ``how`` is a verb in the past tense, such as ``exited``. Whatever the exit code is, the session
+    fails and its other kernels are stopped.
     """
     with_code = "" if code is None else f" with exit code {code}"
     return f"{hostname} {how}{with_code}; a cluster session requires all of its kernels"

@@ -148,11 +148,11 @@ class Sampler:
         return self._take(key for key in list(self._open) if key[0] < current)
 
     def all(self) -> list[Sample]:
-        """Return and remove all samples, also of the current interval."""
+        """Return and remove all samples, including those of the current interval."""
         return self._take(list(self._open))
 
     def unfinished(self, kernel_ids: Collection[str]) -> list[Sample]:
-        """Return the samples of kernels that ``ended`` has not returned yet."""
+        """Return the samples of some kernels from all intervals that were not yet removed."""
         return [
             mean.sample(kernel_id, start)
             for (start, kernel_id), mean in self._open.items()
@@ -160,7 +160,7 @@ class Sampler:
         ]
 
     def drop_silent(self, now: datetime) -> None:
-        """Drop the last reading of each kernel that has not been reported for some intervals."""
+        """Drop the last reading of each kernel that no agent has reported for four intervals."""
         oldest = now - 4 * timedelta(seconds=self._resolution.interval_seconds)
         self._last = {key: reading for key, reading in self._last.items() if reading.at >= oldest}
 
@@ -179,7 +179,7 @@ def condensed(samples: Iterable[Sample], resolution: Resolution) -> list[Sample]
 
 @dataclass(frozen=True, slots=True)
 class DeviceSeries:
-    """Values of one device; ``limit_bytes``: memory that the kernel may use on it."""
+    """Values of one device; ``limit_bytes`` is the device memory that the kernel may use."""
 
     id: str
     model: str
@@ -289,15 +289,15 @@ def percent_series(values: Sequence[float | None], limit: float | None) -> list[
 
 def mean_device_utilization(points: Sequence[Sample | None]) -> list[float | None]:
     """Return the mean utilization of all devices at each point; empty if none reports it."""
-    found: list[float | None] = []
+    means: list[float | None] = []
     for point in points:
         used = [
             device["utilization_percent"]
             for device in (point.devices.values() if point else ())
             if "utilization_percent" in device
         ]
-        found.append(round(sum(used) / len(used), 1) if used else None)
-    return found if any(value is not None for value in found) else []
+        means.append(round(sum(used) / len(used), 1) if used else None)
+    return means if any(value is not None for value in means) else []
 
 
 def _rounded(value: float | None) -> float | None:
@@ -305,12 +305,12 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _numbers(values: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, float]:
-    """Return the finite, non-negative numbers among the named values."""
-    found = {}
+    """Return the non-negative numbers below 2**63 among the named values, under their new names."""
+    numbers = {}
     for name, new_name in names.items():
         value = values.get(name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
         if 0 <= value < 2**63:
-            found[new_name] = float(value)
-    return found
+            numbers[new_name] = float(value)
+    return numbers

@@ -46,8 +46,8 @@ class DomainStore:
 
     async def one(self, name: str) -> Domain | None:
         async with self._db.read() as tx:
-            found = await tx.execute(sa.select(domains).where(domains.c.name == name))
-            return first_record(Domain, found)
+            rows = await tx.execute(sa.select(domains).where(domains.c.name == name))
+            return first_record(Domain, rows)
 
     async def create(
         self, values: Mapping[str, Any], project: Mapping[str, Any], audit: AuditEntry
@@ -85,8 +85,8 @@ class DomainStore:
                     .where(users.c.domain == name, users.c.role != "superadmin")
                     .values(needs_hub_sign_out=True, tokens_to_end="all")
                 )
-            found = await tx.execute(sa.select(domains).where(domains.c.name == name))
-            domain = first_record(Domain, found)
+            rows = await tx.execute(sa.select(domains).where(domains.c.name == name))
+            domain = first_record(Domain, rows)
             if domain is None:
                 raise NotFound(f"there is no domain {name}")
             await record(tx, audit)

@@ -125,12 +125,12 @@ class ProjectStore:
             return project
 
     async def delete(self, project_id: str, audit: AuditEntry) -> None:
-        """Delete a project and its memberships.
+        """Delete a project, its memberships and its links to resource groups.
 
         Raises
         ------
         InUse
-            If the project has folders, or sessions, including ended ones.
+            If the project has folders or sessions; ended sessions count.
         """
         uses = {
             "folders": vfolders.c.project_id == project_id,

@@ -43,7 +43,7 @@ _MIXED = _SELECT.having(sa.func.min(allocations.c.amount) != sa.func.max(allocat
 async def read_shares_in_force(
     tx: AsyncConnection, agent_ids: Collection[str], device_ids: Collection[str]
 ) -> dict[str, int]:
-    """Return the share in force by device, for the devices in use that need uniform shares.
+    """Return the share in force of each device that is in use and needs uniform shares.
 
     ``agent_ids`` are the agents of the devices.
     """
@@ -61,10 +61,11 @@ def needs_uniform_shares(device: sa.Row[Any]) -> bool:
 async def with_shares_in_force(
     tx: AsyncConnection, rows: Sequence[AnyDeviceRow]
 ) -> list[AnyDeviceRow]:
-    """Return the devices with ``share_in_force``, None if no share is in force."""
+    """Return the devices with ``share_in_force`` set; it is None if no share is in force."""
     used = [row for row in rows if row.used]
-    found = await read_shares_in_force(tx, {row.agent_id for row in used}, [row.id for row in used])
-    return [replace(row, share_in_force=found.get(row.id)) for row in rows]
+    agent_ids = {row.agent_id for row in used}
+    shares = await read_shares_in_force(tx, agent_ids, [row.id for row in used])
+    return [replace(row, share_in_force=shares.get(row.id)) for row in rows]
 
 
 async def read_mixed_shares(

@@ -231,13 +231,13 @@ async def _audit_statuses(tx: AsyncConnection) -> list[str]:
     holders = set(
         (await tx.execute(sa.select(allocations.c.session_id).where(_LIVE_ROWS))).scalars()
     )
-    found = []
+    messages = []
     for row in await tx.execute(sa.select(sessions.c.id, sessions.c.status)):
         is_occupying = Status(row.status) in OCCUPYING
         if is_occupying != (row.id in holders):
-            verb = "holds nothing" if is_occupying else "still holds resources"
-            found.append(f"session {row.id} is {row.status} and {verb}")
-    return found
+            verb = "holds no resources" if is_occupying else "still holds resources"
+            messages.append(f"session {row.id} is {row.status} and {verb}")
+    return messages
 
 
 def _differences(what: str, in_ledger: Mapping[Any, int], counted: Mapping[Any, int]) -> list[str]:

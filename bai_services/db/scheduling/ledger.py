@@ -154,7 +154,7 @@ class _CounterChanges:
         device_id: str | None,
         slot_amount: tuple[str, int],
     ) -> None:
-        """Add ``taken`` (slot, amount) on an agent, or on a device of the agent."""
+        """Add an amount of a slot to the counters of the scopes and of the agent or its device."""
         slot, amount = slot_amount
         self.agents.add(agent_id)
         for scope in scopes:
@@ -188,11 +188,11 @@ _SCHEDULABLE = sa.select(agents.c.id).where(
 
 
 async def _require_schedulable(tx: AsyncConnection, agent_ids: Sequence[str]) -> None:
-    found: set[str] = set()
+    schedulable: set[str] = set()
     for start in range(0, len(agent_ids), CHUNK):
         part = agent_ids[start : start + CHUNK]
-        found |= set((await tx.execute(_SCHEDULABLE, {"ids": part})).scalars())
-    if closed := [agent_id for agent_id in agent_ids if agent_id not in found]:
+        schedulable |= set((await tx.execute(_SCHEDULABLE, {"ids": part})).scalars())
+    if closed := [agent_id for agent_id in agent_ids if agent_id not in schedulable]:
         raise LostRace(f"agent {closed[0]} no longer accepts sessions")
 
 

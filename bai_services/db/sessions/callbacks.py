@@ -60,8 +60,8 @@ class CallbackStore:
         """
         values = {"now": now, "busy": list(busy), "full": list(full), "per_owner": per_owner}
         async with self._db.read() as tx:
-            found = await tx.execute(_DUE, values)
-            return [CallbackDelivery(*row[:-1]) for row in found]
+            rows = await tx.execute(_DUE, values)
+            return [CallbackDelivery(*row[:-1]) for row in rows]
 
     async def mark_delivered(self, delivery: CallbackDelivery, at: datetime) -> None:
         counted = session_callbacks.c.delivered + 1

@@ -58,19 +58,20 @@ class DependencyStore:
         self._db = database
 
     async def pending_with_failed_dependency(self) -> list[tuple[str, Dependency]]:
-        """Return (session id, dependency) for each failed dependency of a pending session."""
+        """Return (session id, failed dependency) for each pending session that has one.
+
+        If several dependencies of a session have failed, only one of them is returned.
+        """
         is_failed = _awaited.c.status.in_(sorted(ENDED)) & sa.not_(
             (_awaited.c.status == Status.TERMINATED) & (_awaited.c.result == Result.SUCCESS)
         )
         async with self._db.read() as tx:
-            found = await tx.execute(
+            rows = await tx.execute(
                 _PAIRS.join(_pending, session_dependencies.c.session_id == _pending.c.id).where(
                     _pending.c.status == Status.PENDING, is_failed
                 )
             )
-            return list(
-                {row.session_id: (row.session_id, _dependency(row)) for row in found}.values()
-            )
+            return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
         """Return a session with its direct and indirect dependencies and dependents."""
@@ -125,14 +126,14 @@ async def write(tx: AsyncConnection, owner_id: str, pairs: Sequence[tuple[str, s
 
 async def read_dependencies(tx: AsyncConnection, ids: Iterable[str]) -> dict[str, list[Dependency]]:
     """Return the dependencies of each session."""
-    wanted = sorted(set(ids))
-    found: dict[str, list[Dependency]] = defaultdict(list)
-    for start in range(0, len(wanted), CHUNK):
-        part = wanted[start : start + CHUNK]
+    unique_ids = sorted(set(ids))
+    dependencies: dict[str, list[Dependency]] = defaultdict(list)
+    for start in range(0, len(unique_ids), CHUNK):
+        part = unique_ids[start : start + CHUNK]
         rows = await tx.execute(_PAIRS_OF, {"ids": part})
         for row in rows:
-            found[row.session_id].append(_dependency(row))
-    return found
+            dependencies[row.session_id].append(_dependency(row))
+    return dependencies
 
 
 async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
@@ -142,18 +143,18 @@ async def read_unmet(tx: AsyncConnection) -> dict[str, list[Dependency]]:
             _pending.c.status == Status.PENDING
         )
     )
-    found: dict[str, list[Dependency]] = defaultdict(list)
+    unmet: dict[str, list[Dependency]] = defaultdict(list)
     for row in rows:
         dependency = _dependency(row)
         if not dependency.is_met:
-            found[row.session_id].append(dependency)
-    return found
+            unmet[row.session_id].append(dependency)
+    return unmet
 
 
 async def _read(
     tx: AsyncConnection, ids: Sequence[str], owner_id: str | None = None
 ) -> list[Dependency]:
-    found: list[Dependency] = []
+    read: list[Dependency] = []
     for start in range(0, len(ids), CHUNK):
         select = sa.select(
             sessions.c.id, sessions.c.name, sessions.c.status, sessions.c.result
@@ -161,8 +162,8 @@ async def _read(
         if owner_id is not None:
             select = select.where(sessions.c.owner_id == owner_id)
         rows = await tx.execute(select.order_by(sessions.c.sequence))
-        found += [_dependency(row) for row in rows]
-    return found
+        read += [_dependency(row) for row in rows]
+    return read
 
 
 def _dependency(row: sa.Row[*tuple[Any, ...]]) -> Dependency:

@@ -52,16 +52,16 @@ AuditOf = Callable[[Sequence[NewSession]], AuditEntry]
 
 def visible_to(visible: Visibility) -> list[sa.ColumnElement[bool]]:
     """Return the conditions that restrict a select of sessions to what a caller may see."""
-    found: list[sa.ColumnElement[bool]] = []
+    conditions: list[sa.ColumnElement[bool]] = []
     if visible.domain is not None:
-        found.append(sessions.c.domain == visible.domain)
+        conditions.append(sessions.c.domain == visible.domain)
     if visible.project_ids is not None:
-        found.append(sessions.c.project_id.in_(sorted(visible.project_ids)))
+        conditions.append(sessions.c.project_id.in_(sorted(visible.project_ids)))
     if visible.owner_id is not None:
-        found.append(sessions.c.owner_id == visible.owner_id)
+        conditions.append(sessions.c.owner_id == visible.owner_id)
     if visible.hidden_roles:
-        found.append(is_owner_visible(sessions.c.owner_id, visible.hidden_roles))
-    return found
+        conditions.append(is_owner_visible(sessions.c.owner_id, visible.hidden_roles))
+    return conditions
 
 
 class SessionStore:
@@ -73,7 +73,7 @@ class SessionStore:
     async def enqueue(
         self, new: NewSession, at: datetime, audit: AuditOf | None = None
     ) -> tuple[SessionRow, bool]:
-        """Create a pending session; return the session and whether it is new (``enqueue_all``)."""
+        """Create a pending session like ``enqueue_all``; return it and whether it is new."""
         return (await self.enqueue_all([new], at, audit))[0]
 
     async def enqueue_all(
@@ -82,7 +82,8 @@ class SessionStore:
         """Create pending sessions of one owner, all or none.
 
         Return each session and whether it is new. Idempotent: if a live session has the same owner,
-        name and specification, that session is returned. Folders of new sessions become in use.
+        name and specification, that session is returned. The folders of new sessions are marked as
+        in use.
         ``audit`` returns the audit entry for the new sessions.
 
         Raises
@@ -128,10 +129,10 @@ class SessionStore:
         facts: TransitionValues | None = None,
         expected: Status | None = None,
     ) -> Transition:
-        """Apply an event to a session; release its resources if the new status holds none.
+        """Apply an event to a session; release its resources if it needs none in the new status.
 
-        The row is written by compare-and-set; after a concurrent change, it is read again. Not for
-        ``Event.PLACED``, which ``QueueStore.commit`` applies.
+        The row is written by compare-and-set; after a concurrent change, it is read again. Do not
+        pass ``Event.PLACED``, which ``QueueStore.commit`` applies.
 
         Raises
         ------
@@ -169,10 +170,11 @@ class SessionStore:
             return await require_by_id(tx, session_id)
 
     async def find_by_key(self, key: str, visible: Visibility, owner_id: str | None) -> SessionRow:
-        """Return the visible session with an id, else the live or newest session with a name.
+        """Return the visible session with the id ``key``, else the one with the name ``key``.
 
-        A name is searched among the sessions of ``owner_id`` first, then among all visible
-        sessions, where all matches must have the same owner.
+        If several sessions have the name, a live session takes precedence, then the newest one. A
+        name is searched among the sessions of ``owner_id`` first, then among all visible sessions,
+        where all matches must have the same owner.
 
         Raises
         ------
@@ -208,11 +210,11 @@ class SessionStore:
         """Return the sessions with these ids, in the same order; skip unknown ids."""
         async with self._db.read() as tx:
             rows = {row.id: row for row in await _rows_of(tx, ids)}
-            found: list[SessionView] = []
+            views: list[SessionView] = []
             for start in range(0, len(ids), CHUNK):
                 part = [rows[key] for key in ids[start : start + CHUNK] if key in rows]
-                found += await read_views(tx, part)
-        return found
+                views += await read_views(tx, part)
+        return views
 
     async def rows(self, ids: Sequence[str]) -> list[SessionRow]:
         """Return the sessions with these ids, in any order; skip unknown ids."""
@@ -320,12 +322,12 @@ class SessionStore:
     async def history(self, session_id: str) -> list[StatusChange]:
         """Return the history of a session, oldest first."""
         async with self._db.read() as tx:
-            found = await tx.execute(
+            rows = await tx.execute(
                 sa.select(*(status_history.c[f.name] for f in fields(StatusChange)))
                 .where(status_history.c.session_id == session_id)
                 .order_by(status_history.c.id)
             )
-            return [StatusChange(**row) for row in found.mappings()]
+            return [StatusChange(**row) for row in rows.mappings()]
 
     async def log(self, session_id: str, hostname: str = MAIN_HOST) -> str:
         """Return the stored output of one kernel."""
@@ -361,16 +363,16 @@ async def _create(
         )
         for new in fresh:
             await session_insert.mount_folders(tx, new, at)
-    made = {row.id: (row, True) for row in await _rows_of(tx, [new.id for new in fresh])}
-    return made | {new_id: (row, False) for new_id, row in existing.items()}
+    inserted = {row.id: (row, True) for row in await _rows_of(tx, [new.id for new in fresh])}
+    return inserted | {new_id: (row, False) for new_id, row in existing.items()}
 
 
 async def _rows_of(tx: AsyncConnection, ids: Sequence[str]) -> list[SessionRow]:
-    found: list[SessionRow] = []
+    session_rows: list[SessionRow] = []
     for start in range(0, len(ids), CHUNK):
         rows = await tx.execute(_OF_IDS, {"ids": ids[start : start + CHUNK]})
-        found += [row_of(row) for row in rows]
-    return found
+        session_rows += [row_of(row) for row in rows]
+    return session_rows
 
 
 async def _lock_names(tx: AsyncConnection) -> None:

@@ -63,10 +63,10 @@ class Users:
 
     async def get(self, caller: Caller, key: str) -> User:
         visible = authorizer.visibility(caller, "user.read")
-        found = await self._store.find(key, visible.domain, visible.owner_id)
-        if found is None:
+        user = await self._store.find(key, visible.domain, visible.owner_id)
+        if user is None:
             raise NotFound(f"there is no user {key}, or you may not see this user")
-        return (await self._with_locks([found]))[0]
+        return (await self._with_locks([user]))[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
@@ -109,12 +109,16 @@ class Users:
         return CreatedUser(**fields_of(created), keypair=keypair)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> User:
-        """Update an account; deactivating it signs the user out and ends all sessions.
+        """Update an account.
+
+        A user who is deactivated or moved to another domain is signed out, and all sessions of
+        this user are stopped.
 
         Raises
         ------
         Forbidden
-            If the user has a higher role, or the caller may not grant a role, ids or a domain.
+            If the user has a higher role than the caller, or the caller may not change the role,
+            the container ids or the domain.
         Conflict
             If this would deactivate or demote the last active superadmin.
         """
@@ -158,7 +162,7 @@ class Users:
         self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
-        """Reset an account's failed sign-ins, so that it is accepted from every address again."""
+        """Reset an account's failed sign-ins, so that the user may sign in from every address."""
         user = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(user.id, (user.username, user.email), entry)
@@ -188,7 +192,10 @@ class Users:
     async def _validated_columns(
         self, caller: Caller, fields: Mapping[str, Any], current: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Validate ``fields``; return the columns to set. ``current`` has the values before."""
+        """Validate ``fields`` and return the columns to set.
+
+        ``current`` contains the values of the account before the change.
+        """
         not_columns = {"password", "projects", "keypair_policy"}
         values = {key: value for key, value in fields.items() if key not in not_columns}
         if "username" in values:
@@ -215,7 +222,7 @@ class Users:
             authorizer.require(caller, "user.grant-role")
             await self._domains.get(caller, values["domain"])
         if fields.get("password") is not None:
-            own_names = (values.get("username", current["username"]), values.get("email", ""))
+            own_names = [values.get(name, current[name]) for name in ("username", "email")]
             check_password(fields["password"], *own_names)
             values["password_hash"] = await self._passwords.hash(fields["password"])
             values["password_changed_at"] = self._clock()
@@ -235,17 +242,17 @@ class Users:
             )
 
     async def _project_ids(self, caller: Caller, keys: Sequence[str], domain: str) -> list[str]:
-        found = []
+        project_ids = []
         for key in keys:
-            # A project name without a domain refers to a project of the new user's domain.
+            # A project name without a domain refers to a project of the user's domain.
             try:
                 project = await self._projects.get(caller, f"{domain}/{key}")
             except NotFound:
                 project = await self._projects.get(caller, key)
             if project.domain != domain:
                 raise InvalidRequest(f"project {key} is not in domain {domain}", field="projects")
-            found.append(project.id)
-        return found
+            project_ids.append(project.id)
+        return project_ids
 
     async def _require_policy(self, kind: str, name: str) -> None:
         if await self._policies[kind].one(name) is None:

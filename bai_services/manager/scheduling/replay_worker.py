@@ -47,11 +47,11 @@ def main() -> None:
     limit_resources({resource.RLIMIT_AS: task.memory_bytes, resource.RLIMIT_CPU: task.cpu_seconds})
     drop_privileges(NICENESS)
     try:
-        found = _compare(task)
+        comparison = _compare(task)
     except MemoryError:
         sys.exit(OUT_OF_MEMORY)
     sys.stdout.buffer.write(RESULT)
-    pickle.dump(found, sys.stdout.buffer)
+    pickle.dump(comparison, sys.stdout.buffer)
 
 
 def _compare(task: ReplayTask) -> FullComparison:

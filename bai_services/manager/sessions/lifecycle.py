@@ -23,7 +23,7 @@ Listener = Callable[[SessionRow], None]
 
 
 class Lifecycle:
-    """Changes the status of sessions and notifies loops, long polls and event streams."""
+    """Changes the status of sessions; notifies background loops, long polls and event streams."""
 
     def __init__(self, store: SessionStore, events: Events, clock: Clock) -> None:
         self._store = store
@@ -47,16 +47,17 @@ class Lifecycle:
         expected: Status | None = None,
         **facts: Any,
     ) -> SessionRow:
-        """Apply an event to a session and return it; ``facts`` are fields of TransitionValues.
+        """Apply an event to a session and return the session.
 
-        With ``expected``, the session must have that status.
+        ``facts`` are fields of TransitionValues. If ``expected`` is given, the session must have
+        that status.
 
         Raises
         ------
         NotFound
             If the session does not exist.
         InvalidTransition
-            If the event is not allowed in the current status.
+            If the current status does not allow the event, or is not ``expected``.
         """
         moved = await self._store.move(
             session_id, event, self._clock(), TransitionValues(reason=reason, **facts), expected
@@ -83,20 +84,20 @@ class Lifecycle:
             return None
 
     def publish(self, change: Change) -> None:
-        """Notify event streams and long polls, but not the loops, of a change."""
+        """Notify event streams and long polls, but not the background loops, of a change."""
         self._events.publish(change)
 
     @property
     def is_followed(self) -> bool:
-        """Return whether any event stream receives queue positions."""
+        """Whether any event stream receives queue positions; if not, none need be published."""
         return self._events.is_followed
 
     def publish_positions(self, changes: Mapping[str, Change]) -> None:
-        """Notify event streams of sessions of which only the queue position has changed."""
+        """Send new queue positions to event streams; long polls and loops do not need them."""
         self._events.publish_positions(changes)
 
     def notify(self, row: SessionRow, kind: str = STATUS) -> None:
-        """Notify event streams, long polls and, of status changes, the loops."""
+        """Notify event streams and long polls; notify background loops only of status changes."""
         self._events.publish(change_of(row, kind))
         if kind == STATUS:
             for listener in self._listeners:

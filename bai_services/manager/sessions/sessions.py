@@ -82,7 +82,7 @@ class Sessions:
     async def create(self, caller: Caller, request: SessionSpec) -> tuple[Session, bool]:
         """Create a session; return it and whether it is new.
 
-        A live session with the same name and content is returned instead.
+        If a live session has the same name and spec, that session is returned.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class Sessions:
         return page.with_items([self._shown_to(caller, view) for view in page.items])
 
     async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Session:
-        """Wait until the session has reached or passed the status ``until``, or for the timeout.
+        """Wait until the session has reached or passed the status ``until``; stop at the timeout.
 
         Raises
         ------
@@ -319,10 +319,10 @@ class SessionRecords:
     async def page(self, caller: Caller, query: ListQuery) -> Page[ListedAllocation]:
         """Return current allocations; with the filter ``all=true`` also released ones."""
         filters = dict(query.filters)
-        is_all = filters.pop("all", "false").lower() == "true"
+        has_released = filters.pop("all", "false").lower() == "true"
         query = ListQuery(query.limit, query.offset, query.sort, filters)
         page = await self._store.page(
-            query, authorizer.visibility(caller, "allocation.read"), not is_all
+            query, authorizer.visibility(caller, "allocation.read"), not has_released
         )
         return page.with_items(
             [

@@ -3,7 +3,7 @@
     python -m bai_services.storage.transfers.unpack_worker
 
 Reads the job as JSON from standard input and writes the result as JSON to standard output. SIGTERM
-stops the process until it begins to move files into the folder, and is ignored from then on.
+ends the process, unless it has begun to move files into the folder: then SIGTERM is ignored.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ NICENESS = 5
 class Job:
     """An archive to unpack; all paths are absolute.
 
-    ``above`` are the parts of the directory in the folder into which the archive is unpacked.
-    ``owner`` is the uid and gid of new files; None: the uid and gid of this process.
+    ``above`` is the path of the target directory inside the folder, as a list of names.
+    ``owner`` is the uid and gid of new files; None means the uid and gid of this process.
     ``has_kernel_opener`` is true if openat2 is available. ``cpu_seconds`` is the limit of CPU time.
     """
 

@@ -41,7 +41,7 @@ MIN_UNPACKED_BYTES = 2**30
 
 Parts = tuple[str, ...]
 
-# Digits of the length at the start of a pax record.
+# Maximum number of digits of the length at the start of a pax record.
 MAX_LENGTH_DIGITS = 10
 _MANY_DIGITS = re.compile(rb"[0-9]{200}")
 _PAX = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
@@ -172,7 +172,7 @@ def _open_stream(file: IO[bytes], size: int) -> IO[bytes]:
     elif head.startswith(b"BZh"):
         inner = bz2.BZ2File(file)
     elif head == b"\xfd7zXZ\0" or head.startswith(b"]\0\0"):
-        inner = lzma.LZMAFile(file)  # noqa: SIM115  # it is the caller's to close
+        inner = lzma.LZMAFile(file)  # noqa: SIM115  # the caller closes it
     else:
         return cast(IO[bytes], _Stream(file, None))
     return cast(IO[bytes], _Stream(inner, max(MIN_UNPACKED_BYTES, MAX_RATIO * size)))
@@ -207,7 +207,7 @@ class Unpacking:
         self._before_commit = before_commit
 
     def run(self, archive: Path) -> Unpacked:
-        """Unpack an archive. Creates the staging directory, which the caller removes.
+        """Unpack an archive. The caller removes the staging directory, which this method creates.
 
         Raises
         ------
@@ -326,10 +326,10 @@ class Unpacking:
                     move_into_place(here, str(number), parent, name)
 
     def _by_directory(self) -> dict[Parts, list[tuple[str, int]]]:
-        found: dict[Parts, list[tuple[str, int]]] = {}
+        by_directory: dict[Parts, list[tuple[str, int]]] = {}
         for number, parts in enumerate(self._files):
-            found.setdefault(parts[:-1], []).append((parts[-1], number))
-        return found
+            by_directory.setdefault(parts[:-1], []).append((parts[-1], number))
+        return by_directory
 
 
 def _not_readable(error: Exception) -> InvalidRequest:
@@ -342,8 +342,8 @@ def _write_content(source: tarfile.TarFile, member: tarfile.TarInfo, file: int) 
     stream.seek(member.offset_data)
     end = 0
     # The map of a sparse file: the offset and size of each data segment, in the archive's order.
-    found: Any = member.sparse if member.issparse() else [(0, member.size)]
-    segments: list[tuple[int, int]] = found
+    sparse_map: Any = member.sparse if member.issparse() else [(0, member.size)]
+    segments: list[tuple[int, int]] = sparse_map
     for place, size in segments:
         if size == 0:
             continue  # end marker of the map

@@ -104,7 +104,7 @@ async def test_only_agents_may_call_the_agent_routes(api: Api) -> None:
     assert (await (await api.client("monitor")).get("/agents"))["total"] == 1
 
 
-async def test_used_device_is_kept_when_the_agent_reports_fewer(api: Api) -> None:
+async def test_used_device_is_kept_when_the_agent_no_longer_reports_it(api: Api) -> None:
     admin = await api.client("admin")
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()

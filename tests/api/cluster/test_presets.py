@@ -115,8 +115,8 @@ ChangeCluster = Callable[[Api], Awaitable[None]]
 
 async def is_allocatable(api: Api, name: str, **query: str) -> bool:
     client = await api.client("user")
-    asked = {"project": "default", "resource_group": "default", **query}
-    page = await client.get("/presets", limit=100, **asked)
+    parameters = {"project": "default", "resource_group": "default", **query}
+    page = await client.get("/presets", limit=100, **parameters)
     return bool({item["name"]: item["allocatable"] for item in page["items"]}[name])
 
 
@@ -159,7 +159,7 @@ async def test_preset_is_not_allocatable_if_a_session_could_not_start(
     assert not await is_allocatable(api, "cpu-small")
 
 
-async def test_presets_of_a_group_for_batch_sessions_only(api: Api) -> None:
+async def test_preset_is_allocatable_only_for_the_session_types_of_its_group(api: Api) -> None:
     await FakeAgent(api.agent).beat()
     await _change_group(api, {"allowed_session_types": ["batch"]})
     assert await is_allocatable(api, "cpu-small")
@@ -174,7 +174,8 @@ async def test_presets_of_a_group_for_batch_sessions_only(api: Api) -> None:
 async def test_preset_follows_the_fragmentation_option_of_the_group(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    # Two devices have 0.4 free each: 0.8 only fits if a share may be split over devices.
+    # The two sessions leave 0.4 free on each of two devices: 0.8 fits only if a share may be split
+    # over devices.
     admin = await api.client("admin")
     await admin.post("/presets", {"name": "most", "resource_slots": {"cuda.shares": "0.8"}})
     for name in ("half1", "half2"):

@@ -153,7 +153,7 @@ async def test_tus_upload_keeps_bytes_received_before_a_disconnect(api: Api, use
     sent = [100_000, CHUNK_BYTES + 200_000, len(content)]
     offset = 0
     for end in sent:
-        # An incomplete body, once below and once above the write buffer.
+        # The first two bodies are incomplete: one is smaller than the write buffer, one is larger.
         async with wire(api) as connection:
             headers = {**CHUNK_HEADERS, "Upload-Offset": str(offset)}
             connection.head("PATCH", upload, len(content) - offset, headers)
@@ -191,8 +191,8 @@ async def test_disk_full_during_an_upload_is_reported_after_the_body(
         )
         fill(disk / "filler")
         connection.send(b"x" * (size - 4 * MIB))
-        status, said = await connection.read_response()
-        assert (status, b"full" in said) == (507, True)
+        status, body = await connection.read_response()
+        assert (status, b"full" in body) == (507, True)
         (disk / "filler").unlink()
         # The rest of the rejected body was discarded, so the connection can be reused.
         connection.head("PUT", f"{CONTENT}?path=g", 4, {})

@@ -319,17 +319,17 @@ async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
     for other_user in (await api.client("user2"), await api.client("acme-user")):
         with pytest.raises(NotFound):
             await other_user.get(path)
-    for part in (api.hub, api.agent):
+    for service in (api.hub, api.agent):
         with pytest.raises(Forbidden):
-            await part.get(path)
+            await service.get(path)
 
 
 async def resolve_mounts(api: Api, username: str, *mounts: MountRequest) -> list[dict[str, Any]]:
     world = api.world
-    found = await world.manager.folders.mounts.resolve_mounts(
+    resolved = await world.manager.folders.mounts.resolve_mounts(
         HUB, await world.user_id(username), await world.project_id(), mounts
     )
-    return [mount.as_row() for mount in found]
+    return [mount.as_row() for mount in resolved]
 
 
 async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
@@ -429,7 +429,7 @@ async def test_invalid_mount_is_rejected(api: Api) -> None:
     for error, text, mounts in cases:
         with pytest.raises(error, match=text):
             await resolve_mounts(api, "user", *mounts)
-    # A grant that is revoked between creation and start fails the start.
+    # If a grant is revoked between the creation and the start of a session, the start fails.
     rows = await resolve_mounts(api, "user", MountRequest("lent"))
     await (await api.client("user2")).delete(f"/vfolders/{lent['id']}/grants/user")
     with pytest.raises(Forbidden, match="no longer shared"):

@@ -1,4 +1,4 @@
-"""Cluster sessions over REST: created, placed, prepared and ended as a whole."""
+"""Cluster sessions over REST: all kernels are created, placed, prepared and ended together."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ SMALL = {"cpu": "1", "mem": "1g"}
 class IdleSession:
     """Reports activity as a session's server does, and moves the clock.
 
-    Move the clock by less than 15 minutes per test: older signatures are rejected.
+    Move the clock by less than 15 minutes per test: the clients sign with the real time, and the
+    manager rejects a signature whose time differs by more.
     """
 
     def __init__(self, api: Api, caller: Caller, session_id: str) -> None:
@@ -106,7 +107,7 @@ async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     await session_server.report(115)
     session_server.wait(300)
     assert await session_server.status() == "RUNNING"
-    # Reports that are older than the known activity are ignored.
+    # The second report is older than the activity known from the first one, so it is ignored.
     await session_server.report(100)
     await session_server.report(1000)
     assert await session_server.status() == "RUNNING"
@@ -114,16 +115,16 @@ async def test_session_is_not_stopped_after_an_outage_of_the_manager(
 
 async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:
     session_server = await start_session(api, agent)
-    free = await user.post("/sessions/lab1/activity", {})
-    assert (free["idle_ends_at"], free["next_report_seconds"]) == (None, 300)
+    unlimited = await user.post("/sessions/lab1/activity", {})
+    assert (unlimited["idle_ends_at"], unlimited["next_report_seconds"]) == (None, 300)
     await idle_limit(api, 300)
     session_server.wait(250)
-    kept = await user.post("/sessions/lab1/activity", {})
+    extended = await user.post("/sessions/lab1/activity", {})
     session = await user.get("/sessions/lab1")
-    assert session["idle_ends_at"] == kept["idle_ends_at"]
+    assert session["idle_ends_at"] == extended["idle_ends_at"]
     ends, began = (datetime.fromisoformat(session[n]) for n in ("idle_ends_at", "started_at"))
     assert ends - began == timedelta(seconds=550)
-    # The session's own reports do not include the owner's request.
+    # The owner's request counts as activity, although the session's own report does not include it.
     session_server.wait(250)
     await session_server.report(500)
     assert await session_server.status() == "RUNNING"

@@ -33,8 +33,10 @@ def test_facts_of_a_device_without_shares_offer_no_share() -> None:
 @pytest.mark.parametrize(
     "facts, sharing",
     [
-        pytest.param({}, Sharing(), id="no facts of an older agent"),
-        pytest.param({"enforcement": "iron"}, Sharing(), id="unknown level: none"),
+        pytest.param({}, Sharing(), id="an older agent sends no facts: any share, not enforced"),
+        pytest.param(
+            {"enforcement": "iron"}, Sharing(), id="unknown level: any share, not enforced"
+        ),
         pytest.param({"shares": "some"}, Sharing(most=0), id="not a mapping: no shares"),
         pytest.param(
             {"shares": {"least": "0.333", "most": "1", "on_one_device": True}},
@@ -43,7 +45,9 @@ def test_facts_of_a_device_without_shares_offer_no_share() -> None:
         ),
     ],
 )
-def test_unknown_sharing_facts_offer_nothing(facts: dict[str, Any], sharing: Sharing) -> None:
+def test_missing_or_invalid_sharing_facts_have_defaults(
+    facts: dict[str, Any], sharing: Sharing
+) -> None:
     assert Sharing.from_facts(facts) == sharing
 
 

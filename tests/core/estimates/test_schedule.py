@@ -32,17 +32,17 @@ def test_sessions_are_listed_with_placements_and_times() -> None:
     pending = [pending_session(n, wanted=request(cpu="2")) for n in (1, 2)]
     queue = Queue(snapshot(pending, agents, running=[unlimited, blocker]))
     queue.run(NOW)
-    found = group_schedule(Explainer(queue), MAIN.id, 10, 10)
-    assert [(p.session_id, p.ends_at, p.certainty) for p in found.running] == [
+    schedule = group_schedule(Explainer(queue), MAIN.id, 10, 10)
+    assert [(p.session_id, p.ends_at, p.certainty) for p in schedule.running] == [
         ("r", ends, Certainty.KNOWN),
         ("u", None, Certainty.UNKNOWN),
     ]
-    first, second = found.waiting
+    first, second = schedule.waiting
     assert (first.session_id, first.position, first.starts_at) == ("s1", 1, ends)
     assert [placement.agent_id for placement in first.placements] == ["a"]
     assert first.reason
     assert (second.position, second.placements) == (2, ())
-    assert [lane.agent_id for lane in found.lanes] == ["a"]
+    assert [lane.agent_id for lane in schedule.lanes] == ["a"]
 
 
 def test_lists_have_a_maximum_and_counts_have_none() -> None:
@@ -50,7 +50,7 @@ def test_lists_have_a_maximum_and_counts_have_none() -> None:
     busy = [running(f"r{n}", BOB, "a", slots(cpu="1"), ends_at=NOW + n * HOUR) for n in (2, 1)]
     queue = Queue(snapshot(pending, [with_usage(agent(), slots(cpu="2"))], running=busy))
     queue.run(NOW)
-    found = group_schedule(Explainer(queue), MAIN.id, 1, 2)
-    assert [p.session_id for p in found.running] == ["r1"]
-    assert [p.session_id for p in found.waiting] == ["s1", "s2"]
-    assert (found.running_count, found.waiting_count) == (2, 5)
+    schedule = group_schedule(Explainer(queue), MAIN.id, 1, 2)
+    assert [p.session_id for p in schedule.running] == ["r1"]
+    assert [p.session_id for p in schedule.waiting] == ["s1", "s2"]
+    assert (schedule.running_count, schedule.waiting_count) == (2, 5)

@@ -21,8 +21,8 @@ FILL = Strategy.FILL
 def devices_of(
     on: AgentState, policy: Policy = Policy.BEST_FIT, **spec: Any
 ) -> dict[str, int] | None:
-    found = place_request(Placer([on], policy), request(**spec))
-    return None if found is None else found[0][1]
+    selected = place_request(Placer([on], policy), request(**spec))
+    return None if selected is None else selected[0][1]
 
 
 @pytest.mark.parametrize(
@@ -199,17 +199,17 @@ def test_whole_devices_are_selected_by_locality(
     on: AgentState, spec: dict[str, Any], devices: str
 ) -> None:
     for policy in (Policy.BEST_FIT, Policy.PRICED, Policy.SPREAD):
-        found = devices_of(on, policy, **spec)
-        assert found is not None
-        assert sorted(found) == devices.split()
+        selected = devices_of(on, policy, **spec)
+        assert selected is not None
+        assert sorted(selected) == devices.split()
 
 
 def test_agent_with_device_locality_is_preferred() -> None:
     apart = agent("a", (0, 1000, 0, 1000), numa=(0, 0, 1, 1))
     close = agent("b", (0, 0, 1000, 1000), numa=(0, 0, 1, 1))
     for policy in (Policy.PRICED, Policy.BEST_FIT, Policy.FGD):
-        found = place_request(Placer([apart, close], policy), request(device=2))
-        assert found == [("b", {"g0": 1, "g1": 1})]
+        selected = place_request(Placer([apart, close], policy), request(device=2))
+        assert selected == [("b", {"g0": 1, "g1": 1})]
 
 
 @given(
@@ -219,7 +219,7 @@ def test_agent_with_device_locality_is_preferred() -> None:
 @settings(max_examples=150, deadline=None)
 def test_fill_finds_every_possible_division(used: list[int], shares: int) -> None:
     free = [1000 - n for n in used]
-    found = devices_of(
+    selected = devices_of(
         agent("a", tuple(used)),
         shares=f"{shares / 1000:g}",
         strategy=FILL,
@@ -232,10 +232,10 @@ def test_fill_finds_every_possible_division(used: list[int], shares: int) -> Non
         for size in range(1, len(free) + 1)
         for subset in combinations([n for n in free if n >= 50], size)
     )
-    assert (found is not None) == possible
-    if found is not None:
-        assert sum(found.values()) == shares
-        assert all(50 <= part <= free[int(name[1:])] for name, part in found.items())
+    assert (selected is not None) == possible
+    if selected is not None:
+        assert sum(selected.values()) == shares
+        assert all(50 <= part <= free[int(name[1:])] for name, part in selected.items())
 
 
 @given(

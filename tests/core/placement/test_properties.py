@@ -37,10 +37,10 @@ DETERMINISTIC = [policy for policy in Policy if policy is not Policy.RANDOM]
 
 @st.composite
 def agent_lists(draw: st.DrawFn) -> list[AgentState]:
-    found = []
+    agents = []
     for i in range(draw(st.integers(1, 5))):
         devices = tuple(draw(used))
-        found.append(
+        agents.append(
             agent(
                 f"a{i}",
                 devices,
@@ -51,7 +51,7 @@ def agent_lists(draw: st.DrawFn) -> list[AgentState]:
                 is_schedulable=draw(st.sampled_from([True, True, True, False])),
             )
         )
-    return found
+    return agents
 
 
 @st.composite
@@ -165,10 +165,10 @@ def agents_from(drawn: list[tuple[list[int], int, int, str]]) -> list[AgentState
             "docker",
             {"cpu": cpu, "mem": mem * GIB},
             devices=tuple(
-                Device(f"a{i}-g{j}", "cuda", used=n, model=model) for j, n in enumerate(with_usage)
+                Device(f"a{i}-g{j}", "cuda", used=n, model=model) for j, n in enumerate(used_shares)
             ),
         )
-        for i, (with_usage, cpu, mem, model) in enumerate(drawn)
+        for i, (used_shares, cpu, mem, model) in enumerate(drawn)
     ]
 
 
@@ -190,8 +190,8 @@ def test_compiled_code_matches_the_reference(
     tables = tables_of(MIX, Fleet.of(agents))
     placer = Placer(agents, policy, tables, last_agent=last_agent)
     placements = placer.place(placer.prepare(request_of(kind)))
-    found = [a.id for a in agents].index(placements[0].agent_id) if placements else None
-    assert found in acceptable(policy, agents, kind, last)
+    chosen = [a.id for a in agents].index(placements[0].agent_id) if placements else None
+    assert chosen in acceptable(policy, agents, kind, last)
 
 
 @settings(max_examples=40, deadline=None)
@@ -203,9 +203,9 @@ def test_compiled_code_matches_the_reference(
 def test_both_score_functions_choose_the_same_agent(
     drawn: list[Any], kinds: list[RequestKind], policy: Policy
 ) -> None:
-    """A full device of a second family selects the code path for several families.
+    """There are two score functions: one for agents with one device family, one for several.
 
-    The placements must be the same.
+    A full device of a second family selects the second function without changing what fits.
     """
     agents = agents_from(drawn)
     mixed = [

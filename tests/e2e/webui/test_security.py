@@ -9,6 +9,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -43,13 +44,13 @@ MANAGER_PAGES = (*sorted(PAGE_NAMES), "sessions/none", "cli-login?port=1", "no-s
 EVIL = "http://evil.example"
 MARKUP = '<img src=x onerror="window.hacked=1">{{7*7}}'
 FORMULA = '=HYPERLINK("https://evil.example")'
-# Elements that only an executed MARKUP creates.
+# The element exists only if a page interpreted MARKUP as HTML.
 INJECTED = "img[src=x]"
 
 
 @pytest.fixture
 def browser_client(hub: RunningHub) -> Iterator[httpx.Client]:
-    """A browser's cookies after the sign-in to Hub and manager."""
+    """A client with the cookies of a browser that is signed in to the Hub and the manager."""
     with hub.sign_in("user2") as client:
         assert client.get(f"{UI}/start", follow_redirects=True).status_code == 200
         yield client
@@ -88,12 +89,12 @@ def test_changes_need_the_xsrf_token(browser_client: httpx.Client) -> None:
                              ("PATCH", "/users/user2"), ("DELETE", "/sessions/x")):  # fmt: skip
             answer = browser_client.request(method, API + path, headers=headers, content=body)
             assert answer.status_code == 403, f"{method} {path} {headers}"
-    found = browser_client.get(f"{API}/vfolders", params={"name": "webui-forged"})
-    assert checked(found, 200)["items"] == []
+    folders = browser_client.get(f"{API}/vfolders", params={"name": "webui-forged"})
+    assert checked(folders, 200)["items"] == []
 
 
 def test_scripts_of_other_sites_read_nothing(browser_client: httpx.Client) -> None:
-    """Neither the events nor an answer is readable, and the stream is not even opened."""
+    """The API refuses requests of scripts on other sites, and sends no CORS headers."""
     foreign = {"Origin": EVIL, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
     for path in ("/events", "/me", "/sessions"):
         answer = browser_client.get(API + path, headers=foreign)
@@ -102,7 +103,7 @@ def test_scripts_of_other_sites_read_nothing(browser_client: httpx.Client) -> No
     preflight = {**foreign, "Access-Control-Request-Method": "POST"}
     answer = browser_client.options(f"{API}/vfolders", headers=preflight)
     assert not [name for name in answer.headers if name.lower().startswith("access-control")]
-    # A link on another site to a file is a navigation.
+    # A user may follow a link on another site: the browser labels the request a navigation.
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     answer = browser_client.get(f"{API}/sessions", params={"format": "csv"}, headers=link)
     assert answer.status_code == 200
@@ -135,17 +136,20 @@ def test_no_redirect_leads_to_another_site(browser_client: httpx.Client) -> None
 
 
 def list_paths() -> list[str]:
-    """Return the routes of all lists that need no key."""
-    found = []
+    """Return the paths of all list routes that have no parameter in their path."""
+    paths = []
     for path, handler in ROUTES:
         declared: Operation | None = getattr(getattr(handler, "get", None), "operation", None)
         if declared is not None and declared.is_list and "(" not in path:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
-    """Create objects with a text in each field that accepts it; return what deletes them."""
+    """Create objects with a text in each field that accepts it.
+
+    Return a user who may delete the object, by the path of the object.
+    """
     made = {}
     with hub.rest("admin") as admin:
         user = {"username": name, "email": f"{name}@example.org", "password": hub.password}
@@ -163,7 +167,9 @@ def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, s
         path = f"/vfolders/{folder}/content"
         checked(rest.put(path, params={"path": text.replace("/", "")}, content=b"x"), 200)
         command = {"type": "batch", "startup_command": f"echo '{text}'", "project": "default"}
-        command |= {"name": name, "starts_at": "2027-01-01T00:00:00Z", "environ": {"X": text}}
+        tomorrow = datetime.now(UTC) + timedelta(days=1)
+        command |= {"name": name, "starts_at": tomorrow.isoformat(), "environ": {"X": text}}
+        # The API may refuse the text here and in the template, which is safe as well.
         session = rest.post("/sessions", json=command)
         if session.status_code == 201:
             made[f"/sessions/{session.json()['id']}"] = "user2"
@@ -245,7 +251,7 @@ LISTEN = """address => new Promise(done => {
 
 @asynccontextmanager
 async def foreign_site(html: str) -> AsyncIterator[str]:
-    """Serve one page on this machine under the name of another site than the Hub's."""
+    """Serve one page on this machine under a host name that differs from the Hub's."""
 
     class Page(RequestHandler):
         def get(self) -> None:

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``; sessions of the test are stopped."""
+    """The REST API as ``user2``; after the test, all sessions of ``user2`` are stopped."""
     with hub.rest("user2") as client:
         yield client
         for session in checked(client.get("/sessions"), 200)["items"]:
@@ -56,8 +56,8 @@ def create_pending(rest: httpx.Client, name: str) -> str:
 
 
 def remove_folder(rest: httpx.Client, name: str) -> None:
-    found = checked(rest.get("/vfolders", params={"name": name}), 200)["items"]
-    checked(rest.delete(f"/vfolders/{found[0]['id']}"), 200, 202, 204)
+    folders = checked(rest.get("/vfolders", params={"name": name}), 200)["items"]
+    checked(rest.delete(f"/vfolders/{folders[0]['id']}"), 200, 202, 204)
 
 
 async def test_deep_link_survives_sign_in(hub: RunningHub, browser: Browser) -> None:
@@ -124,7 +124,7 @@ async def test_selected_sessions_stop_together(ui: Sessions, rest: httpx.Client)
 
 
 @pytest.mark.checklist("APP-01")
-async def test_running_session_has_links_for_its_owner_and_a_history(
+async def test_running_session_has_a_history_and_only_its_owner_has_links(
     ui: Sessions, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
     session = start(rest, "webui-run")
@@ -218,8 +218,8 @@ async def test_session_is_renamed_and_gets_a_priority_in_its_drawer(
         await dialog.get_by_role("button", name="Save").click()
         await dialog.wait_for(state="hidden")
     await ui.drawer.get_by_text("webui-new", exact=True).first.wait_for()
-    found = wait_for(rest, session_id, "PENDING")
-    assert (found["name"], found["priority"]) == ("webui-new", 5)
+    session = wait_for(rest, session_id, "PENDING")
+    assert (session["name"], session["priority"]) == ("webui-new", 5)
 
     await ui.drawer.get_by_role("tab", name="Command line").click()
     for command in (

@@ -13,7 +13,7 @@ VFIO_CONTAINER_NODE = "/dev/vfio/vfio"
 
 
 class Tpus(TableDevices):
-    """TPU chips with the nodes of their own driver, else with the nodes of their IOMMU groups."""
+    """TPU chips with the device nodes of Google's driver, or else those of their IOMMU groups."""
 
     def find_devices(self) -> list[FoundDevice]:
         found = super().find_devices()
@@ -28,7 +28,7 @@ class Tpus(TableDevices):
             return super().value(found_device, key)
         if key == "@address":
             return found_device.path.rpartition("/")[2]
-        # The folder itself is the PCI device.
+        # Google's driver links to the PCI device as `device`; a VFIO folder is the PCI device.
         return super().value(found_device, key.removeprefix("device/"))
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:

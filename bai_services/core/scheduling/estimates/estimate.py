@@ -40,9 +40,9 @@ def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Est
 
     The simulation runs passes on a copy of the queue: whenever a session ends, a start time arrives
     or a reservation is due. A session that runs now ends at its limit; without a limit, it ends
-    after the run time learned for its kind. A session that starts in the simulation ends at the
-    earlier of the two. A session may start when all its dependencies have ended. ``Labels``
-    determines the certainty of each estimate.
+    after the run time learned for its kind. A session that starts in the simulation ends at its
+    limit or after the learned run time, whichever is earlier. A session may start when all its
+    dependencies have ended. ``Labels`` determines the certainty of each estimate.
 
     The queue must not change during the call.
     """
@@ -104,8 +104,9 @@ class _Simulation:
         return len(self._starts) >= budget.sessions or budget.clock() >= self._stop_at
 
     def _next_pass_at(self) -> datetime | None:
-        """Return the time of the next pass: of the next end, or the queue's wake time if earlier;
-        None if no event remains.
+        """Return the time of the next pass, or None if no event remains.
+
+        The next pass is due when the next session ends, or at the queue's wake time if earlier.
         """
         times = [self._ends[0].at] if self._ends else []
         wake = self._queue.next_wake_at()
@@ -121,7 +122,7 @@ class _Simulation:
 
     def _release_dependents(self, ended: Iterable[str], at: datetime) -> list[PendingSession]:
         """Return the sessions whose last dependency has ended, ready to start."""
-        found = []
+        released = []
         for other in ended:
             for session_id in self._dependents.get(other, ()):
                 self._left[session_id] -= 1
@@ -130,8 +131,8 @@ class _Simulation:
                         self._pending[session_id], unmet_dependencies="", dependency_ids=()
                     )
                     self._labels.note_dependencies_ended(pending, at)
-                    found.append(pending)
-        return found
+                    released.append(pending)
+        return released
 
     def _pass(self, at: datetime) -> None:
         queue = self._queue
@@ -148,15 +149,16 @@ class _Simulation:
                 labels.note_uncertain_end(pending, at)
 
     def estimates(self) -> dict[str, Estimate]:
-        """Return all estimates; starts that were not simulated are extrapolated from the start rate
-        of the group.
+        """Return all estimates.
+
+        If the budget was spent, the remaining starts are extrapolated from the group's start rate.
         """
         starts = self._starts
-        found = {key: starts.get(key, _NOTHING) for key in self._pending}
+        estimates = {key: starts.get(key, _NOTHING) for key in self._pending}
         if self._is_cut:
             for group in self._queue.groups():
-                found.update(self._extrapolated(group))
-        return found
+                estimates.update(self._extrapolated(group))
+        return estimates
 
     def _extrapolated(self, group: str) -> dict[str, Estimate]:
         group_queue = self._queue.group_queue(group)

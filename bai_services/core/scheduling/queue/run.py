@@ -53,7 +53,7 @@ class Queue:
         queue = Queue(snapshot)
         result = queue.run(now)                  # sessions of decisions count as running
         queue.apply(Changes(removed=["s1"]))     # a session ended: its resources are free
-        queue.apply(Changes(pending=[session]))  # a new session, or a decision not written
+        queue.apply(Changes(pending=[session]))  # a new session, or one whose start was not stored
         queue.run(now)                           # takes almost no time without changes
 
     Not thread-safe. After changes, the decisions equal those of a new queue with the same state,
@@ -150,8 +150,8 @@ class Queue:
     def running_in_scope(self, kind: str, scope_id: str) -> list[str]:
         """Return the ids of the running sessions that are charged to a scope, oldest first."""
         scope = Scope(kind, scope_id)
-        found = [r for r in self._running.values() if scope in r.scopes]
-        return [r.id for r in sorted(found, key=lambda r: (r.started_at, r.id))]
+        charged = [r for r in self._running.values() if scope in r.scopes]
+        return [r.id for r in sorted(charged, key=lambda r: (r.started_at, r.id))]
 
     @property
     def revision(self) -> int:
@@ -307,10 +307,10 @@ class Queue:
     # ---- A pass ----
 
     def run(self, now: datetime, *, explains: bool = True) -> PassResult:
-        """Run one pass and return its decisions. The pass is skipped if nothing has changed and no
-        start time or reservation is due.
+        """Run one pass and return its decisions.
 
-        Without ``explains``, reasons are not computed: simulations do not need them.
+        The pass is skipped if nothing has changed and no start time or reservation is due. Without
+        ``explains``, reasons are not computed: simulations do not need them.
         """
         # 1. Snapshot: the current columns, at the time of this pass.
         self._now = now
@@ -327,7 +327,7 @@ class Queue:
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
         decisions = self._decide(group_queues)
-        # 7. Explain, also groups in which only usage counters have changed.
+        # 7. Explain the changed groups, including those in which only usage counters have changed.
         changed: dict[str, tuple[Reason, ...]] = {}
         for group_queue in self._group_queues.values():
             if group_queue.is_dirty or group_queue.quota_version != self._version:
@@ -457,8 +457,8 @@ class Queue:
             If the session is not pending.
         """
         pending = self._pending[session_id]
-        found = self.group_queue(pending.request.resource_group).reasons_of(session_id)
-        return blocked_reasons(pending) if found is None else found
+        reasons = self.group_queue(pending.request.resource_group).reasons_of(session_id)
+        return blocked_reasons(pending) if reasons is None else reasons
 
     def pending_ids(self) -> Iterator[str]:
         """Return the ids of all pending sessions."""

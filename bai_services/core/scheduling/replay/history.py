@@ -30,7 +30,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
     Raises
     ------
     InvalidRequest
-        If the document has another form, or contains several groups and ``group`` is None.
+        If the document does not have this form, or contains several groups while ``group`` is None.
     """
     sessions, agents = _parts(document, file)
     groups = sorted({str(s.get("resource_group", "")) for s in sessions if isinstance(s, Mapping)})
@@ -42,7 +42,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
     chosen = group if group is not None else next(iter(groups), "")
     invalid_rows: list[InvalidRow] = []
     skipped: Counter[str] = Counter()
-    found: list[_Session] = []
+    started_sessions: list[_Session] = []
     for number, row in enumerate(sessions, start=1):
         try:
             session = _session(row)
@@ -51,7 +51,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
             elif session.started is None:
                 skipped["never started"] += 1
             else:
-                found.append(session)
+                started_sessions.append(session)
         except RowError as error:
             invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
     states = []
@@ -61,7 +61,7 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
                 states.append(_agent(row))
         except RowError as error:
             invalid_rows.append(InvalidRow(f"{file} (agents)", number, error.column, str(error)))
-    return Workload(_jobs(found), tuple(states), tuple(invalid_rows), dict(skipped))
+    return Workload(_jobs(started_sessions), tuple(states), tuple(invalid_rows), dict(skipped))
 
 
 def _parts(document: Any, file: str) -> tuple[Sequence[Any], Sequence[Any]]:

@@ -1,4 +1,6 @@
-"""Addresses from which accounts have signed in: such addresses are throttled, but never blocked.
+"""Add a table of the addresses from which each account has signed in.
+
+Failed sign-ins from such an address are delayed, but never blocked.
 
 Follows 0012; created 2026-11-22.
 """

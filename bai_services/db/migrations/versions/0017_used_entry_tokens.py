@@ -1,4 +1,6 @@
-"""Used entry tokens of app shares: each token is accepted once, even after a restart.
+"""Add a table of used entry tokens of app shares.
+
+With this table, a token is accepted only once, even after a restart of the manager.
 
 Follows 0016; created 2026-11-23.
 """

@@ -49,13 +49,13 @@ def find_group(
     """
     names = ", ".join(g.name for g in groups) or "none"
     if name:
-        found = next((g for g in groups if g.name == name), None)
-        if found is None:
+        group = next((g for g in groups if g.name == name), None)
+        if group is None:
             raise NotFound(
                 f"there is no resource group {name!r} that you may use; yours are: {names}",
                 resource_group=name,
             )
-        return found
+        return group
     if not groups:
         raise NotFound("you may not use any resource group; ask an administrator")
     return next((g for g in groups if kind in g.allowed_session_types), groups[0])
@@ -63,14 +63,14 @@ def find_group(
 
 def choose_group(groups: Sequence[GroupFacts], name: str | None, kind: SessionType) -> GroupFacts:
     """Return the group of ``find_group``; raise if it does not accept sessions of ``kind``."""
-    found = find_group(groups, name, kind)
-    if kind not in found.allowed_session_types:
+    group = find_group(groups, name, kind)
+    if kind not in group.allowed_session_types:
         raise InvalidRequest(
-            f"resource group {found.name} does not accept {kind} sessions, only "
-            f"{', '.join(found.allowed_session_types)}",
+            f"resource group {group.name} does not accept {kind} sessions, only "
+            f"{', '.join(group.allowed_session_types)}",
             field="resource_group",
         )
-    return found
+    return group
 
 
 def session_type(text: str) -> SessionType:
@@ -151,7 +151,9 @@ def choose_resources(
 
 
 def choose_priority(priority: int | None, keypair: KeypairFacts | None) -> int:
-    """Return the requested or default priority; with ``keypair`` None, it has no keypair limit.
+    """Return the requested or default priority.
+
+    If ``keypair`` is None, only ``MAX_PRIORITY`` limits the priority.
 
     Raises
     ------

@@ -20,8 +20,9 @@ class DependencyResolver:
     """Resolves dependencies on existing sessions and on sessions of the same request."""
 
     def __init__(self, sessions: Sequence[NewSession], keys: Sequence[Sequence[str]]) -> None:
-        """Make the checks that need no database; ``keys[i]`` are the dependencies of
-        ``sessions[i]``.
+        """Check the names, the numbers of dependencies and the absence of cycles.
+
+        ``keys[i]`` are the dependencies of ``sessions[i]``.
 
         Raises
         ------
@@ -52,11 +53,13 @@ class DependencyResolver:
 
     @property
     def existing_keys(self) -> list[str]:
-        """Return the ids and names of dependencies that must already exist."""
+        """The ids and names of the dependencies that are not sessions of the same request."""
         return sorted({key for keys in self._keys for key in keys if key not in self._ids})
 
     def resolve(self, existing: Mapping[str, Dependency]) -> list[NewSession]:
-        """Return the sessions with the ids of their dependencies; ``existing`` is keyed by key.
+        """Return the sessions with the ids of their dependencies.
+
+        ``existing`` contains the session for each of ``existing_keys``.
 
         Raises
         ------

@@ -13,7 +13,7 @@ function server() {
   return { fetched, answer: (text: string) => answers.forEach(send => send(new Response(text))) };
 }
 
-test('a change that is being sent is not sent again', async () => {
+test('an identical change in flight is not sent again', async () => {
   const { fetched, answer } = server();
   const both = Promise.all([sendOnce(post('a')), sendOnce(post('a')), sendOnce(post('b'))]);
   await vi.waitFor(() => expect(fetched).toHaveBeenCalledTimes(2));
@@ -25,7 +25,7 @@ test('a change that is being sent is not sent again', async () => {
   await vi.waitFor(() => expect(fetched).toHaveBeenCalledTimes(3));
 });
 
-test('a cancelled request is sent again', async () => {
+test('a cancelled change can be sent again', async () => {
   const { fetched } = server();
   const cancelled = new AbortController();
   void sendOnce(post('cancelled', cancelled.signal));

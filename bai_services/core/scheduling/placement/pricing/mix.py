@@ -91,8 +91,8 @@ def mean_runtime_seconds(
 ) -> dict[RequestKind, float]:
     """Return the mean run time of each kind of request, from ended sessions.
 
-    ``seconds`` holds the run times of ``recent``, with None for sessions that have not ended; times
-    missing at its end count as None.
+    ``seconds`` contains the run time of each session of ``recent``, or None if the session has not
+    ended. ``seconds`` may be shorter than ``recent``: the missing times count as None.
     """
     runtimes: dict[RequestKind, list[float]] = {}
     for request, runtime in zip(recent, seconds, strict=False):
@@ -103,11 +103,11 @@ def mean_runtime_seconds(
 
 
 def default_mix(agents: Sequence[AgentState]) -> Mix:
-    """Return the mix for a group without requests so far: whole devices, halves, quarters, several
-    devices, and cpu only.
+    """Return the mix for a group that has not received requests.
 
-    A request gets, per device, three quarters of the agents' cpu and memory per device; the
-    remaining quarter is for requests without devices.
+    It contains requests for a whole device, half a device, a quarter, several devices, and cpu
+    only. For each of its devices, a request gets three quarters of the agents' cpu and memory per
+    device; the remaining quarter is for requests without devices.
     """
     mix: dict[RequestKind, float] = {}
     for family in sorted({d.pool for a in agents for d in a.devices}):

@@ -10,8 +10,8 @@ import numpy as np
 from ....resources import SHARE_STEP, SHARE_UNIT
 from ..compiled.columns import Floats, Ints
 
-# Factor on the value of parts: a whole device is worth more than its parts, so placements fill
-# devices that are partly used first.
+# Factor on the value of parts: a whole device is worth more than the sum of its parts, so
+# placements first fill devices that are already partly used.
 PART_DISCOUNT = 0.95
 
 _EPSILON = 1e-9

@@ -43,10 +43,10 @@ def build_tables(
 ) -> Tables:
     """Return the tables of a group, learned from its latest requests.
 
-    This takes up to several seconds, so NEVER call it inside a pass; most of the time, the GIL is
-    released. ``recent`` are the group's latest requests; 2,000 are enough. If there are none, the
-    default mix of the agents is used. ``seconds`` holds the run time of each request's session,
-    None if the session has not ended.
+    This takes up to several seconds, so NEVER call it inside a pass. It releases the GIL most of
+    the time. ``recent`` are the group's latest requests; 2,000 are enough. If there are none, the
+    default mix of the agents is used. ``seconds`` contains the run time of each request's session,
+    or None if the session has not ended.
     """
     return choose_tables(learn_mix(recent, agents), agents, mean_runtime_seconds(recent, seconds))
 
@@ -81,7 +81,7 @@ def measure_allocated(
     """Return how much of the mix fits on empty agents if it is placed with these tables.
 
     The unit is thousandths of devices, summed over several lists of requests drawn from the mix.
-    ``runtimes`` is not used.
+    ``runtimes`` is not used; ``measure_served`` has the same parameters.
     """
     trial = _Trial(tables, agents)
     wanted = _LOAD * trial.capacity
@@ -94,8 +94,9 @@ def measure_allocated(
 
 
 def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanRuntimes) -> float:
-    """Return the fraction of the demand that is placed with these tables while sessions start and
-    end, summed over several loads near full capacity.
+    """Return the fraction of the demand that is placed while sessions start and end.
+
+    The fraction is summed over several loads near full capacity.
     """
     trial = _Trial(tables, agents)
     kinds = list(tables.mix)
@@ -164,8 +165,10 @@ class _Trial:
 
 
 def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
-    """Return a list of kinds in the proportions of the mix, with a total demand of ``wanted``
-    thousandths. ``number`` selects one of several lists, which are always the same.
+    """Return a list of kinds in the proportions of the mix.
+
+    Their total demand is ``wanted`` thousandths. ``number`` selects one of several lists, which
+    are the same in every run.
     """
     bounds = np.array(list(accumulate(mix.values())))
     # Multiples of the golden ratio modulo 1 are evenly spread; sorting by multiples of another

@@ -4,7 +4,7 @@ import { ApiError } from './client';
 /** Whether the page reaches the server, and whether its user is still signed in. */
 export interface Connection {
   state: 'online' | 'lost' | 'signed-out';
-  /** Why the account is refused, as a code of the API: empty if the sign-in has only ended. */
+  /** The API's code for why the account may not sign in; empty if it may sign in again. */
   reason: string;
 }
 
@@ -24,7 +24,7 @@ function set(changed: Connection): void {
   }
 }
 
-/** Note what an error of a request says about the connection. */
+/** Update the state of the connection after a failed request. */
 export function reportFailure(error: Error): void {
   if (!(error instanceof ApiError)) {
     return;

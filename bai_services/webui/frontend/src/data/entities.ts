@@ -113,7 +113,7 @@ export function useChangeMember(project: string) {
   });
 }
 
-/** One object, found by the field that identifies it. */
+/** One object of a collection; `id` is the name of the field that identifies it, `key` the value. */
 export const entityQuery = (path: EntityPath, id: string, key: string) =>
   queryOptions({
     ...entitiesQuery(path, { limit: 1, offset: 0, sort: '', filters: { [id]: key } }),

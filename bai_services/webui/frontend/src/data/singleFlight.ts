@@ -1,8 +1,8 @@
 const inFlight = new Map<string, Promise<Response>>();
 
-/** Send a request; a change that is being sent is not sent again.
+/** Send a request, unless an identical change is in flight: then wait for its response.
  *
- * A form that is submitted twice on a slow network gets the response of the first request twice.
+ * A user who submits a form twice on a slow network thus sends only one request.
  */
 export async function sendOnce(request: Request): Promise<Response> {
   if (request.method === 'GET') {

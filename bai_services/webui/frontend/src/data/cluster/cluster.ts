@@ -22,7 +22,7 @@ export function useChangeAlias(image: string) {
   });
 }
 
-/** Kinds of accounts that may use a resource group that is not public. */
+/** Kinds of objects that an administrator can link to a non-public group to allow its use. */
 export const LINK_KINDS = ['domain', 'project', 'user', 'keypair'] as const;
 const MAX_LINKS = 500;
 

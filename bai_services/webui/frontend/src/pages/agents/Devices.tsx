@@ -9,7 +9,7 @@ import { allocationsQuery, type LedgerEntry } from '../../data/cluster/agents';
 import { devicesOf, type Device } from './facts';
 import type { Item } from '../../data/entities';
 
-/** The devices of an agent: who holds which share, and what was measured. */
+/** The devices of an agent, the sessions that use them, and their last measurements. */
 export function Devices({ agent }: { agent: Item }) {
   const { t, i18n } = useTranslation();
   const { data: allocations = [] } = useQuery(allocationsQuery(String(agent['id'])));
@@ -103,7 +103,7 @@ export function Devices({ agent }: { agent: Item }) {
   );
 }
 
-/** The sessions that hold a device or a share of it, and what other users hold. */
+/** The visible sessions that use a device, and the amount that all other sessions use. */
 function Holders({ device, held }: { device: Device; held: LedgerEntry[] }) {
   const { t } = useTranslation();
   const seen = held.reduce((sum, { amount }) => sum + numberOf(amount), 0);

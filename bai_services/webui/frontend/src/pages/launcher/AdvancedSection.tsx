@@ -19,7 +19,7 @@ export function EnvironmentSection() {
     change({
       environ: form.environ.map((old, n) => (n === index ? { ...old, ...changes } : old))
     });
-  // Those with numbers of threads have fields of their own.
+  // Variables with a number of threads are edited in fields of their own.
   const rows = form.environ
     .map((variable, index) => ({ variable, index }))
     .filter(({ variable }) => !isThreadVariable(variable));

@@ -13,7 +13,7 @@ import { problemOf, useLauncher } from './launcherForm';
 
 type OfferedFolder = Schemas['OfferedFolder'];
 
-// Longer lists have a search field.
+// A list with at least this number of folders has a search field.
 const SEARCH_FROM = 8;
 
 /** Folders to mount with their mount paths and permissions, and the auto-mounted folders. */
@@ -25,7 +25,7 @@ export function FolderSection() {
   const all = options?.vfolders ?? [];
   const automatic = all.filter(folder => folder.is_auto_mounted);
   const known = all.map(({ name }) => name);
-  const lost = form.mounts.filter(({ vfolder }) => !known.includes(vfolder));
+  const missing = form.mounts.filter(({ vfolder }) => !known.includes(vfolder));
   const shown = all.filter(
     ({ name, is_auto_mounted: isAutomatic }) => !isAutomatic && name.includes(text)
   );
@@ -48,7 +48,7 @@ export function FolderSection() {
         </Button>
       </Flex>
       {all.length === 0 && <p>{t('launcher.no-folders')}</p>}
-      {lost.map(({ vfolder }) => (
+      {missing.map(({ vfolder }) => (
         <Flex key={vfolder} gap="small" align="center">
           <Typography.Text type="danger">
             {problemOf(

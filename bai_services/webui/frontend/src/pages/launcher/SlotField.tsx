@@ -7,7 +7,7 @@ import { useLauncher } from './launcherForm';
 
 const GIB = 1024 ** 3;
 
-/** Unit of the slider of a slot: memory in GiB, shares in hundredths. */
+/** Step and unit of a slot's slider: 0.5 GiB of memory, 0.05 of a device's share, otherwise 1. */
 function scaleOf(slot: string): { step: number; textOf: (value: number) => string; unit: number } {
   if (slot === 'mem') {
     return { step: 0.5, textOf: value => `${value}g`, unit: GIB };
@@ -19,8 +19,8 @@ function scaleOf(slot: string): { step: number; textOf: (value: number) => strin
 }
 
 /**
- * An amount as a slider and as text. The slider ends at the maximum that the session may have, and
- * marks the amount that can start now. With a larger amount the session is queued.
+ * An amount as a slider and as text. The slider ends at the maximum that the session may have. It
+ * marks the amount that is free now; a session that requests more is queued.
  */
 export function SlotField({ slot }: { slot: string }) {
   const { t } = useTranslation();

@@ -12,7 +12,7 @@ interface TextEditorProps {
   name: string;
   text: string;
   isReadOnly: boolean;
-  /** Called with the editor, from which the caller reads the text when the user saves. */
+  /** Set to the editor, from which the caller reads the text when the user saves. */
   editorRef: RefObject<EditorView | null>;
   onEdit: () => void;
 }

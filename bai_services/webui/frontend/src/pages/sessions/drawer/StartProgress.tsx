@@ -3,10 +3,10 @@ import { useTranslation } from 'react-i18next';
 import type { Session } from '../../../data/sessions/sessions';
 
 const STEPS = ['PENDING', 'SCHEDULED', 'PREPARING', 'CREATING', 'RUNNING'];
-// In two statuses a step is done, and the next one begins.
+// PREPARED has no step of its own: PREPARING is done, and CREATING begins.
 const NEXT: Partial<Record<string, string>> = { PREPARED: 'CREATING' };
 
-/** How far the start of a session is; nothing once it runs or has ended. */
+/** The steps of a session's start; empty if the session runs or has ended. */
 export function StartProgress({ session }: { session: Session }) {
   const { t } = useTranslation();
   const current = STEPS.indexOf(NEXT[session.status] ?? session.status);
