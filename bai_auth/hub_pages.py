@@ -91,8 +91,8 @@ class HomePage(SessionsPage, HomeHandler):
 class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
     """The start form, only for the user's own servers.
 
-    At the address without a user, a script redirects to the launcher of the web UI. The Hub's
-    buttons lead to the addresses with a user, whose form starts that server.
+    A script on ``/hub/spawn`` redirects to the launcher of the web UI. The Hub's buttons lead to
+    ``/hub/spawn/USER/SERVER``, whose form starts that server.
     """
 
     _leads_to_launcher = False
@@ -162,9 +162,9 @@ class SpawnPage(OwnerOnlyStartMixin, SessionsPage, SpawnHandler):
 class AdminPage(SessionsPage, AdminHandler):
     """The users that the caller may list, with their live sessions.
 
-    Replaces the Hub's own page, whose buttons add and change users, start servers of other users
-    and shut the Hub down. None of these actions is allowed. A session is controlled on its own
-    page.
+    This page replaces the Hub's own, whose buttons add and change users, start servers of other
+    users and shut the Hub down. None of these actions is allowed. A session is controlled on its
+    own page.
     """
 
     @web.authenticated

@@ -15,7 +15,10 @@ _CLONE_NEWNET = 0x40000000
 
 
 def limit_resources(limits: Mapping[int, int]) -> None:
-    """Set resource limits (``resource.RLIMIT_…``), and no core dumps; never above a hard limit."""
+    """Set resource limits (``resource.RLIMIT_…``) and disable core dumps.
+
+    A limit above the current hard limit is lowered to the hard limit.
+    """
     for kind, value in {**limits, resource.RLIMIT_CORE: 0}.items():
         _, hard = resource.getrlimit(kind)
         limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
@@ -25,7 +28,7 @@ def limit_resources(limits: Mapping[int, int]) -> None:
 def drop_privileges(niceness: int) -> None:
     """Forbid new privileges and the network, lower the priority, and end with the parent.
 
-    Failures are ignored: not every system allows all of these.
+    A failing step is ignored, because not every system allows all of them.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -36,5 +39,5 @@ def drop_privileges(niceness: int) -> None:
 
 
 def outlive_parent() -> None:
-    """Revert that this process ends with its parent."""
+    """Let this process continue when its parent ends, which ``drop_privileges`` prevents."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0, 0, 0, 0)

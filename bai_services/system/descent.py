@@ -12,7 +12,8 @@ import os
 import stat
 from types import TracebackType
 
-# Maximum number of directories with an open descriptor; the ones above them are reopened.
+# Maximum number of directories with an open descriptor; directories above them are reopened when
+# the walk returns to them.
 OPEN_DIRECTORIES = 16
 # Maximum restarts of a removal when new entries appear concurrently.
 MAX_REMOVAL_ROUNDS = 20
@@ -26,9 +27,9 @@ GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 class Descent:
     """A position in a directory tree; ``here`` is the descriptor of the current directory.
 
-    Links are not followed, and the position never leaves the tree. ``..`` is only used if it
-    is the directory through which the position came (by device and inode number); otherwise
-    the directory above is opened from the root.
+    Links are not followed, and the position never leaves the tree. The position moves up through
+    ``..`` only if ``..`` is still the directory from which it came (compared by device and inode
+    number). Otherwise it opens the directory above by its path from the root.
     """
 
     def __init__(self, root: int) -> None:

@@ -93,14 +93,14 @@ async def test_minimum_enforcement_restricts_placement(bai: Bai, agent: FakeAgen
     update = ("admin", "group", "update", "default", "--scheduler-opts")
     create = ("session", "create", "-r", "cuda.shares=0.25", "--json")
     assert (await bai(*update, '{"minimum_enforcement": "cgroup"}')).code == 0
-    refused = (await bai(*create, "firmer", by="user")).error
+    refused = (await bai(*create, "refused", by="user")).error
     assert "cuda.shares=0.25 requested, but at most 0" in refused["message"]
     assert (await bai(*update, '{"minimum_enforcement": "process"}')).code == 0
-    made = (await bai(*create, "firm", by="user")).document
+    made = (await bai(*create, "accepted", by="user")).document
 
     async def is_placed() -> Any:
-        found = (await bai("session", "info", made["id"], "--json", by="user")).document
-        return [a["device"] for a in found["allocations"] if a["device"]]
+        session = (await bai("session", "info", made["id"], "--json", by="user")).document
+        return [a["device"] for a in session["allocations"] if a["device"]]
 
     assert await wait_until_async(is_placed, 60, "the placement") == ["GPU-1"]
     done = await bai(*update, '{"minimum_enforcement": "iron"}')
@@ -122,8 +122,8 @@ async def test_session_devices_shows_share_and_usage(bai: Bai, api: Api, agent: 
     await agent.beat([agent.running(item, usage={"devices": [use]})])
 
     async def is_counted() -> Any:
-        found = (await bai("session", "devices", "lab1", "--json", by="user")).document
-        return found and found[0]["used_memory_bytes"] and found
+        devices = (await bai("session", "devices", "lab1", "--json", by="user")).document
+        return devices and devices[0]["used_memory_bytes"] and devices
 
     (device,) = await wait_until_async(is_counted, 10, "the usage of the session")
     assert device == {
@@ -184,9 +184,8 @@ async def test_group_schedule_lists_running_and_pending_sessions(
         await bai("session", "create", name, "-r", "cpu=6", "-r", "mem=1g", by="user")
 
     async def document() -> Any:
-        done = await bai("admin", "group", "schedule", "default", "--json")
-        found = done.document
-        return found if found.get("running") and found["waiting"] else None
+        schedule = (await bai("admin", "group", "schedule", "default", "--json")).document
+        return schedule if schedule.get("running") and schedule["waiting"] else None
 
     await wait_until_async(document, 20, "a running and a pending session")
     shown = await bai("admin", "group", "schedule", "default")
@@ -215,8 +214,8 @@ async def test_session_usage_over_time(bai: Bai, api: Api, agent: FakeAgent) -> 
     [trend] = (await bai("session", "usage", "--json", by="user")).document
     assert [value for value in trend["mem_percent"] if value is not None] == [25]
     assert "lab1" in (await bai("session", "usage", by="user")).stdout
-    found = (await bai("session", "usage", "lab1", "--json", by="user")).document
-    assert found["interval_seconds"] == 15
+    history = (await bai("session", "usage", "lab1", "--json", by="user")).document
+    assert history["interval_seconds"] == 15
 
 
 def test_sparkline_shows_gaps_and_reduces_long_series() -> None:

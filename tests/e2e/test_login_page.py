@@ -63,7 +63,7 @@ async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Br
     page = await browser.new_page()
     await page.goto(f"{hub.url}/hub/login")
     await wait_for_focus(page, "username_input")
-    # Name and password; no address of a server, because the page belongs to one.
+    # The page belongs to one server, so it asks for a name and a password, but not for a server.
     assert await page.locator("input:visible").count() == 2
     assert await page.get_by_role("button", name=ENGLISH("sign_in.submit")).count() == 1
     await page.keyboard.type("user")
@@ -78,7 +78,9 @@ async def test_sign_in_works_with_the_keyboard_only(hub: RunningHub, browser: Br
 
 
 @pytest.mark.checklist("AUTH-04")
-@pytest.mark.parametrize("name", ["user", "nobody@example.org"], ids=["password", "e-mail"])
+@pytest.mark.parametrize(
+    "name", ["user", "nobody@example.org"], ids=["wrong password", "unknown e-mail address"]
+)
 async def test_an_error_is_announced_at_the_focused_field(
     hub: RunningHub, browser: Browser, name: str
 ) -> None:
@@ -222,7 +224,7 @@ async def test_a_sign_in_that_would_end_another_one_is_confirmed_first(
     assert PASSWORD not in await second.content()
     await second.get_by_role("link", name=ENGLISH("common.cancel")).click()
     assert await second.locator("#username_input").input_value() == name
-    # A sign-in that was not confirmed ends no other one, and a reload never asks.
+    # The sign-in was not confirmed, so the first browser is still signed in.
     await first.reload()
     assert first.url == f"{hub.url}/hub/home"
 

@@ -72,14 +72,13 @@ class Account:
             fields = {"username": self.name, "password": PASSWORD}
             page = self.hub.post_form(client, "/hub/login", **fields)
             assert page.status_code == 409, page.text
-            found = re.search(r'name="pending" value="([^"]+)"', page.text)
-            assert found is not None
-            for status in (302, 403):
-                # A confirmation can be used once.
-                with self.hub.client() as once:
-                    sender = client if status == 302 else once
-                    answer = self.hub.post_form(sender, "/hub/login", pending=found[1])
-                assert answer.status_code == status, answer.text
+            pending = re.search(r'name="pending" value="([^"]+)"', page.text)
+            assert pending is not None
+            with self.hub.client() as other:
+                # A confirmation can be used only once, so the second sign-in is refused.
+                for sender, status in ((client, 302), (other, 403)):
+                    answer = self.hub.post_form(sender, "/hub/login", pending=pending[1])
+                    assert answer.status_code == status, answer.text
             yield client
 
     def token(self, password: str = PASSWORD) -> str:
@@ -145,12 +144,12 @@ def open_websocket(account: Account, client: httpx.Client) -> Iterator[Callable[
     url = account.hub.url.replace("http", "ws") + account.server + "api/events/subscribe"
     request = client.build_request("GET", account.server + "api/events/subscribe")
     header = {"Cookie": request.headers["Cookie"]}
-    found = websocket.create_connection(url, header=header, origin=account.hub.url, timeout=60)
+    socket = websocket.create_connection(url, header=header, origin=account.hub.url, timeout=60)
     closed = threading.Event()
 
     def read() -> None:
         try:
-            while found.recv_data()[0] != websocket.ABNF.OPCODE_CLOSE:
+            while socket.recv_data()[0] != websocket.ABNF.OPCODE_CLOSE:
                 pass
         except (websocket.WebSocketException, OSError):
             pass
@@ -161,9 +160,9 @@ def open_websocket(account: Account, client: httpx.Client) -> Iterator[Callable[
     try:
         yield lambda: not closed.is_set()
     finally:
-        found.close()
+        socket.close()
         reading.join(10)
-        found.shutdown()
+        socket.shutdown()
 
 
 @contextmanager
@@ -188,7 +187,10 @@ def open_stream(account: Account, client: httpx.Client) -> Iterator[Callable[[],
 
 @contextmanager
 def assert_access_ends(account: Account, client: httpx.Client) -> Iterator[None]:
-    """Assert that the cookies of ``client`` and its connections end within 5 s after the block."""
+    """Assert that the sign-in of ``client`` has ended everywhere within 5 s after the block.
+
+    All components then reject its cookies, and its websocket and event stream are closed.
+    """
     with ExitStack() as stack:
         copy = stack.enter_context(client_with_copied_cookies(account, client))
         # A separate client, because the stream occupies its connection.

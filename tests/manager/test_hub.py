@@ -68,8 +68,8 @@ async def test_create_start_and_stop_servers(hub: Hub) -> None:
     await wait_until_async(lambda: _is_ready(hub, "first"), 20, "the server to become ready")
     with pytest.raises(Conflict, match="already running"):
         await hub.start_server("worker", "first")
-    found = [(user, server["name"]) async for user, server in hub.active_servers()]
-    assert ("worker", "first") in found
+    active = [(user, server["name"]) async for user, server in hub.active_servers()]
+    assert ("worker", "first") in active
     assert await hub.stop_server("worker", "first", remove=False)
     model = await hub.server_model("worker", "first")
     assert model is not None and model["stopped"]

@@ -68,12 +68,12 @@ def base_image(engine: DockerEngine) -> str:
 
 
 def ssh_image(engine: DockerEngine) -> str:
-    """Return the name of an image like ``base_image`` with an SSH client, server and user.
+    """Return the name of an image that adds an SSH client, server and user to ``base_image``.
 
     Raises
     ------
     ComponentMissing
-        If it cannot be built.
+        If the image cannot be built.
     """
     with open(cache_dir() / "ssh.lock", "w") as lock, tempfile.TemporaryDirectory() as folder:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -51,19 +51,18 @@ def read_workload(
         replay or no machines.
     """
     if isinstance(source, Path):
-        found = _read_file(source, group)
+        workload = _read_file(source, group)
     else:
-        found = read_history(source, name, group)
+        workload = read_history(source, name, group)
     if nodes is not None:
         agents, invalid_rows = read_nodes(_text(nodes).splitlines(keepends=True), nodes.name)
-        found = replace(
-            found, agents=tuple(agents), invalid_rows=(*found.invalid_rows, *invalid_rows)
-        )
-    if not found.jobs and not found.invalid_rows:
+        invalid_rows = [*workload.invalid_rows, *invalid_rows]
+        workload = replace(workload, agents=tuple(agents), invalid_rows=tuple(invalid_rows))
+    if not workload.jobs and not workload.invalid_rows:
         raise InvalidRequest(f"{name} contains no session that ran; nothing to replay")
-    if not found.agents and not found.invalid_rows:
+    if not workload.agents and not workload.invalid_rows:
         raise InvalidRequest(f"{name} lists no machines; pass --nodes CSV")
-    return found
+    return workload
 
 
 def _read_file(path: Path, group: str | None) -> Workload:

@@ -114,7 +114,11 @@ class _TerminalConnection:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _forward(self, websocket: WebSocketClientConnection) -> bool | None:
-        """Forward in both directions; return the result of ``run``, None for a lost connection."""
+        """Forward in both directions until the terminal, the user or the connection ends it.
+
+        Return True if the terminal has ended, False if the user has detached, and None if the
+        connection was lost.
+        """
         self._send_size()
         sending = asyncio.ensure_future(self._send(websocket))
         receiving = asyncio.ensure_future(self._receive(websocket))

@@ -61,9 +61,9 @@ async def wait_for_status(
     """
     latest = session
 
-    def update(found: Mapping[str, Any]) -> None:
+    def update(response: Mapping[str, Any]) -> None:
         nonlocal latest
-        latest = found
+        latest = response
 
     try:
         return await _wait(
@@ -133,38 +133,38 @@ async def _wait(
     show_progress: bool,
 ) -> dict[str, Any]:
     """Poll until the session has the status or has ended; pass each response to ``on_update``."""
-    found = dict(session)
+    latest = dict(session)
     deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-    if found["status"] == status or found["status"] in ENDED:
-        return found
+    if latest["status"] == status or latest["status"] in ENDED:
+        return latest
     async with _open_display(client, show_progress=show_progress) as display:
         last_response = time.monotonic()
-        while found["status"] != status and found["status"] not in ENDED:
-            await display.show(found)
+        while latest["status"] != status and latest["status"] not in ENDED:
+            await display.show(latest)
             now = time.monotonic()
             poll = display.poll_seconds
             poll_timeout = poll if deadline is None else min(poll, deadline - now)
             if poll_timeout <= 0:
                 raise BaiError(
-                    f"session {found['name']} is still {found['status']} after "
-                    f"{timeout_seconds:g} s; check it with: bai session info {found['name']}",
-                    session=found,
+                    f"session {latest['name']} is still {latest['status']} after "
+                    f"{timeout_seconds:g} s; check it with: bai session info {latest['name']}",
+                    session=latest,
                 )
             try:
-                found = await client.get(
-                    f"/sessions/{found['id']}",
+                latest = await client.get(
+                    f"/sessions/{latest['id']}",
                     wait=status.value,
                     timeout=f"{poll_timeout:.1f}",
                     timeout_seconds=poll_timeout + 30,
                 )
                 last_response = time.monotonic()
-                on_update(found)
+                on_update(latest)
             except Unavailable:
                 if time.monotonic() - last_response > _MAX_UNAVAILABLE_SECONDS:
                     raise
             # Limit the poll rate if the server responds immediately.
             await asyncio.sleep(max(0.0, now + _MIN_POLL_INTERVAL_SECONDS - time.monotonic()))
-    return found
+    return latest
 
 
 class _Silent:
@@ -180,8 +180,8 @@ class _PlainLines:
     """Write a line to standard error when the reason for waiting changes."""
 
     def __init__(self) -> None:
-        # The first poll is short: the reasons of a new session are only known shortly after its
-        # creation.
+        # The first poll is short, because the scheduler computes the reasons of a new session
+        # shortly after its creation.
         self.poll_seconds = _TERMINAL_POLL_SECONDS
         self._is_first = True
         self._text = ""

@@ -40,7 +40,7 @@ class GroupLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFields:
-    """Fields that the stored and the returned form of a device share."""
+    """Fields common to a stored device and a device returned by the API."""
 
     id: str
     agent_id: str
@@ -73,7 +73,7 @@ class ListedDevice(Device):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFields:
-    """Fields that the stored and the returned form of an agent share."""
+    """Fields common to a stored agent and an agent returned by the API."""
 
     id: str
     created_at: datetime
@@ -119,7 +119,7 @@ class AgentSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTotals:
-    """Amounts of all agents that are alive, and how many of them accept new sessions."""
+    """Total resources of all agents that are alive, and how many of them accept new sessions."""
 
     agents: int
     schedulable_agents: int
@@ -138,7 +138,7 @@ class HeartbeatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageFields:
-    """Fields that the stored and the returned form of an image share."""
+    """Fields common to a stored image and an image returned by the API."""
 
     id: str
     created_at: datetime

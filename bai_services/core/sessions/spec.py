@@ -232,7 +232,7 @@ class SessionSpec:
         }
 
     def is_given(self, spec_field: Field[Any]) -> bool:
-        """Return whether a field differs from its default; an empty list or map does not."""
+        """Return whether a field differs from its default; an empty list or map counts as one."""
         value = getattr(self, spec_field.name)
         if isinstance(value, str | int | float) or value is None:
             return bool(value != default_of(spec_field))

@@ -42,7 +42,7 @@ class Projects:
     async def get(self, caller: Caller, key: str) -> Project:
         """Return the visible project that ``key`` identifies.
 
-        If several have the name, the project of the caller's own domain takes precedence.
+        If several projects have the name, the project of the caller's own domain takes precedence.
 
         Raises
         ------
@@ -52,15 +52,15 @@ class Projects:
             If several projects of other domains match; the message lists them.
         """
         visible = authorizer.visibility(caller, "project.read")
-        found = await self._store.named(key, visible.domain, visible.project_ids)
-        if len(found) > 1:
-            found = [project for project in found if project.domain == caller.domain] or found
-        if not found:
+        matches = await self._store.named(key, visible.domain, visible.project_ids)
+        if len(matches) > 1:
+            matches = [project for project in matches if project.domain == caller.domain] or matches
+        if not matches:
             raise NotFound(f"there is no project {key}, or you may not see it")
-        if len(found) > 1:
-            names = ", ".join(sorted(f"{project.domain}/{project.name}" for project in found))
+        if len(matches) > 1:
+            names = ", ".join(sorted(f"{project.domain}/{project.name}" for project in matches))
             raise Conflict(f"{key} is ambiguous: {names}; add the domain, or use the id")
-        return found[0]
+        return matches[0]
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Project:
         domain = spec.get("domain") or caller.domain or ""
@@ -192,7 +192,7 @@ def _require_within_domain(
     """Raise ``Forbidden`` if a domain admin grants storage permissions that the domain lacks.
 
     ``current`` is the domain and, for an update, the project: permissions that a superadmin
-    has granted the project before are allowed.
+    has granted to the project earlier are allowed.
     """
     permissions = values.get("allowed_vfolder_hosts")
     if not permissions or caller.role is Role.SUPERADMIN:

@@ -56,7 +56,7 @@ class Files:
     async def page(self, caller: Caller, key: str, path: str, query: ListQuery) -> Page[Entry]:
         """Return a page of a directory, sorted by name or as requested.
 
-        Sorting by another field reads all entries first.
+        Sorting by a field other than the name reads all entries first.
         """
         row, _ = await self._access.for_files(caller, key)
         sort = query.sort[0] if len(query.sort) == 1 else "name"
@@ -79,27 +79,27 @@ class Files:
     async def download(self, caller: Caller, key: str, path: str) -> OpenFile:
         """Open a file for download; the caller must close it."""
         row = await self._find_readable(caller, key)
-        found = await self.host(row).open_download(location_of(row), path)
+        opened = await self.host(row).open_download(location_of(row), path)
         try:
-            await self.record(caller, "vfolder.download", row, path=path, bytes=found.size)
+            await self.record(caller, "vfolder.download", row, path=path, bytes=opened.size)
         except BaseException:
-            await found.close()
+            await opened.close()
             raise
-        return found
+        return opened
 
     async def archive(
         self, caller: Caller, key: str, paths: Sequence[str], form: str
     ) -> tuple[ArchiveStream, str]:
         """Open an archive of ``paths``; return it and a file name. The caller must close it."""
         row = await self._find_readable(caller, key)
-        found = await self.host(row).open_archive(location_of(row), paths, form)
+        stream = await self.host(row).open_archive(location_of(row), paths, form)
         try:
             await self.record(caller, "vfolder.download", row, paths=list(paths)[:20])
         except BaseException:
-            await found.close()
+            await stream.close()
             raise
         top = paths[0].strip("/").rpartition("/")[2] if len(paths) == 1 else ""
-        return found, f"{top or row.name}.{form}"
+        return stream, f"{top or row.name}.{form}"
 
     async def upload(
         self, caller: Caller, key: str, path: str, size_bytes: int | None,

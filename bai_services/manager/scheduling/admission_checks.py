@@ -86,8 +86,8 @@ def check_caps(facts: AdmissionFacts, slots: ResourceSlots, request: SessionSpec
     size = request.cluster_size
     check_cluster(size, request.cluster_mode)
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
-    found = policy.violations(caps, total_slots(slots, size), facts.usage, ever=True)
-    policy.raise_if_violated([*found, *policy.container_violations(caps, size)])
+    violations = policy.violations(caps, total_slots(slots, size), facts.usage, ever=True)
+    policy.raise_if_violated([*violations, *policy.container_violations(caps, size)])
 
 
 @dataclass(slots=True)
@@ -114,12 +114,13 @@ class FittingAgents:
 
     async def of(self, group: str) -> GroupAgents:
         """Return the agents of a resource group, at most ``CACHE_TTL_SECONDS`` old."""
-        found = self._groups.get(group)
-        if found is None or time.monotonic() - found.read_at > CACHE_TTL_SECONDS:
-            found = GroupAgents(await self._store.agents(group), time.monotonic())
-            if found.states:
-                self._groups[group] = found
-        return found
+        cached = self._groups.get(group)
+        if cached is not None and time.monotonic() - cached.read_at <= CACHE_TTL_SECONDS:
+            return cached
+        read = GroupAgents(await self._store.agents(group), time.monotonic())
+        if read.states:
+            self._groups[group] = read
+        return read
 
     async def check(
         self,
@@ -150,11 +151,11 @@ class FittingAgents:
         try:
             await _check(agents.states, full_request, options)
         except (NotFound, InsufficientResources):
-            now = await self._store.agents(group.name)
-            if now == agents.states:
+            current = await self._store.agents(group.name)
+            if current == agents.states:
                 raise
             self._groups.pop(group.name, None)
-            await _check(now, full_request, options)
+            await _check(current, full_request, options)
         else:
             agents.fitting.add(shape)
 
@@ -179,8 +180,8 @@ async def _check(
 def _refusal(agents: Sequence[AgentState], request: Request) -> Refusal | None:
     """Return why a request does not fit on these agents; None if it fits."""
     if request.kernels == 1 and not request.designated_agents:
-        found = place(agents, request)
-        return found if isinstance(found, Refusal) else None
+        placed = place(agents, request)
+        return placed if isinstance(placed, Refusal) else None
     placer = Placer(agents, Policy.BEST_FIT)
     shape = placer.prepare(request)
     return None if placer.fits(shape) else placer.refusal(shape)

@@ -21,12 +21,13 @@ class BtrfsBackend(Backend):
 
     def capabilities(self) -> frozenset[Capability]:
         require_filesystem(self.root, ("btrfs",), "btrfs")
-        found = {Capability.FAST_CLONE}
+        capabilities = {Capability.FAST_CLONE}
         try:
             run_tool("btrfs", "qgroup", "show", str(self.root))
         except Unavailable:
-            return frozenset(found)  # quotas are disabled; `btrfs quota enable PATH` enables them
-        return frozenset(found | {Capability.QUOTA, Capability.FAST_USAGE})
+            # Quotas are disabled; `btrfs quota enable PATH` enables them.
+            return frozenset(capabilities)
+        return frozenset(capabilities | {Capability.QUOTA, Capability.FAST_USAGE})
 
     def create(self, scope: Path) -> None:
         scope.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
@@ -56,7 +57,8 @@ class BtrfsBackend(Backend):
         return int(limit) if limit.isdecimal() else None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # 0 would mean "no limit"; a limit of 1 byte rejects every write as well.
+        # btrfs reads 0 as "no limit". A quota of 0 is therefore set as 1 byte, which also rejects
+        # every write.
         text = "none" if limit_bytes is None else str(max(limit_bytes, 1))
         run_tool("btrfs", "qgroup", "limit", text, str(scope))
 

@@ -76,14 +76,20 @@ def best_fit(on: AgentState, kind: RequestKind) -> int:
 
 
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without devices if none is requested; then most devices, cores, memory."""
+    """Prefer agents without devices if no device is requested, then the agent with the most left.
+
+    The rest is compared by devices, cores and memory, in this order.
+    """
     devices, cpu, mem = remaining_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
     return -int(has_unrequested), devices, cpu, mem // (GIB // 4)
 
 
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without devices if none is requested; then least devices, cores, memory."""
+    """Prefer agents without devices if no device is requested, then the agent with the least left.
+
+    The rest is compared by devices, cores and memory, in this order.
+    """
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)
 
@@ -197,9 +203,9 @@ class PricedReference:
         for after in ways:
             score = self.phi(model, after, cpu - kind.cpu, mem - kind.mem)
             score -= self.phi(model, free, cpu, mem)
-            with_usage = sum(float(self.value[f]) for f in free)
-            with_usage -= sum(float(self.value[f]) for f in after)
-            score -= self.model_price[model] * with_usage
+            lost_value = sum(float(self.value[f]) for f in free)
+            lost_value -= sum(float(self.value[f]) for f in after)
+            score -= self.model_price[model] * lost_value
             score -= 0.05 * (self.bonus(free.count(1000)) - self.bonus(after.count(1000)))
             best = max(best, score)
         return math.floor(best / 0.04 + 0.5)
@@ -208,15 +214,15 @@ class PricedReference:
 def lost_to_fragmentation(
     on: AgentState, free: list[int], cpu: int, typical: list[tuple[RequestKind, float]]
 ) -> float:
-    total, found = sum(free), 0.0
+    total, lost = sum(free), 0.0
     for kind, part in typical:
         fitting = [f for f in free if f >= kind.share]
         is_barred = kind.models and on.devices[0].model not in kind.models
         if kind.devices == 0 or kind.cpu > cpu or len(fitting) < kind.devices or is_barred:
-            found += part * total
+            lost += part * total
         else:
-            found += part * (total - sum(fitting))
-    return found
+            lost += part * (total - sum(fitting))
+    return lost
 
 
 def fgd_score(on: AgentState, kind: RequestKind) -> int:
@@ -245,5 +251,5 @@ def placements_on_devices(free: list[int], kind: RequestKind) -> list[list[int]]
     if kind.share < 1000:
         able = [j for j, thousandths in enumerate(free) if thousandths >= kind.share]
         return [[f - kind.share * (i == j) for i, f in enumerate(free)] for j in able]
-    with_usage = [j for j, thousandths in enumerate(free) if thousandths == 1000][: kind.devices]
-    return [[0 if j in with_usage else thousandths for j, thousandths in enumerate(free)]]
+    chosen = [j for j, thousandths in enumerate(free) if thousandths == 1000][: kind.devices]
+    return [[0 if j in chosen else thousandths for j, thousandths in enumerate(free)]]

@@ -77,5 +77,5 @@ def started_sessions(result: PassResult) -> list[str]:
 
 
 def with_usage(before: AgentState, amounts: ResourceSlots) -> AgentState:
-    """Return an agent with cpu and mem in use."""
+    """Return the agent with additional amounts of cpu and mem in use."""
     return replace(before, used={s: before.used.get(s, 0) + n for s, n in amounts.items()})

@@ -18,29 +18,29 @@ def positions(
 
     Under drf and fair-share, a session is ranked as if its user's earlier sessions had started.
     """
-    everyone = sorted(pending, key=lambda session: (-session.priority, session.sequence))
+    sessions = sorted(pending, key=lambda session: (-session.priority, session.sequence))
     if group_queue.state.order is Order.LIFO:
-        everyone.sort(key=lambda session: (-session.priority, -session.sequence))
+        sessions.sort(key=lambda session: (-session.priority, -session.sequence))
     elif group_queue.state.order is not Order.FIFO:
-        everyone = _in_turns(group_queue, everyone, pause_if_busy)
-    return {session.id: n for n, session in enumerate(everyone, start=1)}
+        sessions = _in_turns(group_queue, sessions, pause_if_busy)
+    return {session.id: n for n, session in enumerate(sessions, start=1)}
 
 
 def _in_turns(
-    group_queue: GroupQueue, everyone: list[PendingSession], pause_if_busy: PauseIfBusy
+    group_queue: GroupQueue, sessions: list[PendingSession], pause_if_busy: PauseIfBusy
 ) -> list[PendingSession]:
     """Return sessions in the order in which parties take turns.
 
-    ``everyone`` holds sessions of all parties, sorted by priority and time.
+    ``sessions`` contains the sessions of all parties, sorted by priority and time.
     """
     shares = group_queue.shares.copy()
-    found: list[PendingSession] = []
+    ordered: list[PendingSession] = []
     start = 0
-    for end in range(1, len(everyone) + 1):
-        if end < len(everyone) and everyone[end].priority == everyone[start].priority:
+    for end in range(1, len(sessions) + 1):
+        if end < len(sessions) and sessions[end].priority == sessions[start].priority:
             continue
         queues: dict[Party, list[PendingSession]] = {}
-        for session in reversed(everyone[start:end]):
+        for session in reversed(sessions[start:end]):
             queues.setdefault(fair_scopes(session.scopes), []).append(session)
         heap = [
             (group_queue.standing_with(party, shares), sessions_of_party[-1].sequence, party)
@@ -56,7 +56,7 @@ def _in_turns(
                 heapreplace(heap, (now, sequence, party))
                 continue
             session = sessions_of_party.pop()
-            found.append(session)
+            ordered.append(session)
             shares.add(party[-1], amounts_by_resource(session_slots(session)))
             if sessions_of_party:
                 after = group_queue.standing_with(party, shares)
@@ -64,4 +64,4 @@ def _in_turns(
             else:
                 heappop(heap)
         start = end
-    return found
+    return ordered

@@ -48,7 +48,7 @@ class Designation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """State of an agent; ``capacity`` and ``used`` hold cpu (millicores) and mem (bytes)."""
+    """State of an agent; ``capacity`` and ``used`` contain cpu (millicores) and mem (bytes)."""
 
     id: str
     resource_group: str
@@ -121,5 +121,6 @@ class Refusal:
 
     message: str
     shortages: tuple[Shortage, ...] = ()
-    # Number of agents that could run the request if they were empty; if none could, of all agents.
+    # Number of agents that could run the request if they were empty; if there is no such agent, the
+    # number of all agents.
     agents: int = 0

@@ -1,4 +1,4 @@
-"""Releases of resources by ends of running sessions, computed lazily in order of time."""
+"""Releases of resources at the ends of running sessions, computed lazily in order of time."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Releases(Sequence[Release]):
     ) -> None:
         """Store the sessions of a group.
 
-        ``by_end`` holds (end, start, id) of sessions with a limit, sorted. ``without_limit`` holds
-        all other sessions.
+        ``by_end`` contains (end, start, id) of the sessions with a limit, sorted. ``without_limit``
+        contains all other sessions.
         """
         self._count = len(running)
         self._computed: list[Release] = []

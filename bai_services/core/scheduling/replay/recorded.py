@@ -119,7 +119,7 @@ class RecordedWorkload:
     """The input of a replay, and the starts that really happened.
 
     Seconds count from ``origin``, a midnight (UTC). Jobs in ``conditions.starts`` were already
-    running at the begin of the period. ``history`` has the recorded starts of all jobs.
+    running at the beginning of the period. ``history`` contains the recorded starts of all jobs.
     """
 
     group: str
@@ -245,7 +245,7 @@ class _Estimates:
         self, earlier: Mapping[str, Sequence[int]], sessions: Iterable[RecordedSession]
     ) -> None:
         self._durations = Durations(earlier)
-        known = [seconds for found in earlier.values() for seconds in found]
+        known = [seconds for of_kind in earlier.values() for seconds in of_kind]
         for session in sessions:
             if session.placed_at is not None and session.freed_at is not None:
                 seconds = int((session.freed_at - session.placed_at).total_seconds())
@@ -277,20 +277,20 @@ def _left(
             at = session.placed_at
             if at is not None:
                 last[placement.agent_id] = max(last.get(placement.agent_id, at), at)
-    found = {}
+    left = {}
     for agent in agents:
         state, at = agent.state, agent.left_at
         if at is None and not state.is_schedulable:
             at = last.get(state.id, agent.joined_at) + timedelta(seconds=1)
         if at is not None:
-            found[state.id] = _seconds(at, origin)
-    return found
+            left[state.id] = _seconds(at, origin)
+    return left
 
 
 def _shifted(
     usage: Mapping[Scope, Sequence[DailyUsage]], origin: datetime
 ) -> dict[Scope, tuple[DailyUsage, ...]]:
-    """Return the daily usage with the days of the replay, in which ``origin`` is ``EPOCH``."""
+    """Return the daily usage with days counted as in the replay, where ``origin`` is ``EPOCH``."""
     shift = (origin - EPOCH).days
     return {
         scope: tuple(DailyUsage(day - shift, slots) for day, slots in days)

@@ -20,7 +20,7 @@ from ...accounts import authorizer
 from ...accounts.projects import Projects
 from ...context import ManagerContext
 
-# Limits the size of lists of templates, which contain whole requests.
+# A list of templates contains their whole requests, so this limit also bounds the size of lists.
 MAX_REQUEST_BYTES = 32 * 1024
 
 
@@ -38,17 +38,17 @@ class Templates:
         return page.with_items([_template(caller, row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> Template:
-        """Return the template with that id or name.
+        """Return the template with the id or name ``key``.
 
-        The caller's own templates take precedence over templates of projects, which take precedence
-        over templates of the domain.
+        A name is searched in this order: the caller's own templates, templates of projects,
+        templates of the domain, other users' templates that the caller may see.
 
         Raises
         ------
         NotFound
             If no visible template matches.
         Conflict
-            If several templates of the same level have the name.
+            If several templates in the same step of this order have the name.
         """
         return _template(caller, await self._find(caller, key))
 
@@ -112,18 +112,18 @@ class Templates:
 
     async def _find(self, caller: Caller, key: str) -> TemplateRow:
         rows = await self._store.named(key, _reader(caller))
-        for rank in (
+        for candidates in (
             [row for row in rows if row.owner_id and row.owner_id == caller.user_id],
             [row for row in rows if row.project_id],
             [row for row in rows if not row.owner_id],
             rows,
         ):
-            if len(rank) == 1:
-                return rank[0]
-            if rank:
+            if len(candidates) == 1:
+                return candidates[0]
+            if candidates:
                 raise Conflict(
                     f"several templates are named {key!r}; use an id",
-                    candidates=[row.id for row in rank],
+                    candidates=[row.id for row in candidates],
                 )
         raise NotFound(f"there is no template {key!r}, or you may not see it", template=key)
 
@@ -174,7 +174,10 @@ def _target(
 
 
 def _require_write(caller: Caller, target: Target) -> None:
-    """Raise if the caller may see a template but not change it, such as a project member."""
+    """Raise ``Forbidden`` if the caller may not change a template that the caller may see.
+
+    For example, the members of a project may use its templates, but not change them.
+    """
     if not reaches(caller, "template.write", target):
         raise Forbidden(
             "only administrators may create or change templates of a project or a domain",
@@ -208,8 +211,9 @@ def _template(caller: Caller, row: TemplateRow) -> Template:
 
 
 def _may_read_private(caller: Caller, row: TemplateRow) -> bool:
-    """Return whether the caller may read private fields. Monitors may read them only in templates
-    that they may use.
+    """Return whether the caller, who may see a template, may also read its private fields.
+
+    Monitors may see all templates, but read private fields only in templates that they may use.
     """
     if caller.role is not Role.MONITOR or row.owner_id == caller.user_id:
         return True

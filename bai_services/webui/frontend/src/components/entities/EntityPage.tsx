@@ -13,7 +13,7 @@ import { readEntitySearch, type EntitySearch } from './search';
 
 interface EntityPageProps {
   path: PagePath;
-  /** Key of the page's name. */
+  /** Translation key of the page's title. */
   title: string;
   /** The collections: one tab for each; no tabs if there is only one. */
   entities: readonly Entity[];

@@ -10,7 +10,7 @@ interface RecentReplaysProps {
   onShow: (id: string) => void;
 }
 
-/** The replays that the manager still has, also those of other administrators. */
+/** The replays that the manager has not yet deleted, including those of other administrators. */
 export function RecentReplays({ group, shown, onShow }: RecentReplaysProps) {
   const { t, i18n } = useTranslation();
   const { data: replays } = useQuery(replaysQuery(group));

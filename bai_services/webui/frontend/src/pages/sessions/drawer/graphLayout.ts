@@ -6,7 +6,7 @@ export interface GraphItem {
 
 export interface Placed<T> {
   item: T;
-  /** Column of a session: later than the columns of all its dependencies. */
+  /** Column of a session: greater than the columns of all its dependencies. */
   column: number;
   row: number;
 }

@@ -11,12 +11,12 @@ import { GroupSelect, ResourceBars, UsedFreeSwitch } from '../../dashboard/Resou
 import { amountsOf, panelChoice, PANELS } from '../../dashboard/resources';
 
 interface ResourcePanelProps {
-  /** The resource group; without one, that of a new session. */
+  /** The resource group; undefined means the default group of a new session. */
   group: string | undefined;
   onGroup: (group: string) => void;
 }
 
-/** A card to create a session, and what the user may still use for it. */
+/** A card to create a session, and a card of the limits and the free resources for it. */
 export function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
   const project = useChosenProject();
