@@ -344,6 +344,12 @@ async def test_rejected_password_is_not_in_the_message(admin: Client) -> None:
     assert "weakpassword" not in f"{error.message} {error.details}"
 
 
+async def test_new_password_must_not_contain_the_unchanged_e_mail_address(admin: Client) -> None:
+    await admin.post("/users", {"username": "x", "email": "x@example.org"})
+    change = {"password": "7-x@example.org"}
+    await expect_error(InvalidRequest, admin.patch("/users/x", change), "the e-mail address")
+
+
 @pytest.mark.parametrize(
     "path, body",
     [
