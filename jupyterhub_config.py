@@ -60,7 +60,7 @@ def commit_without_fsync(connection, record):
 
 
 scrub_tornado_log()
-apply_hub_patches()  # remove two needless costs of each start; see docs/security.md
+apply_hub_patches()  # cheaper starts, translated pages; see bai_spawner/hub_patches.py
 c.JupyterHub.cookie_secret_file = str(home.path / "secrets" / "cookie")
 # Sessions continue while the Hub is down; a restarted Hub finds them by their saved state.
 c.JupyterHub.cleanup_servers = False

@@ -175,7 +175,7 @@ class DemoPasswords:
         self._passwords = PasswordHashes(settings.password_memory_kib, settings.password_rounds)
 
     async def has(self, username: str) -> bool:
-        """Return whether the user has a password; after an interrupted run, it may be missing."""
+        """Return whether the user has a password; an interrupted run may not have set it."""
         user = await self._users.find(username)
         return user is not None and user.password_changed_at is not None
 

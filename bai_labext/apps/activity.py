@@ -90,7 +90,7 @@ def use_recording(handler: type, app: App, uses: AppActivity) -> type:
     """Return a subclass of a handler of jupyter-server-proxy that records only uses as activity.
 
     The handlers of jupyter-server-proxy record every byte in either direction, so an open tab would
-    keep a session alive for ever. The subclass also connects to apps that listen on IPv6 only.
+    keep a session alive forever. The subclass also connects to apps that listen on IPv6 only.
     """
 
     def record_fast_use_of_app(path: str) -> None:

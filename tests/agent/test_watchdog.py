@@ -199,7 +199,7 @@ async def test_each_session_sees_its_own_utilization(
     ]
     write_lines(files["processes"], [f"0 {pid} {GIB}" for two in pids for pid in two])
     (first, second), _ = pids
-    # The driver has samples, but none of processes of the second session: that session was idle.
+    # The driver has no samples of the second session's processes, so that session was idle.
     write_lines(files["busy"], [f"0 {first} 20", f"0 {first} 40", f"0 {second} 5"])
     await wait_for_utilization(user, sessions, [35, 0])
     # An unknown pid belongs to the MPS server, whose utilization may come from any session.

@@ -89,6 +89,7 @@ LISTS = sorted(
 
 
 async def test_list_is_one_document(bai: Bai) -> None:
+    assert LISTS
     for words in LISTS:
         done = await bai(*words.split(), "--json")
         assert isinstance(done.document, dict), words

@@ -73,7 +73,7 @@ async def panel_of(
 async def panel_of_new_session(
     browser: Browser, hub: RunningHub, name: str, language: str = "en", **fields: Any
 ) -> AsyncIterator[tuple[Page, JSON]]:
-    """Start a session and yield a page with its open panel, and the session; then stop it."""
+    """Start a session, yield a page with its open panel and the session, and stop the session."""
     rest = hub.rest("user")
     session = start(rest, name, **fields)
     async with panel_of(browser, hub, session, language=language) as page:

@@ -109,12 +109,12 @@ async def test_files_and_processes_are_closed_to_others(
     )
     search = """
 import os, subprocess
-found = []
+paths = []
 for base in ("/home", "/tmp", "/var/tmp", "/dev/shm", os.environ.get("BAI_HOME", "/nowhere")):
     for folder, _, files in os.walk(base):
         for name in files:
             if name == "mine.txt":
-                found.append(os.path.join(folder, name))
+                paths.append(os.path.join(folder, name))
 ids = set()
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
@@ -122,7 +122,7 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         ids |= {word for word in words if "BAI_SESSION_ID=" in word}
     except OSError:
         pass
-print(found, sorted(ids))
+print(paths, sorted(ids))
 """
     seen = await run_inside(hub, "user2", second, search)
     assert seen == str([]) + " " + str([f"BAI_SESSION_ID={second['id']}"])

@@ -34,14 +34,14 @@ CONTRASTS = """
     }
     return [255, 255, 255];
   };
-  const found = {};
+  const ratios = {};
   for (const e of document.querySelectorAll("main *")) {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
     if (!own || !e.checkVisibility()) continue;
     const [a, b] = [light(parse(getComputedStyle(e).color)), light(behind(e))];
-    found[e.textContent.trim()] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    ratios[e.textContent.trim()] = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
   }
-  return found;
+  return ratios;
 }
 """
 

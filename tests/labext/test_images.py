@@ -1,4 +1,4 @@
-"""All session images: each app in the label responds, and no other app is offered."""
+"""All session images: each app in the label responds, and other optional apps are not offered."""
 
 from __future__ import annotations
 

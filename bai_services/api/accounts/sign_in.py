@@ -252,7 +252,7 @@ class SignIn:
             headers.get("Sec-Fetch-Site") == "cross-site"
             and headers.get("Sec-Fetch-Mode") != "navigate"
         ):
-            raise Forbidden("pages of other sites may not use the cookies of this one")
+            raise Forbidden("pages of other sites may not use the cookies of this site")
         model = await self.hub_user(handler)
         username = None if model is None else self._name_in(model)
         if username is None:

@@ -71,7 +71,7 @@ class _Map(click.ParamType[Any]):
 
 
 def option_of(field: Field, *, is_required: bool = False) -> click.Option:
-    """Return the click option of a field; its value is None or () unless the user gives it."""
+    """Return the click option of a field; its value is None or () if the user does not give it."""
     name, text = f"--{field.option}", field.help
     if field.is_nullable:
         text += f" '{NONE}' clears the value."
@@ -404,9 +404,9 @@ async def unlink(
 @connected
 async def schedule(connection: Connection, group: str, *, as_json: bool) -> None:
     """Show the running and pending sessions of a resource group, with agents and end times."""
-    found = await connection.client.get(f"/resource-groups/{segment(group)}/schedule")
+    response = await connection.client.get(f"/resource-groups/{segment(group)}/schedule")
     if as_json:
-        output.print_json(found)
+        output.print_json(response)
         return
     rows = [
         {
@@ -418,10 +418,10 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
             "ends_at": row["ends_at"],
             "certainty": row["certainty"],
         }
-        for row in (*found["running"], *found["waiting"])
+        for row in (*response["running"], *response["waiting"])
     ]
     columns = ("position", "session", "owner", "agents", "starts_at", "ends_at", "certainty")
-    page = {"items": rows, "total": found["running_count"] + found["waiting_count"]}
+    page = {"items": rows, "total": response["running_count"] + response["waiting_count"]}
     output.print_page(page, columns, as_json=False, empty="no session runs or waits in this group")
 
 

@@ -49,33 +49,33 @@ def is_expired(changed_at: datetime | None, max_age_days: int, now: datetime) ->
 
 def broken_rules(password: str, username: str, email: str) -> list[str]:
     """Return the rules that a new password breaks, each as a clause after "the password"."""
-    found = []
+    broken = []
     if len(password) < MIN_LENGTH:
-        found.append(f"must have at least {MIN_LENGTH} characters")
+        broken.append(f"must have at least {MIN_LENGTH} characters")
     if len(password) > MAX_LENGTH:
         # Return at once: the other rules examine every character.
         return [f"must have at most {MAX_LENGTH} characters"]
     if any(unicodedata.category(char) == "Cc" for char in password):
-        found.append("must not contain control characters")
+        broken.append("must not contain control characters")
     if not any(char.isalpha() for char in password):
-        found.append("must contain a letter")
+        broken.append("must contain a letter")
     if not any(char.isdigit() for char in password):
-        found.append("must contain a digit")
+        broken.append("must contain a digit")
     if all(char.isalpha() or char.isdigit() for char in password):
-        found.append("must contain a character that is neither a letter nor a digit")
+        broken.append("must contain a character that is neither a letter nor a digit")
     lower = password.lower()
     # User names of one or two letters are not checked: many passwords contain them by chance.
     if len(username) > 2 and username.lower() in lower:
-        found.append("must not contain the user name")
+        broken.append("must not contain the user name")
     if email and email.lower() in lower:
-        found.append("must not contain the e-mail address")
-    return found
+        broken.append("must not contain the e-mail address")
+    return broken
 
 
 def check_password(password: str, username: str, email: str) -> None:
     """Raise ``InvalidRequest`` with all broken rules if a new password breaks any."""
-    found = broken_rules(password, username, email)
-    if found:
+    broken = broken_rules(password, username, email)
+    if broken:
         raise InvalidRequest(
-            "the password " + ", ".join(found), field="password", broken_rules=found
+            "the password " + ", ".join(broken), field="password", broken_rules=broken
         )

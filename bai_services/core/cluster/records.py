@@ -177,7 +177,10 @@ class ImageAlias:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """``resource_group`` None: every group. ``allocatable`` None: not requested."""
+    """Resources under a name.
+
+    ``resource_group`` None means every group. ``allocatable`` is None if it was not requested.
+    """
 
     id: str
     created_at: datetime

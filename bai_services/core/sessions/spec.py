@@ -58,7 +58,7 @@ class SessionSpec:
 
     name: str | None = _field(
         None,
-        # An argument of the command.
+        # No option: the name is an argument of the command.
         help="",
         is_identity=False,
         columns=("name",),
@@ -179,7 +179,7 @@ class SessionSpec:
     )
     allow_fractional_resource_fragmentation: bool | None = _field(
         None,
-        # The resource group sets it; requests of the REST API may override it.
+        # No option: the resource group sets it, and requests of the REST API may override it.
         help="",
         is_hub_option=False,
     )
@@ -232,7 +232,10 @@ class SessionSpec:
         }
 
     def is_given(self, spec_field: Field[Any]) -> bool:
-        """Return whether a field differs from its default; an empty list or map counts as one."""
+        """Return whether a field differs from its default.
+
+        An empty list or map counts as the default.
+        """
         value = getattr(self, spec_field.name)
         if isinstance(value, str | int | float) or value is None:
             return bool(value != default_of(spec_field))

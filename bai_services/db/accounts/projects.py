@@ -84,8 +84,8 @@ class ProjectStore:
             else sa.or_(projects.c.id == key, projects.c.name == key)
         )
         async with self._db.read() as tx:
-            found = await tx.execute(_visible(domain, ids).where(condition))
-            matches = records(Project, found)
+            rows = await tx.execute(_visible(domain, ids).where(condition))
+            matches = records(Project, rows)
         return [project for project in matches if project.id == key] or matches
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
@@ -117,8 +117,8 @@ class ProjectStore:
                     await tx.execute(
                         projects.update().where(projects.c.id == project_id).values(changes)
                     )
-            found = await tx.execute(sa.select(projects).where(projects.c.id == project_id))
-            project = first_record(Project, found)
+            rows = await tx.execute(sa.select(projects).where(projects.c.id == project_id))
+            project = first_record(Project, rows)
             if project is None:
                 raise NotFound("the project no longer exists")
             await record(tx, audit)

@@ -32,7 +32,10 @@ class Lifecycle:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with the session after every change; it must not block or raise."""
+        """Call ``listener`` with a session after each change of more than its name or progress.
+
+        The listener must not block or raise.
+        """
         self._listeners.append(listener)
 
     def unlisten(self, listener: Listener) -> None:
@@ -97,7 +100,10 @@ class Lifecycle:
         self._events.publish_positions(changes)
 
     def notify(self, row: SessionRow, kind: str = STATUS) -> None:
-        """Notify event streams and long polls; notify background loops only of status changes."""
+        """Notify event streams and long polls of a change, and the listeners if ``kind`` is STATUS.
+
+        STATUS is also the kind for a creation and for a change of the priority.
+        """
         self._events.publish(change_of(row, kind))
         if kind == STATUS:
             for listener in self._listeners:

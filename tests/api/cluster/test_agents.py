@@ -61,6 +61,8 @@ async def test_agent_is_not_schedulable_if_its_engine_differs_from_its_group(api
     await FakeAgent(api.agent, engine="docker").beat()
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
     assert "this agent has the engine docker" in notice
+    with pytest.raises(errors.InsufficientResources):
+        await create_placed_session(api, cpu="1")
 
 
 @pytest.mark.parametrize(

@@ -76,9 +76,9 @@ def best_fit(on: AgentState, kind: RequestKind) -> int:
 
 
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without devices if no device is requested, then the agent with the most left.
+    """Return a score that prefers the most remaining devices, then cores, then memory.
 
-    The rest is compared by devices, cores and memory, in this order.
+    A request without devices prefers agents without devices above all.
     """
     devices, cpu, mem = remaining_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
@@ -86,9 +86,9 @@ def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
 
 
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
-    """Prefer agents without devices if no device is requested, then the agent with the least left.
+    """Return a score that prefers the fewest remaining devices, then cores, then memory.
 
-    The rest is compared by devices, cores and memory, in this order.
+    A request without devices prefers agents without devices above all.
     """
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)

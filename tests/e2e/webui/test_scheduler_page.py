@@ -54,7 +54,7 @@ class Scheduler(Sessions):
 
 @dataclass(frozen=True)
 class FullGroup:
-    """A group without free GPUs: the running session, and two pending ones."""
+    """A resource group: one running session uses all GPUs, and two sessions are pending."""
 
     rest: httpx.Client
     running: JSON
@@ -141,7 +141,8 @@ async def test_history_is_compared_with_other_policies(
     await ui.start_replay()
     started = ui.measure("Started / all sessions")
     await started.first.wait_for(timeout=REPLAY_MILLIS)
-    # The history, the current policy and both others; the two pending sessions never started.
+    # The columns are the history, the current policy, policy 1 and policy 2. The two pending
+    # sessions have not started in the history.
     texts = await started.all_inner_texts()
     assert len(texts) == 4
     (history, count) = map(int, texts[0].split("/"))

@@ -148,7 +148,7 @@ def list_paths() -> list[str]:
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
     """Create objects with a text in each field that accepts it.
 
-    Return a user who may delete the object, by the path of the object.
+    Return the path of each object with a user who may delete the object.
     """
     made = {}
     with hub.rest("admin") as admin:

@@ -16,9 +16,9 @@ class Tpus(TableDevices):
     """TPU chips with the device nodes of Google's driver, or else those of their IOMMU groups."""
 
     def find_devices(self) -> list[FoundDevice]:
-        found = super().find_devices()
-        if found:
-            return found
+        google_devices = super().find_devices()
+        if google_devices:
+            return google_devices
         folders = [match.path for match in self.host.find(VFIO_DEVICES)]
         chips = [path for path in folders if self.host.read(f"{path}/vendor") == GOOGLE_VENDOR_ID]
         return [FoundDevice(index, path=path) for index, path in enumerate(chips)]
@@ -28,7 +28,8 @@ class Tpus(TableDevices):
             return super().value(found_device, key)
         if key == "@address":
             return found_device.path.rpartition("/")[2]
-        # Google's driver links to the PCI device as `device`; a VFIO folder is the PCI device.
+        # For Google's driver, keys begin with the link `device/` to the PCI device. The path of a
+        # VFIO device is the PCI device itself.
         return super().value(found_device, key.removeprefix("device/"))
 
     def nodes_of(self, device: Device, local: int) -> list[Any]:

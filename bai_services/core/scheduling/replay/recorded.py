@@ -59,9 +59,9 @@ class RecordedSession:
 
     ``placed_at`` is the time of its last placement, None if it was never placed or is pending
     again. Its resources were in use until ``freed_at``, None if they still are. ``ended_at`` is the
-    end of a session that is no longer live. It could not start before ``ready_at``: the start time
-    of a batch session, or the end of its last dependency. ``is_blocked``: it waits for dependencies
-    that have not ended.
+    end of a session that is no longer live. The session could not start before ``ready_at``: the
+    ``starts_at`` of a batch session, or the end of its last dependency. ``is_blocked`` is true if
+    the session waits for dependencies that have not ended.
     """
 
     id: str

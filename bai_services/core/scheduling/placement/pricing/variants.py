@@ -1,4 +1,8 @@
-"""Build the tables of a group: learn its mix, and choose the variant that places most of it."""
+"""Build the placement tables of a resource group.
+
+The mix of requests is learned from the group's latest requests. Of several variants of the tables,
+the one that places most of the mix is chosen.
+"""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   const { modal, message } = App.useApp();
   const [isEditing, setIsEditing] = useState(false);
   const remove = useDeleteEntity(entity.path);
-  const found = useQuery({
+  const fetched = useQuery({
     ...entityQuery(entity.path, entity.id, itemKey),
     enabled: known === undefined
   });
-  const item = known ?? found.data;
+  const item = known ?? fetched.data;
   const isDeletable = entity.isDeletable ?? (() => true);
   const isWriter = item !== undefined && canWrite(entity, item, props.role);
   const isRefused = !isWriter && entity.writers.some(writer => writer === props.role);
@@ -61,7 +61,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
       title={item === undefined ? itemKey : nameOf(entity, item)}
     >
       {item === undefined ? (
-        <NotFound error={found.error} isPending={found.isPending} name={itemKey} />
+        <NotFound error={fetched.error} isPending={fetched.isPending} name={itemKey} />
       ) : (
         <>
           {isRefused && (

@@ -103,7 +103,7 @@ function FileHeader({ sort, onSort }: Pick<FileListProps, 'sort' | 'onSort'>) {
 function FileRows(props: FileListProps & { total: number }) {
   const viewport = useRef<HTMLDivElement>(null);
   // The rule warns because the virtualizer's functions change at each render and must not be
-  // memoized. They are used only in this component, so they are not.
+  // memoized. This component does not pass them on, so no other component memoizes them.
   // eslint-disable-next-line react-hooks/incompatible-library
   const rows = useVirtualizer({
     count: props.total,

@@ -7,7 +7,7 @@ import { useLauncher } from './launcherForm';
 
 const GIB = 1024 ** 3;
 
-/** Step and unit of a slot's slider: 0.5 GiB of memory, 0.05 of a device's share, otherwise 1. */
+/** Step and unit of a slot's slider: 0.5 GiB for memory, 0.05 for shares, 1 for other slots. */
 function scaleOf(slot: string): { step: number; textOf: (value: number) => string; unit: number } {
   if (slot === 'mem') {
     return { step: 0.5, textOf: value => `${value}g`, unit: GIB };
