@@ -17,15 +17,17 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 def task(session_id: str | None = None) -> Task:
     item = {"id": "w", "kind": "prepare", "kernel_id": str(uuid.uuid4()), "user": "ann"}
-    return Task.from_json({**item, "session_id": session_id or str(uuid.uuid4())})
+    return Task.from_json(
+        {**item, "session_id": str(uuid.uuid4()) if session_id is None else session_id}
+    )
 
 
 @pytest.mark.parametrize(
-    "session_id", ["../x", "", "a/b", "x" * 36], ids=["a path", "nothing", "slash", "no uuid"]
+    "session_id", ["../x", "", "a/b", "x" * 36], ids=["parent path", "empty", "slash", "not a UUID"]
 )
 def test_ids_that_are_not_uuids_are_rejected(session_id: str) -> None:
     with pytest.raises(InvalidRequest):
-        task(session_id or "-")
+        task(session_id)
 
 
 def test_folder_creation_and_removal_are_idempotent(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A transaction is atomic if the process is killed (SIGKILL) before any of its statements."""
+"""Kills (SIGKILL) before each statement of a transaction: all of it or nothing is stored."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def kill_everywhere(
     raise AssertionError("the job never finished")
 
 
-def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None:
+def test_transactions_are_atomic_if_killed_before_any_statement(database_url: str) -> None:
     async def prepare() -> Sequence[Decision]:
         world = await make_world(database_url)
         for n in range(SESSIONS):
@@ -94,25 +94,27 @@ def test_commit_killed_before_any_statement_is_atomic(database_url: str) -> None
         await world.close()
         return decisions
 
-    async def check(pending: int) -> None:
+    async def check(pending: int, position: int | None) -> None:
         world = World(database_url)
         assert await world.allocations.audit() == []
-        assert len(await world.sessions.in_status(Status.PENDING)) == pending
+        positions = [row.position for row in await world.sessions.in_status(Status.PENDING)]
+        assert positions == [position] * pending
         held = await world.sessions.in_status(*OCCUPYING)
         for row in held:
             assert [step.event for step in await world.sessions.history(row.id)] == ["placed"]
         await world.close()
 
     decisions = asyncio.run(prepare())
+    # Job, then number and stored position of the pending sessions, before and after the job.
     for job, before, after in (
-        (write_states, SESSIONS, SESSIONS),
-        (commit, SESSIONS, 0),
-        (end, 0, 0),
+        (write_states, (SESSIONS, None), (SESSIONS, 1)),
+        (commit, (SESSIONS, 1), (0, None)),
+        (end, (0, None), (0, None)),
     ):
 
-        def check_unchanged(pending: int = before) -> None:
-            asyncio.run(check(pending))
+        def check_unchanged(state: tuple[int, int | None] = before) -> None:
+            asyncio.run(check(*state))
 
         count = kill_everywhere(database_url, job, decisions, check_unchanged)
         assert count > 3
-        asyncio.run(check(after))
+        asyncio.run(check(*after))

@@ -21,7 +21,7 @@ CLIENT_IP = "192.0.2.7"
 SMALL = {"cpu": "1", "mem": "1g"}
 
 TOKEN = "hub-token-of-the-visitor"
-ENDED_TOKENS: set[str] = set()
+
 
 EnterApp = Callable[..., Awaitable[AdmittedVisit]]
 
@@ -65,7 +65,7 @@ def enter(api: Api, session: dict[str, Any]) -> EnterApp:
 
 async def is_signed_in(token: str) -> bool:
     """Return whether the Hub would accept the token."""
-    return token == TOKEN and token not in ENDED_TOKENS
+    return token == TOKEN
 
 
 async def authorize(api: Api, session: dict[str, Any], app: str, **shown: str) -> AdmittedVisit:
@@ -188,14 +188,19 @@ async def test_used_entry_token_is_rejected_by_every_manager(
         await restarted.app_shares.authorize_visit(caller, facts, is_signed_in)
 
 
-async def test_visit_ends_with_share_policy_account_or_membership(
-    api: Api, user: Client, session: dict[str, Any], enter: EnterApp, allow: Any
+async def test_visit_is_denied_after_a_change_of_policy_account_sign_in_or_share(
+    api: Api,
+    user: Client,
+    session: dict[str, Any],
+    enter: EnterApp,
+    allow: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     admin = await api.client("admin")
     short = {"app": "tensorboard", "expires_in": 600}
-    to_person = await user.post(shares_of(session), {**short, "user": "user2"})
+    to_user = await user.post(shares_of(session), {**short, "user": "user2"})
     to_project = await user.post(shares_of(session), {**short, "project": "default"})
-    visits = [(await enter(share, "user2")).visit for share in (to_person, to_project)]
+    visits = [(await enter(share, "user2")).visit for share in (to_user, to_project)]
 
     async def is_admitted(visit: str, **others: str) -> bool:
         try:
@@ -217,6 +222,9 @@ async def test_visit_ends_with_share_policy_account_or_membership(
     assert [await is_admitted(visit) for visit in visits] == [False, False]
     await admin.patch("/users/user2", {"status": "active"})
     assert [await is_admitted(visit) for visit in visits] == [True, True]
+    monkeypatch.setattr(f"{__name__}.TOKEN", "token-of-a-later-sign-in")
+    assert [await is_admitted(visit) for visit in visits] == [False, False]
+    monkeypatch.undo()
     api.world.clock.advance(minutes=10)
     assert [await is_admitted(visit) for visit in visits] == [False, False]
     assert (await user.get(shares_of(session)))["items"] == []

@@ -181,11 +181,17 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
     assert await content_of(heir, "f", folder) == b"mine"
     with pytest.raises(NotFound):
         await user.get(f"/vfolders/{folder}")
-    # A transfer to another domain is possible; a taken name is a conflict.
-    await (await api.client("acme-user")).post("/vfolders", {"name": "data"})
+    # A taken name is a conflict. Without it, a transfer to another domain is possible.
+    stranger = await api.client("acme-user")
+    own = await stranger.post("/vfolders", {"name": "data"})
     with pytest.raises(AlreadyExists):
         await admin.put(f"/vfolders/{folder}/owner", {"user": "acme-user"})
     assert (await heir.get(f"/vfolders/{folder}"))["status"] == "ready"
+    await stranger.delete(f"/vfolders/{own['id']}")
+    await admin.put(f"/vfolders/{folder}/owner", {"user": "acme-user"})
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    assert (await stranger.get(f"/vfolders/{folder}"))["is_owner"]
+    assert await content_of(stranger, "f", folder) == b"mine"
 
 
 async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
@@ -214,8 +220,9 @@ async def test_unmanaged_folder_uses_an_existing_directory_and_never_deletes_it(
 
 @pytest.mark.checklist("SHARE-07")
 @pytest.mark.parametrize("permission", PERMISSIONS)
-async def test_operation_is_denied_without_its_host_permission(api: Api, permission: str) -> None:
+async def test_operation_requires_its_host_permission(api: Api, permission: str) -> None:
     user, admin = await api.client("user"), await api.client("admin")
+    domain_admin = await api.client("domain-admin")
     await user.post("/vfolders", {"name": "data", "cloneable": True})
     await put(user, "f", b"x")
     team = await admin.post("/vfolders", {"name": "team", "project": "default/default"})
@@ -232,18 +239,13 @@ async def test_operation_is_denied_without_its_host_permission(api: Api, permiss
         "upload-file": lambda: put(user, "g", b"x"),
         "download-file": lambda: content_of(user, "f"),
         "invite-others": lambda: invite(user, "user2"),
+        "set-user-specific-permission": lambda: domain_admin.put(
+            f"/vfolders/{team['id']}/grants/user2", {"permission": "ro"}
+        ),
     }
-    if permission == "set-user-specific-permission":
-        domain_admin = await api.client("domain-admin")
-        path = f"/vfolders/{team['id']}/grants/user2"
-        with pytest.raises(Forbidden, match=permission):
-            await domain_admin.put(path, {"permission": "ro"})
-        return
-    for name, call in calls.items():
-        if name == permission:
-            with pytest.raises(Forbidden, match=permission):
-                await call()
-    # The host permissions of all scopes are merged: the project grants the missing one.
+    with pytest.raises(Forbidden, match=permission):
+        await calls[permission]()
+    # The host permissions of all scopes are merged: the project grants the missing permission.
     await admin.patch(f"/projects/{project}", {"allowed_vfolder_hosts": {"local": [permission]}})
     await calls[permission]()
 

@@ -289,15 +289,16 @@ def test_changed_order_takes_effect_at_the_next_pass() -> None:
 
 
 def test_usage_decays_from_day_to_day() -> None:
-    history = {"main": {ANN: whole_day_usage(4), BOB: whole_day_usage(3, 20)}}
+    history = {"main": {ANN: whole_day_usage(4), BOB: whole_day_usage(6, 20)}}
     options = {"order": Order.FAIR_SHARE, "fair_share": FairShare(lookback_days=25)}
     world = snapshot(
-        [pending_session(1, BOB), pending_session(2)],
+        [pending_session(1, ANN), pending_session(2, BOB)],
         [agent(cpu=1)],
         group=options,
         history=history,
     )
-    assert started_sessions(run_pass(world)) == ["s1"]
+    # After 20 days, a seventh of the usage of BOB remains: less than the usage of ANN.
+    assert started_sessions(run_pass(world)) == ["s2"]
     queue = Queue(snapshot([], [agent(cpu=1)], group=options, history=history))
     queue.run(NOW)
     # After 26 days, all usage is older than the lookback period, so the earlier session is next.
