@@ -25,7 +25,7 @@ def is_username(name: str) -> bool:
 def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) -> dict[str, Any]:
     """Return the Hub's authentication model, for ``authenticate`` and ``refresh_user``.
 
-    The Hub removes every role that is not listed, also its built-in role ``user``. Therefore
+    The Hub removes every role that is not listed, including its built-in role ``user``. Therefore
     ``default_roles`` must contain the definition of that role from the Hub's database. No user is
     an admin of the Hub, because admins can start servers and issue tokens for other users.
     """
@@ -43,8 +43,8 @@ def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) ->
 def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
     """Return whether the Hub's groups and roles of the user already match the account.
 
-    If they match, skip the update: the Hub would rewrite all groups and roles, also before each
-    start of a server.
+    The caller then skips the update. An update would rewrite all groups and roles in the Hub's
+    database, also before each start of a server.
     """
     roles = {role.name: role for role in user.orm_user.roles}
     expected = account["hub_roles"]

@@ -33,7 +33,7 @@ DAY_SECONDS = 24 * 3600
 
 
 def install() -> None:
-    """Patch JupyterHub's functions that write and read the login cookie; it has no setting."""
+    """Patch JupyterHub's functions for the login cookie, because JupyterHub has no setting."""
     BaseHandler._set_user_cookie = _set_user_cookie
     BaseHandler._user_for_cookie = _user_for_cookie
     if not sa.event.contains(Session, "before_flush", _delete_tokens_of_sign_in):
@@ -41,7 +41,7 @@ def install() -> None:
 
 
 def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
-    """Create a sign-in for this browser; revoke the user's oldest ones beyond the limit."""
+    """Create a sign-in for this browser; revoke the user's oldest sign-ins beyond the limit."""
     previous = _find_sign_in(handler, handler.get_secure_cookie(server.cookie_name))
     if previous is not None:
         handler.db.delete(previous)

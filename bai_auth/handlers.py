@@ -84,7 +84,7 @@ class LoginHandler(Page, HubLoginHandler):
     """The Hub's login with our page.
 
     It asks for a new password if the account requires one, and for a confirmation if the sign-in
-    would end another one.
+    would end another sign-in of the user.
     """
 
     _is_confirmed = False
@@ -105,7 +105,7 @@ class LoginHandler(Page, HubLoginHandler):
             self.finish(await self._render_confirmation(reached))
 
     async def authenticate(self, data: dict[str, Any]) -> dict[str, Any] | None:
-        """Check the password, and that the sign-in ends no other one unless that is confirmed.
+        """Check the password, and reject an unconfirmed sign-in that would end another sign-in.
 
         Raises
         ------
@@ -161,7 +161,7 @@ class LoginHandler(Page, HubLoginHandler):
 
 
 class ChangePasswordHandler(Page):
-    """Changes the password of a signed-in user, or of one who must change it to sign in.
+    """Changes the password of a signed-in user, or of a user who must change it before signing in.
 
     The old password must always be entered, because it is not stored between two pages.
     """

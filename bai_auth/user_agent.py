@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# In this order: the headers of later browsers also contain the words of earlier ones.
+# The order matters: for example, the header of Edge also contains `Chrome/` and `Safari/`.
 _BROWSERS = (
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

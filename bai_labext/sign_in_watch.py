@@ -53,7 +53,7 @@ class SignInWatch:
                 log.exception("bai_labext: open connections could not be checked")
 
     async def check(self) -> None:
-        """Query the Hub once per credential, and close the connections of invalid ones."""
+        """Query the Hub once per credential, and close the connections of invalid credentials."""
         by_credential: dict[Credential, list[Any]] = {}
         for handler in list(self._handlers):
             if not _is_open(handler):
@@ -71,7 +71,7 @@ class SignInWatch:
             )
         except HTTPError:
             return  # the Hub does not respond; the credential may still be valid
-        # Requests with this credential can use the same response.
+        # Cache the response for requests with this credential.
         auth.cache[_cache_key(credential)] = model
         if model is not None and auth.check_scopes(auth.access_scopes, model):
             return
@@ -86,7 +86,10 @@ class SignInWatch:
 
 
 def close_connection(handler: Any) -> None:
-    """Close the connection of a handler; a websocket with its ``sign_in_ended``, if defined."""
+    """Close the connection of a handler.
+
+    A websocket handler may have a method ``sign_in_ended``, which is called to close it.
+    """
     if (connection := getattr(handler, "ws_connection", None)) is not None:
         stream = connection.stream
         sign_in_ended: Callable[[], None] | None = getattr(handler, "sign_in_ended", None)

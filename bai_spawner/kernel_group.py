@@ -34,7 +34,7 @@ async def start(
         subs = await asyncio.gather(*starting)
         main = await engine.start(plan, environ, command)
     except BaseException:
-        # A cancelled start cleans up after itself; the completed ones are stopped here.
+        # A cancelled start cleans up after itself. Stop the kernels whose start was complete.
         for task in starting:
             task.cancel()
         outcomes = await asyncio.gather(*starting, return_exceptions=True)

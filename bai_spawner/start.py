@@ -39,7 +39,7 @@ CANCEL_TIMEOUT_SECONDS = 10
 
 
 class Start:
-    """One start by one spawner, whose ``progress`` reads ``session_id``."""
+    """One start by one spawner. The spawner's ``progress`` reads ``session_id``."""
 
     def __init__(self, spawner: SessionServer) -> None:
         self._spawner = spawner
@@ -86,7 +86,7 @@ class Start:
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` unless the owner requested the start, or a service by session id.
+        """Raise ``Forbidden`` unless the owner, or a service with only a session id, requests it.
 
         Options from any other user would run that user's code as the owner. The manager is a
         service and sends only the id of a session, which the owner has created through the manager.
@@ -226,7 +226,7 @@ class Start:
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
-            # The user stopped the server; the Hub's own timeout comes after ours.
+            # The user has stopped the server: our own timeout ends before the Hub's timeout.
             await self._undo(
                 engine, running, Exit(None, EndReason.STOPPED, "the start was cancelled")
             )

@@ -37,7 +37,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(KnownApp):
-    """How an app is started.
+    """An app with the facts that are needed to start and stop it.
 
     If possible, an app listens on a Unix socket in a folder that only its user can open. A loopback
     port could be reached by every user of the host, without Jupyter's sign-in. In ``command``, the
@@ -63,7 +63,7 @@ class App(KnownApp):
     quiet_bytes: int = 0
     """Websocket messages of at most this size are keepalives and do not count as use."""
     polled: str = ""
-    """Regular expression of paths that an open page requests by itself, which is not a use."""
+    """Regular expression of paths that an open page polls; these requests do not count as use."""
 
     @property
     def is_builtin(self) -> bool:
@@ -160,7 +160,8 @@ CATALOGUE: tuple[App, ...] = (
         environment={
             # The job runner has eight processes and uses 2 GB; sessions do not need it.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            # Host checks for publicly reachable ports. Here Jupyter authenticates every request.
+            # The middleware checks the Host header. It would reject requests through the Hub, and
+            # is not needed, because Jupyter authenticates every request.
             "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "true",
         },
         arguments=(
@@ -224,7 +225,7 @@ CATALOGUE: tuple[App, ...] = (
 )
 
 BY_NAME: Mapping[str, App] = {app.name: app for app in CATALOGUE}
-# The same, and the aliases.
+# Apps by name, and by each of their aliases.
 BY_NAME_OR_ALIAS: Mapping[str, App] = {
     name: app for app in CATALOGUE for name in (app.name, *app.aliases)
 }

@@ -1,4 +1,4 @@
-"""Cache of authorizations: 1.5 s, for one app, for requests with identical headers.
+"""Cache each authorization for 1.5 s, for requests to the same app with identical headers.
 
 The key is the header block of a request that Jupyter has authorized, byte for byte, so cookies,
 tokens and client address are the same.

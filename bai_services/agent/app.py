@@ -98,8 +98,8 @@ class DockerSettings(Configurable):
 
     endpoint = Unicode(
         help="""
-        URL of the same engine for the Hub (unix, ssh or tcp with TLS). Empty: the value of
-        `host`, which is correct if the Hub runs on this machine. Environment:
+        URL at which the Hub reaches the same engine (unix, ssh or tcp with TLS). Empty: the value
+        of `host`, which is correct if the Hub runs on this machine. Environment:
         `BAI_AGENT_DOCKER_ENDPOINT`.
         """
     ).tag(config=True)
@@ -217,8 +217,8 @@ class AgentApp(Application):
     ).tag(config=True)
     masked_devices = List(
         Unicode(),
-        help="Ids of devices that are not allocated to new sessions. Sessions that use one "
-        "continue.",
+        help="Ids of devices that are not allocated to new sessions. Running sessions keep these "
+        "devices.",
     ).tag(config=True)
     device_excess = Enum(
         [action.value for action in Action],
@@ -300,7 +300,7 @@ class AgentApp(Application):
         Raises
         ------
         InvalidRequest
-            If a setting is invalid, or a plugin has the family of another kind.
+            If a setting is invalid, or a plugin declares the device family of another kind.
         """
         sharing = SharingSettings(parent=self)
         excess = Action(self.device_excess)

@@ -39,7 +39,7 @@ LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
 
 # Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
-# which a restarted Hub reads it. Used where no bubblewrap does the same.
+# which a restarted Hub reads it. With bubblewrap, the script is not needed: bubblewrap stores it.
 RUN_AND_STORE_EXIT_CODE = """
 status=$1 folder=$2; shift 2
 cd "$folder" && "$@"
@@ -52,8 +52,8 @@ exit "$code"
 class ProcessEngine(Engine):
     """Run each kernel as a process tree that uses the Hub's Python and survives a Hub restart.
 
-    With bubblewrap a session sees only programs, its home and its folders. Without, it runs like
-    any other process of the Hub's user; the log and the session report that.
+    With bubblewrap, a session sees only programs, its home and its folders. Without bubblewrap, it
+    runs like any other process of the Hub's user; the log and a notice of the session report that.
     """
 
     name = "process"
@@ -62,8 +62,8 @@ class ProcessEngine(Engine):
     state_dir = Unicode(
         help="""
         Folder that contains `sessions/` with one folder per kernel (scratch home, log, exit
-        status). The default is `BAI_HOME`, where the agent of this machine creates and removes
-        them.
+        status). The agent of this machine creates and removes these folders. The default is
+        `BAI_HOME`, like that of the agent.
         """
     ).tag(config=True)
 
@@ -72,8 +72,8 @@ class ProcessEngine(Engine):
         "auto",
         help="""
         Whether sessions run in a sandbox: `auto` uses bubblewrap if it works on this machine (the
-        log and the session show if it does not), `bubblewrap` starts no session without it, `none`
-        never uses it.
+        log and the session show if it does not), `bubblewrap` requires it and otherwise fails
+        every start, `none` never uses it.
         """,
     ).tag(config=True)
 
@@ -243,7 +243,7 @@ class ProcessEngine(Engine):
     ) -> Running:
         """Start a command in its own process session (``setsid``), with output to the kernel's log.
 
-        It inherits only the descriptors ``files``.
+        The command inherits only the descriptors ``files``.
         """
         read_end, write_end = os.pipe()
         try:
@@ -374,7 +374,7 @@ def _wait_for_init(pid: int, status: Path) -> int:
 
 @contextmanager
 def _opened(mount: Mount) -> Iterator[int]:
-    """Yield a descriptor of the directory of a virtual folder that is mounted.
+    """Yield a descriptor of the directory that a mount with a subpath refers to.
 
     Raises
     ------

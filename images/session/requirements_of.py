@@ -1,7 +1,7 @@
 """Print the requirements of an extra in a pyproject.toml, one per line.
 
-A separate file in a separate build stage, so that code changes do not invalidate the layer that
-installs the requirements.
+The Dockerfile runs it in a separate build stage. So a change of bai-hub's code does not invalidate
+the layer that installs the requirements.
 """
 
 from __future__ import annotations

@@ -234,8 +234,7 @@ async def test_shares_below_minimum_enforcement_are_not_offered(
     facts = await facts_of(api, "GPU-0000-0")
     assert facts["shares"] is None
     assert (
-        facts["shares_withheld"]
-        == "the machine's enforcement level is soft, but process is required"
+        facts["shares_withheld"] == "the GPU's enforcement level is soft, but process is required"
     )
     user = await api.client("user")
     with pytest.raises((QuotaExceeded, InsufficientResources), match="at most 0 "):

@@ -394,8 +394,8 @@ async def test_invalid_rows_are_reported_and_others_work(
     # The built-in row of the family remains in use, and so do the valid rows of the file.
     mine = {"m1-mychip-7"} if family == "warboy" else set()
     assert seen == {UUID, "RNGD-1"} | mine
-    looks = [look for look in inventory.facts()["discovery"] if look["family"] == family]
-    assert (looks[-1]["found"], reason in looks[-1]["reason"]) == (0, True)
+    findings = [f for f in inventory.facts()["discovery"] if f["family"] == family]
+    assert (findings[-1]["found"], reason in findings[-1]["reason"]) == (0, True)
 
 
 async def test_masked_device_is_reported_as_unhealthy(

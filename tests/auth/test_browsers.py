@@ -41,7 +41,7 @@ KIM = Credentials("kim", "Correct-horse-7")
         ("", "unknown browser"),
     ],
 )
-def test_browser_and_system(user_agent: str, text: str) -> None:
+def test_user_agent_is_described_by_browser_and_system(user_agent: str, text: str) -> None:
     assert describe(user_agent) == text
 
 

@@ -121,7 +121,7 @@ def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[RunningBatch]:
         process.communicate()
 
 
-def test_the_command_runs_once_the_hub_has_registered_the_server(tmp_path: Path) -> None:
+def test_the_command_starts_after_the_hub_has_registered_the_server(tmp_path: Path) -> None:
     with fake_hub() as hub:
         hub.is_ready = False
         command = 'echo "$PWD"; test -z "$BAI_STARTUP_COMMAND" && exit 3'

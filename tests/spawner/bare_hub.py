@@ -33,7 +33,7 @@ c.Authenticator.allow_all = True
 c.JupyterHub.spawner_class = "bai"
 c.JupyterHub.allow_named_servers = True
 c.JupyterHub.cleanup_servers = False
-# The response to a start waits for its end, so that it never is "still starting".
+# The Hub responds to a start request only when the start has ended, never with "still starting".
 c.JupyterHub.tornado_settings = {{"slow_spawn_timeout": 60}}
 c.JupyterHub.services = [{{"name": "test", "api_token": "{token}"}}]
 c.JupyterHub.load_roles = [
@@ -96,7 +96,10 @@ class BareHub:
         self._as_user = self._client(answer.json()["token"])
 
     def start(self) -> None:
-        """Start the Hub and wait until it responds; raise with its log if it does not."""
+        """Start the Hub and wait until it responds.
+
+        If it exits, raise an error that contains its log.
+        """
         config = self.folder / "config.py"
         config.write_text(
             CONFIG.format(

@@ -42,7 +42,7 @@ export class Actions {
     private readonly t: Translate,
     private readonly app: JupyterFrontEnd
   ) {
-    // The path of the manager is the path of the session's page without its end.
+    // The path of the session's page is the path of the manager followed by `/sessions/ID`.
     this.client = new UserClient(() => (model.session?.page ?? '').replace(/\/sessions\/.*$/, ''));
     this.uploads = new Uploads(this.client);
     this.uploads.finished.connect(() => model.refresh());
@@ -267,7 +267,7 @@ export class Actions {
     return this.model.session?.name ?? '';
   }
 
-  /** Request the user's consent if the client has no token; return whether it has one then. */
+  /** Request the user's consent if the client has no token; return whether it now has a token. */
   private async ensureConsent(): Promise<boolean> {
     if (this.client.hasToken) {
       return true;

@@ -32,10 +32,10 @@ T = TypeVar("T")
 class Find:
     """How devices are found: by a path with ``{i}``, or by the command of a vendor tool.
 
-    The tool prints JSON with a list of devices at the pointer ``items``. If ``columns`` is set, it
-    prints one device per line instead, as comma-separated values in these columns. ``where`` maps
-    keys (see ``TableDevices.value``) to patterns; only devices whose value of every key matches
-    one of its patterns are used.
+    The tool prints JSON with a list of devices at the JSON pointer ``items``. If ``columns`` is
+    set, the tool instead prints one device per line, as comma-separated values of these columns.
+    ``where`` maps keys (see ``TableDevices.value``) to lists of patterns. A device is used only if,
+    for every key, its value matches one of the patterns.
     """
 
     path: str = ""
@@ -79,7 +79,7 @@ class Divided:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One family of accelerators, with placeholders in braces.
+    """One family of accelerators. Texts can contain placeholders in braces.
 
     ``nodes`` can contain ``{i}``, the device's number on the machine. ``environ`` can contain
     ``{count}`` and the comma-separated lists ``{indices}`` (numbers on the machine), ``{ids}`` and
@@ -92,7 +92,7 @@ class Row:
     find: Find
     facts: Facts = Facts()
     models: Mapping[str, str] = field(default_factory=dict)
-    # Memory of devices that do not report it; 0: unknown.
+    # Memory in bytes of a device that does not report its memory; 0: unknown.
     memory_bytes: int = 0
     # Bytes per unit of the fact ``memory_bytes``.
     memory_unit: int = 1

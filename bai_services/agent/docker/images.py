@@ -143,7 +143,7 @@ _UNREACHABLE = (
 
 
 def pull_error(name: str, text: str) -> BaiError:
-    """Return the error for the user that corresponds to Docker's error message of a pull."""
+    """Convert Docker's error message of a failed pull to an error for the user."""
     low = text.lower()
     if "no space left" in low:
         return StorageFull(f"image {name} does not fit on the disk of its machine", image=name)

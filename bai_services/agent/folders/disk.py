@@ -1,4 +1,4 @@
-"""Disk usage of kernels outside of folders: the home and the container's layer."""
+"""Disk usage of kernels outside of virtual folders: the home and the container's layer."""
 
 from __future__ import annotations
 

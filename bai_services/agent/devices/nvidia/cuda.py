@@ -99,7 +99,7 @@ class CudaGpus(DeviceKind):
         self._host = host or HostFiles()
         self._known: dict[str, Device] = {}
         self._available_level: AvailableLevel | None = None
-        # For the uuid of a GPU: why its compute mode could not be changed.
+        # Why the compute mode of a GPU could not be changed, by the uuid of the GPU.
         self._mode_problems: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -175,7 +175,7 @@ class CudaGpus(DeviceKind):
         Raises
         ------
         Unavailable
-            If its share requires MPS, which is unavailable now or has another share on this GPU.
+            If a share requires MPS, and MPS is unavailable now or serves another share on this GPU.
         """
         # Select GPUs by uuid, because their indices differ inside a container and can change at a
         # restart.
@@ -243,7 +243,10 @@ class CudaGpus(DeviceKind):
         return is_process_level and device.is_healthy and not device.slot
 
     def _level(self, device: Device, available: AvailableLevel) -> AvailableLevel:
-        """Return the level of one GPU; lower than ``PROCESS`` if programs can bypass MPS on it."""
+        """Return the enforcement level of one GPU.
+
+        It is lower than ``available`` if programs can bypass MPS on this GPU.
+        """
         if available.level is not Level.PROCESS:
             return available
         problem = self._mode_problems.get(device.id) or compute_mode_problem(
@@ -254,13 +257,14 @@ class CudaGpus(DeviceKind):
         return self._highest_level(available.problems[Level.CGROUP.value], problem)
 
     def _allow_all_programs(self, device: Device) -> bool:
-        """Set the compute mode of a whole GPU to DEFAULT if the agent may; return whether all
-        programs of the session can use the GPU.
+        """Set the compute mode of a whole GPU to DEFAULT, if the agent may change it.
+
+        Return whether several programs can use the GPU at the same time.
         """
         mode = _mode_of(device)
         if mode is not None and self._rules.may_set_mode and self._rules.mps is not None:
-            # Set the mode even if ``mode`` is DEFAULT: it may have changed since ``mode`` was read,
-            # if the GPU was shared.
+            # Set the mode even if ``mode`` is DEFAULT: ``mode`` is a cached value, and the agent
+            # may have changed the mode since then to share the GPU.
             with self._lock:
                 return not self._reader.set_mode(device.id, ComputeMode.DEFAULT)
         return mode != ComputeMode.EXCLUSIVE_PROCESS.name
@@ -295,16 +299,14 @@ class CudaGpus(DeviceKind):
         return replace(device, sharing=sharing, facts=facts, is_healthy=is_healthy)
 
     def _withheld_reason(self, device: Device, level: Level, is_mps: bool) -> str:
-        """Return why a GPU's shares are not offered at all; empty if they are."""
+        """Return why a GPU's shares are not offered at all; empty if they are offered."""
         mode = _mode_of(device)
         if mode == ComputeMode.PROHIBITED.name:
             return f"the compute mode is {mode}: no program can use the GPU"
         if mode == ComputeMode.EXCLUSIVE_PROCESS.name and not is_mps:
             return f"the compute mode is {mode}: without MPS a second program is rejected"
         if not level.is_at_least(self._rules.minimum):
-            return (
-                f"the machine's enforcement level is {level}, but {self._rules.minimum} is required"
-            )
+            return f"the GPU's enforcement level is {level}, but {self._rules.minimum} is required"
         if (is_mps or level is Level.CGROUP) and device.memory_bytes is None:
             return "the driver does not report the memory of the GPU"
         return ""
@@ -335,13 +337,14 @@ class CudaGpus(DeviceKind):
         return {"CUDA_MPS_PIPE_DIRECTORY": target, **limits.environ()}, mounts
 
     def _restrict_to_mps(self, device_id: str) -> None:
-        """Set the compute mode to EXCLUSIVE_PROCESS, so that programs cannot bypass MPS, if the
-        agent may.
+        """Set the compute mode to EXCLUSIVE_PROCESS, so that programs cannot bypass MPS.
+
+        Do nothing if the agent may not change the mode.
 
         Raises
         ------
         Unavailable
-            If the driver rejects it; from then on the GPU has a lower enforcement level.
+            If the driver rejects the mode; from then on the GPU has a lower enforcement level.
         """
         if not self._rules.may_set_mode:
             return
@@ -352,7 +355,10 @@ class CudaGpus(DeviceKind):
             raise Unavailable(f"GPU {device_id} cannot be shared now: {problem}", device=device_id)
 
     def _restore_compute_modes(self, mps: MpsServers) -> None:
-        """Set the compute mode of GPUs without an MPS daemon back to DEFAULT, if the agent may."""
+        """Set the compute mode of GPUs without an MPS daemon back to DEFAULT.
+
+        Do nothing if the agent may not change the mode.
+        """
         with self._lock:
             for device_id, device in self._known.items():
                 may_set = self._rules.may_set_mode and _mode_of(device) is not None
@@ -386,7 +392,8 @@ def _mode_of(device: Device) -> str | None:
 def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
     """Return the enforcement level of these devices for a session.
 
-    For whole devices this is HARDWARE in a container, which has no access to other devices.
+    Whole devices have the level HARDWARE in a container, which cannot access other devices, and
+    NONE in a process.
     """
     levels = [g.device.sharing.level for g in granted if g.is_share or g.device.slot]
     if not levels:
@@ -395,10 +402,11 @@ def _level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
 
 
 def limit_environ(granted: Sequence[GrantedDevice]) -> dict[str, str]:
-    """Return the variables with the limits of a share, by the device's index in the session.
+    """Return variables that tell programs the limits of a session's GPUs.
 
-    Examples: ``CUDA_MEMORY_LIMITS=0:4294967296``, ``CUDA_PROCESSOR_LIMITS=0:25``. A library that
-    enforces limits reads them; without one they inform programs. Unknown values are left out.
+    A limit is preceded by the index of the GPU in the session: ``CUDA_MEMORY_LIMITS=0:4294967296``
+    (bytes), ``CUDA_PROCESSOR_LIMITS=0:25``. A preloaded library can enforce the limits; without
+    such a library the variables only inform. Unknown values are left out.
     """
     total = sum(g.amount for g in granted)
     return {

@@ -1,4 +1,4 @@
-"""Reads GPUs and MIG instances through NVML: identity, metrics, processes, compute mode."""
+"""Read GPUs and MIG instances through NVML: identity, metrics, processes, compute mode."""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ class GpuReader:
         self._constant.pop(uuid, None)
 
     def sample(self, device_id: str) -> dict[str, Any] | None:
-        """Return the metrics of a GPU or instance, None for each unknown metric; None if the
-        driver does not report the device.
+        """Return the metrics of a GPU or instance; None if the driver does not report the device.
+
+        An unknown metric has the value None.
         """
         handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         if handle is None:
@@ -110,7 +111,7 @@ class GpuReader:
         ]
 
     def set_mode(self, device_id: str, mode: ComputeMode) -> str:
-        """Set the compute mode of a GPU; return why that failed, empty if it did not."""
+        """Set the compute mode of a GPU; return the reason of a failure, empty on success."""
         handle = self._nvml.call("nvmlDeviceGetHandleByUUID", device_id)
         if handle is not None and self._mode(handle) != mode.name:
             self._nvml.call("nvmlDeviceSetComputeMode", handle, int(mode))

@@ -56,7 +56,7 @@ class MpsServers:
     """Supervises one MPS daemon per shared GPU; ``maintain`` and ``set_share`` block.
 
     A daemon has one limit for all its clients, so all sessions on a GPU have the same share. The
-    first session on an empty GPU sets it: the daemon is restarted with that limit.
+    first session on an empty GPU sets the share: the daemon is restarted with its limit.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class MpsServers:
         # then ``maintain`` does nothing, so that daemons of an earlier agent process continue.
         self._gpus: Mapping[str, int] | None = None
         self._daemons: dict[str, Daemon] = {}
-        # For the uuid of a GPU: the share of sessions that an earlier agent process started.
+        # Share of the sessions that an earlier agent process started, by the uuid of the GPU.
         self._granted_shares: Mapping[str, int] = {}
         # Held during maintenance, so that ``close`` does not run while a daemon is being started.
         self._lock = threading.Lock()
@@ -333,7 +333,7 @@ class MpsServers:
         """Count a failed start or check; stop a daemon that does not respond repeatedly."""
         daemon.failed_checks += 1
         daemon.unavailable_reason = f"MPS does not work: {text}"
-        # Programs continue if the daemon responds at the next check.
+        # After the first failed check, wait for the next one: a stop would end all programs.
         if not daemon.is_running or daemon.failed_checks >= MAX_FAILED_CHECKS:
             self._stop(daemon, text, now)
 
