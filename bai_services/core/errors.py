@@ -13,7 +13,7 @@
     │   ├── AlreadyExists
     │   ├── InUse
     │   └── Changed               the object has changed since the caller read it
-    ├── QuotaExceeded             a resource policy forbids the session, even on an empty cluster
+    ├── QuotaExceeded             a policy or quota forbids the request, even with free capacity
     ├── InsufficientResources     the session fits on no agent, even on an empty one
     ├── RateLimited
     ├── TooLarge                  a body or a file exceeds its limit

@@ -101,7 +101,8 @@ def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page
         _check_field(field_name, fields)
         if comparison not in _TEXT_COMPARISONS:
             raise InvalidRequest(
-                f"{comparison!r} is not a filter of this list; use one of ne, in, contains",
+                f"{comparison!r} is not an operator of this list's filters; "
+                "use one of ne, in, contains",
                 filter=name,
             )
         matches = _TEXT_COMPARISONS[comparison]

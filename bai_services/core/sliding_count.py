@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 WINDOW = timedelta(minutes=15)
 # Resolution of the window: events are counted per step. A counter stores at most 90 pairs of
-# numbers (15 min / 10 s), if every ``add`` follows a ``total`` for the same time.
+# numbers (15 min / 10 s) if ``total``, which removes old pairs, is called before each ``add``.
 STEP = timedelta(seconds=10)
 
 

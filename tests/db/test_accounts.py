@@ -104,10 +104,10 @@ async def test_last_superadmin_remains_after_concurrent_demotions(
     for name in ("ada", "bob"):
         await add_user(database, name, "superadmin")
     store = UserStore(database)
-    out = UserChange({"role": "user"})
+    demotion = UserChange({"role": "user"})
     found = await exceptions_of(
-        store.update("ada", out, entry("user.update")),
-        store.update("bob", out, entry("user.update")),
+        store.update("ada", demotion, entry("user.update")),
+        store.update("bob", demotion, entry("user.update")),
     )
     assert sorted(found, key=str) == sorted([None, Conflict], key=str)
     left = await store.page(ListQuery(filters={"role": "superadmin"}))

@@ -1,4 +1,4 @@
-"""Concurrent writers: resources, caps, ends and creations of sessions stay consistent."""
+"""Concurrent placements, ends and creations of sessions keep allocations and caps consistent."""
 
 from __future__ import annotations
 

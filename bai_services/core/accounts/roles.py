@@ -1,4 +1,4 @@
-"""Roles and permissions: the actions of each role, and the objects on which each is allowed."""
+"""Roles and their permissions: for each action, the objects on which a role may perform it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user that owns a resource, with their current role."""
+    """The user who owns an object, and the current role of that user."""
 
     id: str
     role: Role
@@ -201,7 +201,7 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    False for the objects of an owner with a higher role, unless the caller's reach is ALL.
+    It is False for objects of an owner with a higher rank, unless the caller's reach is ALL.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

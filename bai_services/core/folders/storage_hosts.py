@@ -1,4 +1,4 @@
-"""Permissions on storage hosts, which domains, projects and policies grant."""
+"""Permissions on storage hosts. Domains, projects and keypair policies grant them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..errors import InvalidRequest
 from ..user_input import shown
 
+MAX_HOST_NAME = 64
 PERMISSIONS = (
     "create-vfolder",
     "modify-vfolder",
@@ -18,8 +19,9 @@ PERMISSIONS = (
     "set-user-specific-permission",
 )
 
-# All permissions on the storage host of this machine: the default of a new domain and policy.
+# Name of the storage host on the manager's machine.
 LOCAL = "local"
+# The default of a new domain or policy.
 ALL_LOCAL_PERMISSIONS: Mapping[str, Sequence[str]] = {LOCAL: list(PERMISSIONS)}
 
 
@@ -48,11 +50,17 @@ def check_hosts(hosts: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         If a permission does not exist, or a host name is empty or longer than 64 characters.
     """
     for host, permissions in hosts.items():
-        unknown = sorted(set(permissions) - set(PERMISSIONS))
-        if unknown or not host or len(host) > 64:
+        if not 1 <= len(host) <= MAX_HOST_NAME:
             raise InvalidRequest(
-                f"{shown(', '.join(unknown) or repr(host))} is not a permission of a storage host; "
-                f"valid are {', '.join(PERMISSIONS)}",
+                f"{shown(host)!r} is not a storage host; "
+                f"the name of a storage host has 1 to {MAX_HOST_NAME} characters",
+                field="allowed_vfolder_hosts",
+            )
+        unknown = sorted(set(permissions) - set(PERMISSIONS))
+        if unknown:
+            raise InvalidRequest(
+                f"{shown(', '.join(unknown))} is not a permission of a storage host; "
+                f"the permissions are {', '.join(PERMISSIONS)}",
                 field="allowed_vfolder_hosts",
             )
     return {

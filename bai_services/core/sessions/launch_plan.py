@@ -40,7 +40,7 @@ class Mount:
         for path in (source, target):
             parts = PurePosixPath(path).parts
             if not path.startswith("/") or ".." in parts or "\0" in path:
-                raise InvalidRequest(f"{path!r} is not an absolute path", path=path)
+                raise InvalidRequest(f"{path!r} is not an absolute path without '..'", path=path)
         flags = bool(data.get("read_only")), bool(data.get("is_own"))
         return cls(source, target, *flags, subpath=str(data.get("subpath") or ""))
 
@@ -67,7 +67,7 @@ class Injection:
     layer_limit_bytes: int = 0
     """Size limit of the container's writable layer; 0: none."""
     memlock: bool = False
-    """Lift the limit of locked memory, which some drivers require."""
+    """Whether to lift the limit on locked memory; some drivers lock more than the default."""
     notices: Sequence[str] = ()
     """Messages for the owner of the session."""
     enforcement: Mapping[str, str] = field(default_factory=dict)

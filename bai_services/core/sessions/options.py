@@ -12,10 +12,10 @@ from ..resources import ResourceSlots
 class SlotLimit:
     """Amounts of a slot that a new session may request.
 
-    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, or None.
-    ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and ``largest``.
-    ``in_force``: shares that devices in use currently offer. ``enforcement``: enforcement level
-    that is guaranteed for shares.
+    ``now``: maximum that can start now. ``allowed``: the lowest limit of the user's scopes, None
+    without a limit. ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and
+    ``largest``. ``in_force``: sizes to which the shares of devices in use are fixed.
+    ``enforcement``: enforcement level that is guaranteed for shares.
     """
 
     min: str
@@ -162,9 +162,10 @@ class GroupResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuotas:
-    """``mine``: amounts of the caller's sessions in the group; ``free``: what remains for them.
+    """Quotas of the caller's scopes, and resources of the selected resource group.
 
-    That is the lower of what the group has free and what the caller's quotas leave.
+    ``mine``: resources of the caller's sessions in the group. Here, ``free`` is the lower of what
+    is free in the group and what the caller's quotas leave.
     """
 
     projects: Sequence[str]

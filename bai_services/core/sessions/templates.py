@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Audience(StrEnum):
-    """Users who may use a template: its owner, or all of a project or a domain."""
+    """Users who may use a template: its owner, or all users of a project or a domain."""
 
     OWNER = "owner"
     PROJECT = "project"
@@ -19,7 +19,7 @@ class Audience(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """``hidden_fields``: fields missing from ``request``, because the caller may not read them."""
+    """``hidden_fields``: fields that ``request`` lacks because the caller may not read them."""
 
     id: str
     name: str

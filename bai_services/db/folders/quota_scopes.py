@@ -101,7 +101,7 @@ class QuotaStore:
         user_id: str | None = None,
         project_ids: Collection[str] = (),
     ) -> Page[QuotaScopeRow]:
-        """Return a page of all scopes, of a domain's scopes, or of a user's and some projects'."""
+        """Return a page of all scopes, of those of a domain, or of those of a user and projects."""
         rows = _rows()
         if domain is not None:
             rows = rows.where(_LISTING.columns["domain"] == domain)

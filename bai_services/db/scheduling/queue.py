@@ -144,7 +144,7 @@ class QueueStore:
     ) -> tuple[list[Request], list[float | None], list[AgentState]]:
         """Return (requests, run times, agents) of a resource group.
 
-        These are the latest ``limit`` requests, newest first. Run times are in seconds, None for a
+        The requests are the latest ``limit``, newest first. Run times are in seconds, None for a
         session that has not ended or never ran.
         """
         async with self._db.read() as tx:

@@ -36,7 +36,7 @@ from .queue_rows import (
 )
 from .usage_buckets import day_of
 
-# Number of sessions that are read and converted without a pause of the event loop.
+# Number of sessions that are read and converted before yielding to the event loop.
 _PAGE = 100
 
 _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
@@ -72,7 +72,7 @@ class RecordStore:
     ) -> Record:
         """Return the record of a resource group in a period.
 
-        ``lookback_days`` is the number of days before the period for which it contains the usage.
+        It also contains the daily usage of the ``lookback_days`` days before the period.
         """
         ids_select = (
             sa.select(sessions.c.id)
@@ -159,7 +159,7 @@ def _last_placement(rows: Sequence[Any]) -> _Placed:
 async def _read_dependencies(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, Sequence[datetime | None]]:
-    """Return when the dependencies of sessions ended with success; None: they did not."""
+    """Return, by session, when each dependency succeeded; None: it has not succeeded."""
     rows = await tx.execute(
         sa.select(
             session_dependencies.c.session_id,

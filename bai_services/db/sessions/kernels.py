@@ -63,7 +63,7 @@ class KernelAgent:
 # Statuses in which the manager issues a session's launch plan and accepts reports of containers.
 _LAUNCHED = (Status.PREPARED, Status.RUNNING)
 
-# Built at import, because they run for each session that starts.
+# These queries are built once at import, because they run at every start of a session.
 _OF_SESSION: sa.BindParameter[str] = sa.bindparam("of_session")
 _ON_AGENT = SELECT.where(
     sessions.c.status.in_(sa.bindparam("statuses", expanding=True)),
@@ -210,7 +210,7 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the sessions in these statuses with an agent that was lost before ``before``."""
+        """Return the ids of the sessions in these statuses with an agent lost before ``before``."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)
@@ -263,7 +263,7 @@ class KernelStore:
         return LaunchFacts(**{**row, "image_labels": row["image_labels"] or {}})
 
     async def mark_launched(self, session_id: str, at: datetime) -> bool:
-        """Record the issue of the launch plan; return False if the status does not allow it."""
+        """Record that the launch plan was issued; return False if the status does not allow it."""
         async with self._db.write() as tx:
             marked = await tx.execute(_MARK_LAUNCHED, {"of_session": session_id, "at": at})
             return marked.rowcount > 0

@@ -19,7 +19,8 @@ from ..database import Database
 from ..tables.sessions import kernels, sessions, usage_samples
 from .store import visible_to
 
-# Kernels whose samples are condensed in one transaction: some milliseconds of work.
+# Number of kernels whose samples are condensed in one step, so that a transaction takes only a few
+# milliseconds.
 _KERNELS_PER_STEP = 25
 
 
@@ -52,13 +53,13 @@ class UsageSampleStore:
             return await _select(tx, kernel_ids, resolution, start, end)
 
     async def last(self, resolution: Resolution) -> datetime | None:
-        """Return the newest interval with samples; None if there are no samples."""
+        """Return the start of the newest interval with samples; None if there are no samples."""
         async with self._db.read() as tx:
             newest = sa.select(sa.func.max(usage_samples.c.at)).where(
                 usage_samples.c.interval_seconds == resolution.interval_seconds
             )
-            found: datetime | None = await tx.scalar(newest)
-            return found
+            at: datetime | None = await tx.scalar(newest)
+            return at
 
     async def condense(self, start: datetime) -> None:
         """Store the coarse samples of the interval that begins at ``start``; idempotent."""
@@ -100,7 +101,7 @@ class UsageSampleStore:
     async def kernels_of(
         self, session_ids: Sequence[str], visible: Visibility
     ) -> list[SampledKernel]:
-        """Return the kernels of the visible ones of these sessions."""
+        """Return the kernels of these sessions, except for sessions that are not visible."""
         return await self._kernels(sessions.c.id.in_(sorted(session_ids)), *visible_to(visible))
 
     async def running_kernels_of(self, owner_id: str, limit: int) -> list[SampledKernel]:
@@ -148,15 +149,15 @@ async def _select(
     start: datetime,
     end: datetime,
 ) -> list[Sample]:
-    found = usage_samples.c
+    columns = usage_samples.c
     rows = await tx.execute(
-        sa.select(found.kernel_id, found.at, found.metrics, found.devices)
+        sa.select(columns.kernel_id, columns.at, columns.metrics, columns.devices)
         .where(
-            found.kernel_id.in_(kernel_ids),
-            found.interval_seconds == resolution.interval_seconds,
-            found.at >= start,
-            found.at < end,
+            columns.kernel_id.in_(kernel_ids),
+            columns.interval_seconds == resolution.interval_seconds,
+            columns.at >= start,
+            columns.at < end,
         )
-        .order_by(found.at, found.kernel_id)
+        .order_by(columns.at, columns.kernel_id)
     )
     return [Sample(*row) for row in rows]

@@ -1,4 +1,4 @@
-"""Preview of a session: the same start as after its creation, and all caps that apply."""
+"""Preview of a session: it predicts the start after a creation and lists all caps that apply."""
 
 from __future__ import annotations
 

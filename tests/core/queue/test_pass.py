@@ -66,7 +66,7 @@ def started_on_agents(result: PassResult) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_pass_chooses_the_expected_agent(
+def test_place_chooses_the_expected_agent(
     agents: list[AgentState], wanted: Request, chosen: str
 ) -> None:
     placement = place(agents, wanted)

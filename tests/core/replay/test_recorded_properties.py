@@ -86,7 +86,7 @@ def recorded(world: World, number: int, session: PendingSession, placements) -> 
     user, project = (scope.id for scope in session.scopes)
     return RecordedSession(
         id=session.id,
-        # Sessions that were created at the same time are in the order of creation.
+        # Keep the order of sessions that were created in the same second.
         created_at=time_at(world.arrived_at[session.id]) + timedelta(microseconds=number),
         placed_at=None if started is None else time_at(started) + fraction,
         freed_at=None if started is None else time_at(started + seconds) + fraction,
@@ -97,7 +97,7 @@ def recorded(world: World, number: int, session: PendingSession, placements) -> 
         project=project,
         user=user,
         keypair="",
-        # No run time is learned from other sessions.
+        # Each session has its own kind, so no run time is learned from other sessions.
         kind=session.id,
         placements=placements.get(session.id, ()),
         placement_count=int(started is not None),

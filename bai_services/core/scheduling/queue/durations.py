@@ -12,7 +12,8 @@ from .model import Certainty, PendingSession, RunningSession
 
 # Number of the latest ended sessions whose run times are stored for each kind.
 WINDOW = 256
-# A run time is predicted from ended sessions that ran longer; this is their minimum number.
+# Minimum number of ended sessions that ran longer than a session has run so far. With fewer, its
+# run time is not predicted from them.
 _MIN_SAMPLES = 5
 
 
@@ -26,8 +27,8 @@ class Learned(NamedTuple):
 class Durations(Mapping[str, Sequence[int]]):
     """The latest ``WINDOW`` run times of each kind, for conditional medians.
 
-    ``add`` learns online. The mapping from kind to run times can be the ``durations`` of a
-    snapshot; its run times stay sorted between passes.
+    ``add`` learns from each session that ends. As a mapping from kind to run times, an instance can
+    be the ``durations`` of a snapshot; it keeps the run times sorted between passes.
     """
 
     def __init__(self, samples: Mapping[str, Sequence[int]] | None = None) -> None:
@@ -61,9 +62,9 @@ class Durations(Mapping[str, Sequence[int]]):
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
-        Only ended sessions that ran longer are considered. If fewer than ``_MIN_SAMPLES`` did, the
-        result is twice the elapsed time (the estimate for durations of unknown scale). None: no
-        session of the kind has ended.
+        Only ended sessions that ran longer than ``elapsed`` are considered. If there are fewer than
+        ``_MIN_SAMPLES`` of them, the result is twice the elapsed time (the estimate for durations
+        of unknown scale). None: no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

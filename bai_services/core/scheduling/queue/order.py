@@ -26,8 +26,8 @@ class _Lane:
 class Turns:
     """Iterates over shapes in order while their sessions are placed or skipped.
 
-    ``standing`` returns the current standing of a party, which must never decrease during the
-    iteration. A step takes time logarithmic in the number of parties.
+    ``standing`` returns the current standing of a party. A party's standing must never decrease
+    during the iteration. A step takes time logarithmic in the number of parties.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from ..queue import DailyUsage
 from .workload import Job
 
 DAY = 86400
-# The day of ``EPOCH`` in days since 1970-01-01.
+# Default day of second 0 of a replay: 2000-01-01, in days since 1970-01-01.
 FIRST_DAY = 10957
 # Interval, in seconds of the replay, at which the queue receives the usage.
 _INTERVAL_SECONDS = 3600
