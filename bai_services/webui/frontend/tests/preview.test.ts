@@ -11,7 +11,7 @@ test('the kind of a file follows from its extension', () => {
   );
 });
 
-test('binary data is no text, and a cut character does not matter', () => {
+test('binary data is not text, and an incomplete character at the end of a part is dropped', () => {
   expect(textOf(bytes('ab'), false)).toBe('ab');
   expect(textOf(new Uint8Array([97, 0, 98]), false)).toBeNull();
   expect(textOf(new Uint8Array([0xff, 0xfe]), false)).toBeNull();
@@ -36,7 +36,7 @@ test('only the first rows of a table are read', () => {
   ]);
 });
 
-test('cells of a notebook', () => {
+test('the cells of a notebook are parsed', () => {
   const output = (data: object) => ({ output_type: 'display_data', data });
   const notebook = {
     cells: [
@@ -78,6 +78,6 @@ test('cells of a notebook', () => {
   expect(cellsOf(JSON.stringify({ cells: Array(501).fill({}) }))?.isCut).toBe(true);
 });
 
-test.each(['', '{', '[]', 'null', '{"cells": 1}'])('%s is no notebook', text => {
+test.each(['', '{', '[]', 'null', '{"cells": 1}'])('%s is not a notebook', text => {
   expect(cellsOf(text)).toBeNull();
 });

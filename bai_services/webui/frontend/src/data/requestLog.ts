@@ -17,18 +17,18 @@ const listeners = new Set<() => void>();
 let entries: readonly LoggedRequest[] = [];
 let nextNumber = 1;
 
-const draw = (changed: readonly LoggedRequest[]) => {
-  entries = changed;
+const replaceEntries = (replacement: readonly LoggedRequest[]) => {
+  entries = replacement;
   listeners.forEach(listener => listener());
 };
 
-/** Add a request to the log, which contains only the latest ones. */
+/** Add a request to the log. The log keeps the latest `MAX_ENTRIES` requests. */
 export function logRequest(entry: Omit<LoggedRequest, 'number'>): void {
-  draw([{ ...entry, number: nextNumber }, ...entries].slice(0, MAX_ENTRIES));
+  replaceEntries([{ ...entry, number: nextNumber }, ...entries].slice(0, MAX_ENTRIES));
   nextNumber += 1;
 }
 
-export const clearRequestLog = () => draw([]);
+export const clearRequestLog = () => replaceEntries([]);
 
 const subscribe = (listener: () => void) => {
   listeners.add(listener);

@@ -16,7 +16,7 @@ export class Stored<T> {
   open(key: string): void {
     if (key !== this.key) {
       this.key = key;
-      this.draw(undefined);
+      this.replace(undefined);
     }
   }
 
@@ -26,7 +26,7 @@ export class Stored<T> {
 
   set(value: T): void {
     localStorage.setItem(this.key, JSON.stringify(value));
-    this.draw(value);
+    this.replace(value);
   }
 
   readonly subscribe = (listener: () => void) => {
@@ -40,16 +40,16 @@ export class Stored<T> {
       return;
     }
     this.hasSubscribed = true;
-    // What another tab changed before now is read again.
+    // Read the value again, because another tab may have changed it before this subscription.
     this.value = undefined;
     window.addEventListener('storage', event => {
       if (event.key === this.key || event.key === null) {
-        this.draw(undefined);
+        this.replace(undefined);
       }
     });
   }
 
-  private draw(value: T | undefined): void {
+  private replace(value: T | undefined): void {
     this.value = value;
     this.listeners.forEach(listener => listener());
   }

@@ -26,7 +26,7 @@ export const viewFilters = (views: readonly View[], filters: Filters) =>
 export const withoutViews = (views: readonly View[], filters: Filters) =>
   select(filters, (name, value) => !isOfView(views, name, value));
 
-/** Selects a view, which is a part of the list; the choice is a filter in the URL. */
+/** Switch between views of a list. Each view is one filter, which is stored in the URL. */
 export function ViewSwitch({ views, filters, onChange }: ViewSwitchProps) {
   const { t } = useTranslation();
   const current = views.find(({ filter, value }) => filters[filter] === value);

@@ -15,7 +15,7 @@ interface ColumnChoiceProps {
   onChange: (hidden: string[]) => void;
 }
 
-/** A dialog that shows and hides columns at once; the first one names the row and stays. */
+/** A dialog to show and hide columns. The first column names the row and is always shown. */
 export function ColumnChoice({ columns, hidden, onChange }: ColumnChoiceProps) {
   const { t } = useTranslation();
   const [isOpen, setIsOpen] = useState(false);

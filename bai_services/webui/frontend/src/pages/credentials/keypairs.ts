@@ -5,7 +5,7 @@ import {
   type Entity
 } from '../../components/entities/entity';
 
-// Below this limit, the web UI itself may be slowed down: it sends several requests per page.
+// Requests per 15 minutes. A lower limit can block the web UI, which sends several requests per page.
 const LOW_RATE_LIMIT = 101;
 
 export const KEYPAIRS: Entity = {

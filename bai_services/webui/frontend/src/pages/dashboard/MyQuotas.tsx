@@ -65,7 +65,7 @@ interface GroupResourcesProps {
   onChange: (changes: DashboardSearch) => void;
 }
 
-/** What the user has in a resource group and may still get there, and the same of all its agents. */
+/** Used and free resources of the user in a resource group (`mine`), or of all its agents (`group`). */
 export function GroupResources({
   target,
   onChange,

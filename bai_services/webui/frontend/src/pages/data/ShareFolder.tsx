@@ -19,7 +19,7 @@ interface SharedUser {
   isPending: boolean;
 }
 
-/** Users with access and invited users; invite users, change their permission, stop sharing. */
+/** Dialog that lists users with access and invited users, with controls to invite, change, remove. */
 export function ShareFolder({ folder, onClose }: { folder: Folder; onClose: () => void }) {
   const { t } = useTranslation();
   const grants = useQuery(grantsQuery(folder.id));

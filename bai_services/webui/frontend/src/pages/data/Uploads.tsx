@@ -11,7 +11,7 @@ import {
   type FileUpload
 } from '../../data/folders/uploads';
 
-// Maximum number of listed uploads: there can be hundreds. Further ones are only counted.
+// Maximum number of uploads in the list. There can be hundreds; the others are only counted.
 const MAX_SHOWN = 20;
 const ORDER = ['conflict', 'failed', 'running', 'paused', 'waiting', 'done'];
 

@@ -133,13 +133,13 @@ interface Environment {
   images: OfferedImage[];
 }
 
-/** The images by environment; an image of several architectures has one version. */
+/** Group images by environment. Images that differ only in architecture become one version. */
 function environmentsOf(images: OfferedImage[]): Environment[] {
-  const found = new Map<string, Environment>();
+  const environments = new Map<string, Environment>();
   for (const image of images) {
     const name = partsOfImage(image.name).environment;
-    const environment = found.get(name) ?? { name, kind: image.runtime_type, images: [] };
-    found.set(name, environment);
+    const environment = environments.get(name) ?? { name, kind: image.runtime_type, images: [] };
+    environments.set(name, environment);
     const same = environment.images.findIndex(other => other.name === image.name);
     if (same < 0) {
       environment.images.push(image);
@@ -149,5 +149,5 @@ function environmentsOf(images: OfferedImage[]): Environment[] {
       environment.images[same] = { ...other, architecture };
     }
   }
-  return [...found.values()];
+  return [...environments.values()];
 }

@@ -15,7 +15,7 @@ export function showStep(step: Step) {
   element?.focus({ preventScroll: true });
 }
 
-/** The steps, those with problems marked; a click leads to the step. */
+/** List of the steps. Steps with problems are marked; a click shows the step. */
 export function StepList({ current, onChoose }: StepProps) {
   const { t } = useTranslation();
   const { preview } = useLauncher();
@@ -36,7 +36,7 @@ export function StepList({ current, onChoose }: StepProps) {
   );
 }
 
-/** Reset, and the way through the steps. */
+/** Buttons that reset the form, or show the previous, the next or the last step. */
 export function StepButtons(props: StepProps & { onReset: () => void }) {
   const { t } = useTranslation();
   const index = STEPS.indexOf(props.current);

@@ -57,7 +57,7 @@ export function SessionStatus({ session }: { session: Session }) {
   );
 }
 
-/** Why the session has its status, and what its owner should know, without repetitions. */
+/** Reasons for the session's status and notices for its owner, without duplicates. */
 function reasonsOf({ status_info: info, notices, progress, status }: Session): string[] {
   const { message = '' }: Preparation = status === 'PREPARING' ? progress : {};
   return [...new Set([info, message, ...notices])].filter(text => text !== '');

@@ -26,7 +26,7 @@ export function NewSeries({ onClose }: { onClose: () => void }) {
   const submit = async () => {
     const values = await form.validateFields();
     setCreated(namesOf(values));
-    await run(usersOf(values).map((user, place) => ({ number: place + 1, user })));
+    await run(usersOf(values).map((user, index) => ({ number: index + 1, user })));
   };
 
   return (

@@ -23,14 +23,11 @@ export function namesOf({ prefix, count }: Series): string[] {
   const digits = String(count).length;
   return Array.from(
     { length: count },
-    (_, place) => prefix + String(place + 1).padStart(digits, '0')
+    (_, index) => prefix + String(index + 1).padStart(digits, '0')
   );
 }
 
-/**
- * The e-mail addresses of a series for a preview: all of a short one, else the first two and the
- * last.
- */
+/** At most `MAX_SHOWN` e-mail addresses of a series; of more, the first two, "…" and the last. */
 export function preview(series: Series): string[] {
   const addresses = namesOf(series).map(name => `${name}@${series.host}`);
   const last = addresses.at(-1);

@@ -2,7 +2,7 @@ import { Descriptions, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 
 interface CopyableFactsProps {
-  /** Area of the labels; each key of `facts` is a text of it. */
+  /** Area of the translated labels; each key of `facts` has a label in this area. */
   area: string;
   facts: Record<string, string>;
 }
