@@ -63,7 +63,7 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             self._begin(head.lower())
         if self._is_chunked:
-            # The last chunk; these bytes do not occur earlier in the app's response.
+            # These bytes end the last chunk. They do not occur earlier in the app's response.
             self._end = (self._end + data)[-5:]
             if self._end == b"0\r\n\r\n":
                 self._answer.set_result(None)

@@ -25,7 +25,10 @@ _INSERT_BATCH = 2_000
 
 
 class Served:
-    """Controller in the benchmark's process; ``keys`` is demo user -> (access key, secret key)."""
+    """Controller in the benchmark's process.
+
+    ``keys`` maps each demo user to an access key and a secret key.
+    """
 
     def __init__(self, home: Path, database_url: str) -> None:
         self._command = [sys.executable, "-m", "benchmarks.served", str(home), database_url]
@@ -220,15 +223,15 @@ async def _serve(home: Path, database_url: str) -> None:
     async with manager_on(database_url, home, MovableClock()) as manager:
         world = await make_world(manager, manager.clock)  # type: ignore[arg-type]
         await manager.folders.vfolders.start()
-        orders = Commands(world)
+        commands = Commands(world)
         async with serving(world) as api:
             keys = {name: (k.access_key, k.secret_key) for name, k in world.keys.items()}
             print(json.dumps({"url": api.url, "keys": keys}), flush=True)
             while line := await asyncio.to_thread(sys.stdin.readline):
                 facts = json.loads(line)
                 what = facts.pop("what")
-                order = orders.pass_ if what == "pass" else getattr(orders, what)
-                print(json.dumps(await order(**facts)), flush=True)
+                command = commands.pass_ if what == "pass" else getattr(commands, what)
+                print(json.dumps(await command(**facts)), flush=True)
 
 
 if __name__ == "__main__":

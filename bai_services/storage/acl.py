@@ -14,7 +14,7 @@ _NOBODY = 0xFFFFFFFF
 
 
 def share_directory(directory: int) -> bool:
-    """Make new entries of a directory writable by its group and by this process's user.
+    """Make a directory and its new entries writable by its group and by this process's user.
 
     The default ACL overrides the umask of the creating process. Return False if the file system
     does not support ACLs.
@@ -30,8 +30,8 @@ def share_file(file: int, is_executable: bool) -> bool:
 def _set(descriptor: int, name: str, bits: int) -> bool:
     entries = (
         (_USER_OBJ, bits, _NOBODY),
-        # The user of this process. Sessions of the process engine can have the same user, without
-        # root's capabilities.
+        # The user of this process needs an entry: a session of the process engine can run as the
+        # same user without root's capabilities, and must write to files of other owners.
         (_USER, bits, os.geteuid()),
         (_GROUP_OBJ, bits, _NOBODY),
         (_MASK, bits, _NOBODY),

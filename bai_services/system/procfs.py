@@ -18,7 +18,7 @@ def boot_id() -> str:
     Raises
     ------
     OSError
-        If ``/proc`` does not have it.
+        If ``/proc`` cannot be read.
     """
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 

@@ -114,17 +114,17 @@ class Streams:
 
     def send(self, stream: int, content: bytes) -> None:
         """Send data on a stream; the caller waits for ``Writable`` before sending more."""
-        found = self._streams.get(stream)
-        if found is not None and not found.is_finishing:
-            found.pending.append(memoryview(content))
-            self._queue(stream, found)
+        state = self._streams.get(stream)
+        if state is not None and not state.is_finishing:
+            state.pending.append(memoryview(content))
+            self._queue(stream, state)
 
     def finish(self, stream: int) -> None:
         """Half-close a stream after the data passed to ``send`` so far."""
-        found = self._streams.get(stream)
-        if found is not None:
-            found.is_finishing = True
-            self._queue(stream, found)
+        state = self._streams.get(stream)
+        if state is not None:
+            state.is_finishing = True
+            self._queue(stream, state)
 
     def reset(self, stream: int, message: str = "") -> None:
         """End a stream in both directions; discard unsent data."""
@@ -134,22 +134,22 @@ class Streams:
 
     def consume(self, stream: int, count: int) -> None:
         """Record that ``count`` received bytes were consumed; grant credit to the peer."""
-        found = self._streams.get(stream)
-        if found is None:
+        state = self._streams.get(stream)
+        if state is None:
             return
-        found.consumed += count
-        if found.has_peer_finished or found.consumed * 2 < found.window:
+        state.consumed += count
+        if state.has_peer_finished or state.consumed * 2 < state.window:
             return
-        grant = found.consumed
+        grant = state.consumed
         # The peer has used at least three quarters of its window: the window limits this stream, so
         # grow it.
-        if found.granted * 4 <= found.window < MAX_WINDOW_BYTES:
-            growth = min(found.window, GROWTH_BYTES - self._growth)
+        if state.granted * 4 <= state.window < MAX_WINDOW_BYTES:
+            growth = min(state.window, GROWTH_BYTES - self._growth)
             self._growth += growth
-            found.window += growth
+            state.window += growth
             grant += growth
-        found.consumed = 0
-        found.granted += grant
+        state.consumed = 0
+        state.granted += grant
         self._control.append(encode_credit(stream, grant))
 
     def receive(self, frame: Frame) -> Sequence[Event]:
@@ -164,21 +164,21 @@ class Streams:
             return self._opened(frame)
         if frame.stream > self._last:
             raise ProtocolError(f"{frame.kind.name} for unopened stream {frame.stream}")
-        found = self._streams.get(frame.stream)
-        if found is None:
+        state = self._streams.get(frame.stream)
+        if state is None:
             return ()  # the peer sent this before it received the RESET or FINISH of this endpoint
         match frame.kind:
             case FrameKind.DATA:
-                return self._data(frame, found)
+                return self._data(frame, state)
             case FrameKind.CREDIT:
-                found.credit += frame.count
-                self._queue(frame.stream, found)
+                state.credit += frame.count
+                self._queue(frame.stream, state)
                 return ()
             case FrameKind.FINISH:
-                if found.has_peer_finished:
+                if state.has_peer_finished:
                     raise ProtocolError(f"second FINISH for stream {frame.stream}")
-                found.has_peer_finished = True
-                self._remove_if_finished(frame.stream, found)
+                state.has_peer_finished = True
+                self._remove_if_finished(frame.stream, state)
                 return (Finished(frame.stream),)
             case FrameKind.RESET:
                 self._remove(frame.stream)
@@ -196,21 +196,21 @@ class Streams:
         if not self._ready:
             return None, None
         stream, _ = self._ready.popitem(last=False)
-        found = self._streams[stream]
-        if not found.pending:
-            found.has_finished = True
-            self._remove_if_finished(stream, found)
+        state = self._streams[stream]
+        if not state.pending:
+            state.has_finished = True
+            self._remove_if_finished(stream, state)
             return encode(FrameKind.FINISH, stream), None
-        data = found.pending[0]
-        max_bytes = min(found.credit, MAX_DATA_BYTES)
+        data = state.pending[0]
+        max_bytes = min(state.credit, MAX_DATA_BYTES)
         if len(data) > max_bytes:
-            found.pending[0] = data[max_bytes:]
+            state.pending[0] = data[max_bytes:]
             data = data[:max_bytes]
         else:
-            found.pending.popleft()
-        found.credit -= len(data)
-        self._queue(stream, found)
-        is_writable = not found.pending and not found.is_finishing
+            state.pending.popleft()
+        state.credit -= len(data)
+        self._queue(stream, state)
+        is_writable = not state.pending and not state.is_finishing
         return encode(FrameKind.DATA, stream, data), Writable(stream) if is_writable else None
 
     def end_all(self, message: str) -> list[Reset]:
@@ -234,23 +234,23 @@ class Streams:
         self._streams[frame.stream] = _Stream()
         return (Opened(frame.stream, frame.text),)
 
-    def _data(self, frame: Frame, found: _Stream) -> Sequence[Event]:
+    def _data(self, frame: Frame, state: _Stream) -> Sequence[Event]:
         count = len(frame.payload)
-        if found.has_peer_finished or count > found.granted:
+        if state.has_peer_finished or count > state.granted:
             raise ProtocolError(f"DATA for stream {frame.stream} after FINISH or beyond its credit")
-        found.granted -= count
+        state.granted -= count
         return (Data(frame.stream, frame.payload),)
 
-    def _queue(self, stream: int, found: _Stream) -> None:
-        can_send = found.credit > 0 if found.pending else found.is_finishing
-        if can_send and not found.has_finished:
+    def _queue(self, stream: int, state: _Stream) -> None:
+        can_send = state.credit > 0 if state.pending else state.is_finishing
+        if can_send and not state.has_finished:
             self._ready.setdefault(stream)
 
-    def _remove_if_finished(self, stream: int, found: _Stream) -> None:
-        if found.has_finished and found.has_peer_finished:
+    def _remove_if_finished(self, stream: int, state: _Stream) -> None:
+        if state.has_finished and state.has_peer_finished:
             self._remove(stream)
 
     def _remove(self, stream: int) -> None:
-        found = self._streams.pop(stream)
-        self._growth -= found.window - FIRST_WINDOW_BYTES
+        state = self._streams.pop(stream)
+        self._growth -= state.window - FIRST_WINDOW_BYTES
         self._ready.pop(stream, None)

@@ -97,7 +97,7 @@ def test_sessions_survive_a_killed_hub_and_end_with_ctrl_c(hub: RunningHub) -> N
     assert ended["status_info"]
 
 
-def test_a_killed_proxy_and_a_killed_hub_are_restarted(hub: RunningHub) -> None:
+def test_sign_ins_survive_a_kill_of_the_proxy_and_of_the_hub(hub: RunningHub) -> None:
     with hub.sign_in("user") as browser:
         old_proxy = hub.process_of("proxy")
         hub.kill("proxy")

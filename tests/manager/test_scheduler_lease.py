@@ -62,7 +62,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
     database_url: str, tmp_path: Path
 ) -> None:
     world = await make_world(database_url)
-    # No agent runs in this test. A last heartbeat in the future prevents its status LOST.
+    # No agent runs in this test. Heartbeats in the future prevent the status LOST.
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     await world.write(sa.update(agents).values(last_heartbeat_at=tomorrow))
     leases = LeaseStore(world.database)
@@ -88,7 +88,7 @@ async def test_suspended_manager_loses_its_lease_and_stops_scheduling(
         with manager(database_url, tmp_path / "b"):
 
             async def is_on_standby() -> bool:
-                return "this one is on standby" in log("b")
+                return "this manager is on standby" in log("b")
 
             await wait_until_async(is_on_standby, 40, "the second manager to be on standby")
             await create_sessions(world, "one", "two")

@@ -206,7 +206,7 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
             await wait_for_lease(1)
             with lone_manager(database_url, tmp_path / "b", hub.url):
                 await wait_until_async(
-                    lambda: "this one is on standby" in log_of("b"),
+                    lambda: "this manager is on standby" in log_of("b"),
                     60,
                     "manager b to be on standby",
                 )

@@ -16,9 +16,9 @@ from tests.testbed import ComponentMissing
 from tests.testbed.docker_engine import DockerEngine, responds
 from tests.testbed.wait import wait_until
 
-# Script that starts an engine. It mounts the sysfs of the network namespace at /sys, with the
-# cgroups of the machine below it. The engine's data is on a tmpfs, which disappears with the mount
-# namespace, so its thousands of files need not be deleted.
+# Script that starts an engine. It mounts a new sysfs, which shows the network devices of the
+# engine's namespace, and the cgroups of the machine below it. The engine's data is on a tmpfs: it
+# disappears with the mount namespace, so nobody must delete its thousands of files.
 _ENGINE = """
 set -e
 hostname {name}
@@ -80,7 +80,7 @@ def _make_bridge(stack: ExitStack, bridge: str, address: str) -> None:
     stack.callback(_run, "ip", "link", "delete", bridge)
     _run("ip", "address", "add", address, "dev", bridge)
     _run("ip", "link", "set", bridge, "up")
-    # Docker sets the policy of FORWARD to DROP, which also applies to bridged frames.
+    # Docker sets the policy of the chain FORWARD to DROP, which also drops bridged frames.
     rule = ["FORWARD", "-i", bridge, "-o", bridge, "-j", "ACCEPT"]
     _run("iptables", "-w", "-I", *rule)
     stack.callback(_run, "iptables", "-w", "-D", *rule)
@@ -93,9 +93,9 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
     _run("ip", "netns", "add", name)
     stack.callback(_run, "ip", "netns", "delete", name)
     # The kernel deletes this interface when it deletes the namespace with its peer, eth0.
-    here = f"v{token}-{number}"
-    _run("ip", "link", "add", here, "type", "veth", "peer", "name", "eth0", "netns", name)
-    _run("ip", "link", "set", here, "master", f"bai{token}", "up")
+    bridge_port = f"v{token}-{number}"
+    _run("ip", "link", "add", bridge_port, "type", "veth", "peer", "name", "eth0", "netns", name)
+    _run("ip", "link", "set", bridge_port, "master", f"bai{token}", "up")
     for words in (
         "link set lo up",
         f"address add {prefix}.{10 + number}/24 dev eth0",
@@ -121,9 +121,10 @@ def _node(stack: ExitStack, home: Path, token: str, prefix: str, number: int) ->
 
 
 def _remove_containers(engine: DockerEngine) -> None:
-    # Otherwise the engine waits 10 s for each container, and longer for the other Swarm members.
-    if found := engine.run("ps", "--all", "--quiet").split():
-        engine.run("rm", "--force", "--volumes", *found)
+    # Without this, a stopping engine waits 10 s for each container, and longer for other members
+    # of the Swarm.
+    if containers := engine.run("ps", "--all", "--quiet").split():
+        engine.run("rm", "--force", "--volumes", *containers)
     engine.run("swarm", "leave", "--force")
 
 

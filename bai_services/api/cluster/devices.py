@@ -12,7 +12,7 @@ from ..fields import ResponseModel
 
 
 class Device(ResponseModel):
-    """``capacity`` and ``used`` are decimal numbers of shares of the device.
+    """``capacity`` and ``used`` are decimal numbers; "1" is the whole device.
 
     ``share_in_force``: on a device that requires equal shares, the share of every session until
     the device is empty; otherwise null.

@@ -18,7 +18,7 @@ _TAG = "resource groups"
 
 
 class TriedPolicy(Body):
-    """The changes of a policy to the current one of the group."""
+    """The changes of a tried policy to the group's current policy."""
 
     scheduler: NameText | None = None
     scheduler_opts: dict[NameText, Any] = {}
@@ -35,8 +35,8 @@ class NewReplay(Body):
 class Replay(ResponseModel):
     """``status``: running, done, failed or cancelled. ``progress``: the finished part, 0 to 1.
 
-    ``username`` is empty if you may not see the user who started the replay. ``policies`` are the
-    names of the other policies: scheduler, placement and backfill.
+    ``username`` is empty if you may not see the user who started the replay. ``policies`` has the
+    name of each tried policy, which consists of its scheduler, placement and backfill.
     """
 
     id: str
@@ -53,7 +53,7 @@ class Replay(ResponseModel):
 
 
 class Replays(ResponseModel):
-    """The newest first. A manager keeps replays for at most a day, until it restarts."""
+    """The newest replay is first. A manager keeps a replay for a day, or until it restarts."""
 
     replays: list[Replay]
 
@@ -70,7 +70,7 @@ class Waits(ResponseModel):
 class GroupWaits(ResponseModel):
     """Waiting times of the sessions of a project, a user or a priority.
 
-    Without a name: the sum of all projects or users of other domains that you may not see.
+    An empty name stands for all projects or users of other domains, which you may not see.
     """
 
     domain: str
@@ -97,10 +97,11 @@ class Shifts(ResponseModel):
 
 
 class PolicyReport(ResponseModel):
-    """The history (name ``history``), the replay under the current policy (``current``) or another.
+    """Waiting times and utilisation in the history or under a policy.
 
-    The difference of the first two is the error of the replay itself. ``by_project`` and
-    ``by_user`` list at most 50 per domain, those that waited longest.
+    ``name`` is ``history``, ``current`` for the replay under the current policy, or the name of a
+    tried policy. The difference between ``history`` and ``current`` is the error of the replay
+    itself. ``by_project`` and ``by_user`` list, for each domain, the 50 that waited longest.
     """
 
     name: str
@@ -131,7 +132,7 @@ class CountedGap(ResponseModel):
 class Comparison(ResponseModel):
     """``running_before`` sessions were already running at ``since`` and are not compared.
 
-    ``times`` are the begins of the intervals of the utilisation.
+    ``times`` are the starts of the intervals for which utilisation is reported.
     """
 
     since: datetime

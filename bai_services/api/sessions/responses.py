@@ -244,10 +244,10 @@ class UsageTrends(ResponseModel):
 class SlotLimit(ResponseModel):
     """Amounts of a slot that a new session may request.
 
-    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, or null.
-    ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and ``largest``.
-    ``in_force``: shares that devices in use currently offer. ``enforcement``: enforcement level
-    that is guaranteed for shares.
+    ``now``: maximum that can start now. ``allowed``: the lowest limit of your scopes, null without
+    a limit. ``largest``: the most that one agent has. ``max``: the lower of ``allowed`` and
+    ``largest``. ``in_force``: sizes to which the shares of devices in use are fixed.
+    ``enforcement``: enforcement level that is guaranteed for shares.
     """
 
     min: str
@@ -381,9 +381,10 @@ class GroupResource(ResponseModel):
 
 
 class SessionQuotas(ResponseModel):
-    """``mine``: amounts of your sessions in the group; ``free``: what remains for them.
+    """Quotas of your scopes, and resources of the selected resource group.
 
-    That is the lower of what the group has free and what your quotas leave.
+    ``mine``: resources of your sessions in the group. Here, ``free`` is the lower of what is free
+    in the group and what your quotas leave.
     """
 
     projects: list[str]

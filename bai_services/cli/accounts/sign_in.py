@@ -63,13 +63,13 @@ def login(
         _warn_about_plain_http(address)
     if user:
         password = _secret("password", is_piped=password_stdin, option="--password-stdin")
-        found = asyncio.run(_sign_in_with_password(address, user, password))
+        signed_in = asyncio.run(_sign_in_with_password(address, user, password))
     elif access_key:
         secret = _secret("secret key", is_piped=secret_key_stdin, option="--secret-key-stdin")
-        found = asyncio.run(_verified_profile(address, Keypair(access_key, secret)))
+        signed_in = asyncio.run(_verified_profile(address, Keypair(access_key, secret)))
     else:
-        found = asyncio.run(_sign_in_with_browser(address, opens_browser=not no_browser))
-    current, me = found
+        signed_in = asyncio.run(_sign_in_with_browser(address, opens_browser=not no_browser))
+    current, me = signed_in
     profile.save(current)
     if me.get("need_password_change"):
         output.note("you must change your password first: bai password")

@@ -29,7 +29,7 @@ _MARKS = {"create": ("+", "green"), "update": ("~", "yellow"), "delete": ("-", "
 
 @dataclass(slots=True)
 class Outcome:
-    """The changes that were made (or, in a dry run, would be), and generated passwords."""
+    """The changes that were made or, in a dry run, would be made, and the generated passwords."""
 
     is_applied: bool
     changes: list[Change] = field(default_factory=list)
@@ -56,7 +56,9 @@ class Outcome:
 )
 @click.option("--dry-run", is_flag=True, help="Print the changes without making them.")
 @click.option(
-    "--prune", is_flag=True, help="Delete objects that the sections of the file do not declare."
+    "--prune",
+    is_flag=True,
+    help="For each section of the file, delete the objects that the section does not declare.",
 )
 @json_option
 @connected

@@ -87,23 +87,23 @@ async def _start_app(remote: Remote, name: str, *, as_json: bool) -> str:
     BaiError
         If the app does not start within 300 s.
     """
-    found = await _app(remote, name)
-    if not found.get("is_offered", True):
-        raise NotFound(found.get("message") or f"app {name} is not available in this session")
-    if found["state"] not in _READY:
+    offered = await _app(remote, name)
+    if not offered.get("is_offered", True):
+        raise NotFound(offered.get("message") or f"app {name} is not available in this session")
+    if offered["state"] not in _READY:
         if not as_json:
-            output.note(f"starting {found['title']}")
+            output.note(f"starting {offered['title']}")
         await remote.request("POST", f"bai/api/apps/{segment(name)}", {})
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _START_TIMEOUT_SECONDS
-        found = await _app(remote, name)
-        while found["state"] == "starting" and loop.time() < deadline:
+        offered = await _app(remote, name)
+        while offered["state"] == "starting" and loop.time() < deadline:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-            found = await _app(remote, name)
-        if found["state"] not in _READY:
-            reason = found.get("message") or f"it is {found['state']}"
-            raise BaiError(f"{found['title']} did not start: {reason}", app=name)
-    return str(found["path"])
+            offered = await _app(remote, name)
+        if offered["state"] not in _READY:
+            reason = offered.get("message") or f"it is {offered['state']}"
+            raise BaiError(f"{offered['title']} did not start: {reason}", app=name)
+    return str(offered["path"])
 
 
 async def _app(remote: Remote, name: str) -> dict[str, Any]:

@@ -437,9 +437,9 @@ def _tar_member(item: Upload) -> bytes:
 
 
 def _digest(source: BinaryIO, offset: int, length: int) -> bytes:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     source.seek(offset)
     while length and (data := source.read(min(BUFFER_BYTES, length))):
-        found.update(data)
+        digest.update(data)
         length -= len(data)
-    return found.digest()
+    return digest.digest()

@@ -63,8 +63,8 @@ async def wait(
 ) -> None:
     """Wait until a session is running, or a batch session has ended.
 
-    The exit code is 1 if a batch session fails, or if another session ends before
-    it is running.
+    The exit code is 1 if a batch session fails, or if a session of another type ends
+    before it is running.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     awaited = parse_status(until, "--until") if until else awaited_status(session)
@@ -128,7 +128,7 @@ async def keep_alive(connection: Connection, name: str, *, as_json: bool) -> Non
 @json_option
 @connected
 async def callback_secret(connection: Connection, *, access_key: str | None, as_json: bool) -> None:
-    """Print the secret that signs your sessions' callbacks; a receiver verifies them with it."""
+    """Print the secret with which a receiver verifies your sessions' callbacks."""
     if access_key is None:
         me = await connection.client.get("/me")
         mine = (await connection.client.get("/keypairs", user_id=me["id"], limit=500))["items"]

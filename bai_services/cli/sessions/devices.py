@@ -22,15 +22,15 @@ COLUMNS = (
 @connected
 async def devices(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show the accelerators of a session: allocated share, enforcement level and usage."""
-    found = await connection.client.get(f"/sessions/{segment(name)}")
+    session = await connection.client.get(f"/sessions/{segment(name)}")
     if as_json:
-        output.print_json(found["devices"])
+        output.print_json(session["devices"])
         return
-    if not found["devices"]:
-        output.note(f"session {found['name']} has no accelerators")
+    if not session["devices"]:
+        output.note(f"session {session['name']} has no accelerators")
         return
-    output.print_table(map(_table_row, found["devices"]), COLUMNS)
-    if notice := found["usage"].get("device_notice"):
+    output.print_table(map(_table_row, session["devices"]), COLUMNS)
+    if notice := session["usage"].get("device_notice"):
         click.echo(notice, err=True)
 
 

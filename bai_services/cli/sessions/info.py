@@ -33,20 +33,20 @@ _GPU_FAMILIES = ("cuda", "rocm")
 @connected
 async def info(connection: Connection, name: str, *, verbose: bool, as_json: bool) -> None:
     """Show one session, by name or id."""
-    found = await connection.client.get(f"/sessions/{segment(name)}")
+    session = await connection.client.get(f"/sessions/{segment(name)}")
     if as_json:
-        output.print_json(found)
+        output.print_json(session)
     elif verbose:
-        addresses = {key: connection.address(found[key]) for key in ("url", "page")}
-        output.print_fields({**found, **addresses}, as_json=False)
+        addresses = {key: connection.address(session[key]) for key in ("url", "page")}
+        output.print_fields({**session, **addresses}, as_json=False)
     else:
-        session_screen(connection, found).print(output.console())
+        session_screen(connection, session).print(output.console())
 
 
 def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen:
     """Return the screen of a session: placement, resources and usage, URL."""
     screen = Screen(_title(session))
-    # For a keypair from the environment, the user name is unknown.
+    # The profile has no user name if the credential is a keypair from the environment.
     if connection.profile.username not in ("", session["owner"]):
         screen.add("Owner", session["owner"])
     if session["status"] == Status.PENDING:
@@ -107,7 +107,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
     is_cluster = session["cluster_size"] > 1
     suffix = " each" if is_cluster else ""
     cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
-    # Only for a running session with one kernel: ``usage`` covers only the main kernel.
+    # Show the usage only for a session with one kernel, because ``usage`` covers the main kernel.
     if session["status"] == Status.RUNNING and not is_cluster:
         if cpu and usage.get("cpu_cores") is not None:
             cpu = f"{usage['cpu_cores']:.2f} of {cpu}"

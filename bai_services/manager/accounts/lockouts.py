@@ -151,7 +151,7 @@ class Lockouts:
 
 
 def canonical(name: str) -> str:
-    """Return the normalized form of a typed name, the key for counting and looking it up."""
+    """Return the normalized form of a typed name, under which the name is counted and looked up."""
     return unicodedata.normalize("NFKC", name).strip().lower()
 
 

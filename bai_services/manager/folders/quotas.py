@@ -99,7 +99,11 @@ class Quotas:
         self._loop.wake()
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
-        """Return the scopes of the caller and of the caller's projects, of the domain, or all."""
+        """Return the scopes that the caller may see.
+
+        For a user, these are the own scopes and those of the user's projects; for a domain
+        administrator, the scopes of the domain; otherwise all scopes.
+        """
         visible = authorizer.visibility(caller, "quota.read")
         page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)
         return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)

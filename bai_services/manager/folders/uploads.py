@@ -112,8 +112,8 @@ class Uploads:
     async def state(self, caller: Caller, key: str, upload_id: str) -> Progress:
         """Return the progress of an upload; abort a chunk in progress.
 
-        A complete upload that is not finished is finished now. An error of that step is raised,
-        because otherwise the client would consider the upload done.
+        If all bytes were received but the final step failed, repeat the final step now. Its error
+        is raised, because otherwise the client would consider the upload done.
         """
         row = await self._row(caller, key)
         await self._abort_active(upload_id)
@@ -204,7 +204,7 @@ class Uploads:
         self, caller: Caller, row: VfolderRow, facts: UploadFacts, parts: Sequence[str]
     ) -> Progress:
         if len(parts) > MAX_PARTS or len(set(parts)) < len(parts):
-            raise InvalidRequest(f"an upload can have at most {MAX_PARTS} parts, each of them once")
+            raise InvalidRequest(f"an upload can have at most {MAX_PARTS} parts, and no part twice")
         length = 0
         for part in parts:
             known = await self._facts(caller, row, part)

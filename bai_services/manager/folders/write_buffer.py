@@ -54,7 +54,7 @@ class WriteBuffer:
         await self._end_write()
 
     async def close(self, writes_rest: bool) -> None:
-        """Wait for the write in progress and reject later ones.
+        """Wait for the write in progress and reject later writes.
 
         With ``writes_rest``, buffered bytes are written, unless an earlier write failed.
         """

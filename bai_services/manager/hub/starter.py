@@ -156,7 +156,7 @@ class Starter:
                 await asyncio.sleep(0 if is_ready else CONFLICT_PAUSE_SECONDS * failures)
             except BaiError as error:
                 # An unreachable Hub does not count as a failure; the reconciler ends the session if
-                # that lasts too long.
+                # the outage lasts too long.
                 reason = error.message
                 failures += not isinstance(error, Unavailable) or "hub_status" in error.details
                 await self._sessions.set_status_info(

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 
 from bai_services.core.scheduling.queue import PauseIfBusy, no_op
 
-# Maximum pause of a thread while the loop is busy, and the time that it then runs before the next.
+# Maximum pause of a thread while the loop is busy, and the time that it runs between two pauses.
 MAX_PAUSE_SECONDS = 0.004
 SLICE_SECONDS = 0.001
 # Maximum pause of a thread for prioritized work, such as a scheduling pass.

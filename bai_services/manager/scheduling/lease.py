@@ -105,7 +105,7 @@ class Lease:
             if row != self._seen:
                 if self._seen is None or row.token != self._seen.token:
                     log.warning(
-                        "%s holds the lease of the queue; this one is on standby",
+                        "%s holds the lease of the queue; this manager is on standby",
                         _name(row.holder),
                     )
                 self._seen, self._seen_at = row, now

@@ -96,7 +96,7 @@ def _problems(error: BaiError) -> list[FieldProblem]:
     return [FieldProblem(field=field, problem=error.message)]
 
 
-# Field of the request that an error refers to, by the error's code, if its details do not name it.
+# Field of the request that an error with this code refers to, if the error's details name none.
 _FIELDS = {AlreadyExists.code: "name", InUse.code: "mounts"}
 
 

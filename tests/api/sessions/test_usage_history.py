@@ -93,7 +93,7 @@ async def test_history_of_an_ended_session_ends_with_it(
     assert (await user.get("/usage-trends"))["items"] == []
 
 
-async def test_samples_of_five_minutes_are_kept_after_those_of_15_seconds(
+async def test_samples_of_five_minutes_are_kept_longer_than_samples_of_15_seconds(
     api: Api, agent: FakeAgent
 ) -> None:
     manager, owner = api.world.manager, await api.world.caller("user")
