@@ -63,8 +63,8 @@ class BaiAuthenticator(Authenticator):
 
         For a request from any other address, that address is the client address and the
         header is ignored. Lockouts and the allowed addresses of accounts use the client
-        address. List also a proxy in front of the Hub's own proxy. If empty, no proxy is
-        trusted.
+        address. If there is another proxy in front of the Hub's own proxy, list it, too. If
+        the set is empty, no proxy is trusted.
         """,
     ).tag(config=True)
 
@@ -200,7 +200,7 @@ class BaiAuthenticator(Authenticator):
         )
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
-        """Read the account again; return False if it is deleted or inactive, which signs out.
+        """Read the account again; return False to sign out a deleted or inactive user.
 
         Return True while the manager is unavailable: users stay signed in, but cannot start
         sessions, because each start needs the manager.

@@ -106,7 +106,7 @@ def _trusted_proxies(text: str) -> tuple[str, ...]:
 
 def _storage_hosts(text: str) -> tuple[StorageHostSettings, ...]:
     """Parse ``NAME=BACKEND:/PATH``, separated by commas; the first is the default host."""
-    found = []
+    hosts = []
     for part in text.split(","):
         name, _, location = part.strip().partition("=")
         backend, _, path = location.partition(":")
@@ -115,11 +115,11 @@ def _storage_hosts(text: str) -> tuple[StorageHostSettings, ...]:
                 f"BAI_STORAGE_HOSTS: {part.strip()!r} is not NAME=BACKEND:/PATH; "
                 "for example local=local:/srv/folders,fast=btrfs:/mnt/fast"
             )
-        found.append(StorageHostSettings(name, backend, Path(path)))
-    names = [host.name for host in found]
+        hosts.append(StorageHostSettings(name, backend, Path(path)))
+    names = [host.name for host in hosts]
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise SystemExit(f"BAI_STORAGE_HOSTS: duplicate host name {duplicates[0]!r}")
-    return tuple(found)
+    return tuple(hosts)
 
 
 def _secret(environ: Mapping[str, str], variable: str, home: Home, name: str) -> str:

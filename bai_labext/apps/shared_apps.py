@@ -1,7 +1,7 @@
 """Routes ``shared/APP/`` below a session's address, for the users that an app is shared with.
 
-These visitors are not signed in to the session and have access to no other of its routes, not even
-to the route that the owner uses for the same app.
+These visitors are not signed in to the session and cannot use its other routes, not even the route
+that the owner uses for the same app.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bai_services.core.errors import BaiError, Unavailable
 
 ENTRY = "bai_entry"
 COOKIE = "bai-visit"
-# Interval between two checks of the visitor behind an open websocket.
+# Interval at which the permission of a visitor with an open websocket is checked again.
 RECHECK_INTERVAL_SECONDS = 2.5
 
 
@@ -71,7 +71,7 @@ def _owner_handler(offer: Offer, running: RunningApps) -> tuple[type, dict[str, 
 
 
 def client_ip(request: HTTPServerRequest) -> str:
-    """Return the client's address: the last entry of ``X-Forwarded-For``, which our proxy adds."""
+    """Return the client's address, which our proxy appends to ``X-Forwarded-For``."""
     forwarded = request.headers.get("X-Forwarded-For", "")
     return normal_address(forwarded.rpartition(",")[2].strip() or request.remote_ip or "")
 

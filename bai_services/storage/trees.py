@@ -31,7 +31,7 @@ _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, er
 
 
 def measure_tree(directory: int) -> Usage:
-    """Count everything below an open directory."""
+    """Return the number of entries and bytes below an open directory."""
     files = size = on_disk = 0
     with Descent(directory) as at:
         waiting = []
@@ -55,7 +55,8 @@ def measure_tree(directory: int) -> Usage:
 def advance(at: Descent, waiting: list[list[str]]) -> bool:
     """Enter the next directory of a tree, depth first; return False at the end.
 
-    ``waiting`` holds, for each level down to ``at``, the names of the directories not yet visited.
+    ``waiting`` holds, for each level from the root to ``at``, the names of the directories that
+    were not visited yet.
     """
     while True:
         while waiting[-1]:

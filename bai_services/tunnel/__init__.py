@@ -1,1 +1,1 @@
-"""Tunnel: many TCP streams over one websocket, which survive its reconnects; both sides."""
+"""Both ends of a tunnel: many TCP streams over one websocket, which survive a reconnect."""

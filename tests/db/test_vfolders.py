@@ -111,7 +111,9 @@ async def test_name_of_trashed_folder_can_be_reused(store: VfolderStore) -> None
         await store.update("f2", {"name": "data"}, ENTRY)
 
 
-async def test_only_trashed_folder_can_be_purged_and_only_once(store: VfolderStore) -> None:
+async def test_only_trashed_folder_can_be_purged_and_failed_purge_can_be_repeated(
+    store: VfolderStore,
+) -> None:
     with pytest.raises(InvalidTransition):
         await store.move("f1", VfolderEvent.PURGED, NOW)
     await store.move("f1", VfolderEvent.TRASHED, NOW)
@@ -166,8 +168,7 @@ def test_concurrent_delete_and_start_have_exactly_one_winner(database_url: str) 
         world = World(database_url)
         store = VfolderStore(world.database)
         async with world.database.read() as tx:
-            found = await tx.execute(sa.select(vfolder_mounts.c.vfolder_id))
-            held = set(found.scalars())
+            held = set(await tx.scalars(sa.select(vfolder_mounts.c.vfolder_id)))
         for number in range(rounds):
             is_ready = (await row_of(store, f"f{number}")).status is VfolderStatus.READY
             assert is_ready == (number in won["start"]) == (f"f{number}" in held)

@@ -34,7 +34,7 @@ from tests.testbed.wait import wait_until
 CYCLES = int(os.environ.get("BAI_FAULT_CYCLES", "60"))
 SEED = int(os.environ.get("BAI_FAULT_SEED", "0")) or random.randrange(2**32)
 WORKERS = 6
-# After each kill the test waits until all components are up again.
+# Kills are rare, because after each one the test waits until all components are up again.
 CYCLES_PER_KILL = 15
 TIMEOUT_SECONDS = 240
 COMPONENTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
@@ -71,21 +71,21 @@ class RetryingClient:
             if self.is_aborted.is_set():
                 raise RuntimeError("another client failed")
             try:
-                found = self._http.request(method, path, **options)
+                response = self._http.request(method, path, **options)
             except httpx.TransportError:
-                found = None
+                response = None
             # While the manager is down, the proxy answers with an HTML page.
-            is_ours = found is not None and "json" in found.headers.get("Content-Type", "")
-            if found is not None and is_ours and found.status_code < 500:
-                return found
+            is_ours = response is not None and "json" in response.headers.get("Content-Type", "")
+            if response is not None and is_ours and response.status_code < 500:
+                return response
             # A stopping manager first responds with 5xx and then does not respond.
             with PROBE_LOCK:
                 wait_until(self._hub.is_up, TIMEOUT_SECONDS, "the demo to be up again")
             return None
 
-        found = wait_until(response_or_none, TIMEOUT_SECONDS, f"a response to {method} {path}")
-        assert found is not None
-        return found
+        response = wait_until(response_or_none, TIMEOUT_SECONDS, f"a response to {method} {path}")
+        assert response is not None
+        return response
 
     def session(self, key: str, **query: str) -> Session:
         answer = self.call("GET", f"/sessions/{key}", params=query)
@@ -94,14 +94,14 @@ class RetryingClient:
 
     def end_of(self, key: str) -> Session:
         """Wait until a session has ended and return it."""
-        found: list[Session] = []
+        ended: list[Session] = []
 
         def has_ended() -> bool:
-            found[:] = [self.session(key, wait="TERMINATED", timeout="10")]
-            return found[0]["status"] in ENDED
+            ended[:] = [self.session(key, wait="TERMINATED", timeout="10")]
+            return ended[0]["status"] in ENDED
 
         wait_until(has_ended, TIMEOUT_SECONDS, f"the end of session {key}")
-        return found[0]
+        return ended[0]
 
 
 class Steps:
@@ -164,7 +164,7 @@ def kill(hub: RunningHub, component: Component) -> None:
         try:
             return hub.process_of(component) != old
         except TimeoutError:
-            # The Hub checks its services only twice a minute.
+            # The Hub restarts a killed service up to 30 s later: it checks them twice a minute.
             return False
 
     wait_until(is_back, TIMEOUT_SECONDS, f"a new {component}")
@@ -172,19 +172,19 @@ def kill(hub: RunningHub, component: Component) -> None:
 
 def session_processes(hub: RunningHub) -> dict[str, list[int]]:
     """Return the process ids of running session servers, by session id."""
-    found: dict[str, list[int]] = {}
+    pids: dict[str, list[int]] = {}
     for process in hub.left_running():
         try:
             if any("fake_session" in word for word in process.cmdline()[:4]):
-                found.setdefault(process.environ()["BAI_SESSION_ID"], []).append(process.pid)
+                pids.setdefault(process.environ()["BAI_SESSION_ID"], []).append(process.pid)
         except (psutil.Error, KeyError):
             continue
-    return found
+    return pids
 
 
 @pytest.fixture
 def hub(own_hub: Callable[..., RunningHub], tmp_path: Path) -> RunningHub:
-    """The demo with fake session servers, on an agent with capacity for many."""
+    """The demo with fake session servers and an agent that has capacity for many sessions."""
     config = tmp_path / "fake_sessions.py"
     server = ROOT / "tests/testbed/fake_session.py"
     config.write_text(
@@ -241,12 +241,12 @@ async def over_allocations(database: Database) -> list[str]:
             # Releases come before allocations at the same time.
             moves.append((row.freed_at, 0, row.device_id, -amount))
     held: Counter[str] = Counter()
-    found = []
+    violations = []
     for at, _, device, amount in sorted(moves):
         held[device] += amount
         if held[device] > SHARE_UNIT:
-            found.append(f"{device} held {held[device]} at {at}")
-    return found
+            violations.append(f"{device} held {held[device]} at {at}")
+    return violations
 
 
 def run_cycles_with_kills(hub: RunningHub, chance: random.Random) -> Counter[str]:

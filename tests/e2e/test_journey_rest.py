@@ -1,4 +1,4 @@
-"""A session from sign-in to stop over REST, and its files in the next session."""
+"""Sessions over REST: folders, apps, the queue and rejected requests."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ def test_the_hubs_server_record_is_removed_with_the_session(any_hub: RunningHub)
             params={"include_stopped_servers": "1"},
             headers=token,
         )
-        found: dict[str, Any] = checked(answer, 200)["servers"]
-        return found
+        return dict(checked(answer, 200)["servers"])
 
     assert session["hub_server"] in servers()
     stop(rest, session["id"])
@@ -96,6 +95,7 @@ def test_a_read_only_folder_cannot_be_written(any_hub: RunningHub) -> None:
     mounts = [{"vfolder": "readonly", "path": "data", "permission": "ro"}]
     session = start(rest, "reader-one", mounts=mounts)
     jupyter = any_hub.jupyter(rest, session["url"])
+    checked(jupyter.get("api/contents/data"), 200)
     note = {"type": "file", "format": "text", "content": "no"}
     answer = jupyter.put("api/contents/data/out.txt", content=json.dumps(note))
     assert answer.status_code >= 400, answer.text
@@ -121,7 +121,7 @@ def test_an_invited_user_writes_to_a_shared_folder(any_hub: RunningHub) -> None:
 
 
 def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHub) -> None:
-    """With two simulated GPUs, a third session with a whole GPU is pending with reasons."""
+    """The agent has two simulated GPUs, so the third session that requests one stays pending."""
     rest = any_hub.rest("user")
     whole = {"cpu": "1", "mem": "512m", "cuda.device": "1"}
     first = start(rest, "whole-one", resources=whole)
@@ -130,18 +130,16 @@ def test_a_pending_session_starts_when_resources_are_released(any_hub: RunningHu
     third = checked(rest.post("/sessions", json=body), 201)
 
     def reasons() -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = checked(rest.get(f"/sessions/{third['id']}"), 200)["reasons"]
-        return found
+        return list(checked(rest.get(f"/sessions/{third['id']}"), 200)["reasons"])
 
     waiting = wait_until(reasons, 20, "a reason")
     assert "cuda" in json.dumps(waiting)
     stop(rest, first["id"])
-    started = wait_until(
+    wait_until(
         lambda: checked(rest.get(f"/sessions/{third['id']}"), 200)["status"] == "RUNNING",
         60,
         "the start of the pending session",
     )
-    assert started
     for session in (second, third):
         stop(rest, session["id"])
 

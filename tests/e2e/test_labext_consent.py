@@ -79,8 +79,8 @@ async def test_the_panel_shares_folders_and_accepts_invitations(
         await dialog.get_by_role("alert").get_by_text("nobody-of-that-name").wait_for()
         await take_screenshot(page, f"share-{any_hub.engine}", tmp_path)
         other = any_hub.rest("user2")
-        found = checked(other.get("/vfolder-invitations"), 200)["items"]
-        invitation = next(item for item in found if item["vfolder_id"] == folder["id"])
+        invitations = checked(other.get("/vfolder-invitations"), 200)["items"]
+        invitation = next(item for item in invitations if item["vfolder_id"] == folder["id"])
         assert invitation["permission"] == "rw"
         await dialog.get_by_role("button", name="Withdraw: user2").click()
         await dialog.get_by_role("button", name="Withdraw: user2").wait_for(state="hidden")

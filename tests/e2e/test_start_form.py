@@ -66,8 +66,7 @@ def is_ended(session: dict[str, Any]) -> bool:
 
 
 def read_session(client: httpx.Client, key: str) -> dict[str, Any]:
-    found: dict[str, Any] = checked(client.get(f"/sessions/{key}"), 200)
-    return found
+    return dict(checked(client.get(f"/sessions/{key}"), 200))
 
 
 def send_form(hub: RunningHub, client: httpx.Client, path: str, **fields: str) -> httpx.Response:
@@ -80,9 +79,9 @@ def send_form(hub: RunningHub, client: httpx.Client, path: str, **fields: str) -
 
 def script_json(page: str, element: str) -> Any:
     """Return the JSON of a script element of a page."""
-    found = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', page, re.S)
-    assert found is not None, page[-3000:]
-    return json.loads(found[1])
+    match = re.search(rf'<script type="application/json" id="{element}">(.*?)</script>', page, re.S)
+    assert match is not None, page[-3000:]
+    return json.loads(match[1])
 
 
 def create_folder(client: httpx.Client, name: str) -> str:
@@ -123,8 +122,8 @@ async def description_of_the_share(page: Page) -> str:
 async def respond_with_mps_enforcement(route: Route) -> None:
     """Change the page as if MPS enforced shares and a GPU offered quarters."""
     answer = await route.fetch()
-    firm = '"enforcement": "process", "in_force": ["0.25"]'
-    text = (await answer.text()).replace('"enforcement": "none"', firm)
+    enforced = '"enforcement": "process", "in_force": ["0.25"]'
+    text = (await answer.text()).replace('"enforcement": "none"', enforced)
     await route.fulfill(response=answer, body=text)
 
 
@@ -240,7 +239,7 @@ def test_user_options_of_the_hub_api_are_validated(
             json={"user_options": options},
             headers={"X-XSRFToken": xsrf, "Referer": f"{hub.url}/hub/home"},
         )
-        assert answer.status_code in (status, HTTPStatus.FORBIDDEN), answer.text
+        assert answer.status_code == status, answer.text
         assert "Internal" not in answer.text
 
 
@@ -331,12 +330,11 @@ def test_start_that_exceeds_the_grace_period_continues_as_a_pending_session(
         60,
         "the end of the grace period",
     )
-    pending = wait_until(
+    wait_until(
         lambda: "data-bai-queued" in client.get("/hub/spawn-pending/user/queued").text,
         10,
         "the page of a pending session",
     )
-    assert pending
     page = client.get("/hub/spawn-pending/user/queued")
     assert session["page"] in page.text
     assert "Spawn failed" not in page.text

@@ -51,10 +51,10 @@ def deadlines_on(
 
 
 async def make_overdue(url: str) -> World:
-    """Return a world in which every session has exceeded a limit at ``LATER``.
+    """Return a world in which every session except "fails" must be stopped at ``LATER``.
 
-    Two exceed the pending timeout of their group, two their batch timeout and one the maximum
-    lifetime of its policy; one depends on a session that has failed.
+    Two sessions exceed the pending timeout of their group, two exceed their batch timeout, and one
+    exceeds the maximum lifetime of its policy. One depends on the failed session "fails".
     """
     world = await make_world(url)
     batch = {"type": SessionType.BATCH, "startup_command": "true"}
@@ -118,7 +118,7 @@ def test_step_is_complete_after_a_kill_at_any_point(database_url: str) -> None:
 
 @asynccontextmanager
 async def overdue(url: str) -> AsyncIterator[tuple[World, Database]]:
-    """Provide a world with overdue sessions, and the database connection of a second manager."""
+    """Yield overdue sessions and the database of a second manager; check the result at the end."""
     world = await make_overdue(url)
     other = Database(url)
     yield world, other

@@ -49,7 +49,11 @@ async def test_sessions_of_a_lost_agent_fail_after_an_hour(
     third = await cluster.create("waiting", resources=ONE)
     await cluster.manager.scheduling.scheduler.run_pass()
     assert (await cluster.store.find(third.id)).status is Status.PENDING
-    cluster.clock.advance(minutes=61)
+    cluster.clock.advance(minutes=58)
+    await other.beat()
+    await cluster.manager.servers.reconciler.step()
+    assert (await cluster.store.find(first.id)).status is Status.RUNNING
+    cluster.clock.advance(minutes=3)
     await other.beat()
     await cluster.manager.servers.reconciler.step()
     row = await cluster.until(first.id, Status.ERROR)
@@ -80,7 +84,8 @@ async def test_running_session_keeps_its_device_when_the_device_list_changes(
     kernel = cluster.agent.running(item)
     (held,) = [a.device_id for a in (await cluster.store.view(session.id)).allocations
                if a.device_id]  # fmt: skip
-    # The device is removed, then split into a MIG instance, then unhealthy: the session keeps it.
+    # The agent removes the device, then reports a MIG instance instead, then reports the device as
+    # unhealthy.
     part = gpu("m1", Sharing(Level.HARDWARE, most=0))
     part["facts"]["slot"] = "cuda.mig-1g.10gb"
     for devices in ([], [part], [gpu(held, soft, is_healthy=False), part]):

@@ -131,10 +131,10 @@ async def test_container_has_its_limits_and_no_privileges(
 
     # Values as seen by a process inside.
     _, (_, status) = await ask(running, "run", command="cat /proc/self/status")
-    found = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-    assert found["CapEff"] == found["CapBnd"] == "0000000000000000"
-    assert found["NoNewPrivs"].strip() == "1"
-    assert found["Seccomp"].strip() == "2"
+    fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+    assert fields["CapEff"] == fields["CapBnd"] == "0000000000000000"
+    assert fields["NoNewPrivs"].strip() == "1"
+    assert fields["Seccomp"].strip() == "2"
     assert await ask(running, "whoami") == (200, [UID, "/home/work", "main1"])
     _, (_, df) = await ask(running, "run", command="df -k /dev/shm | tail -1")
     assert df.split()[1] == str(2**25 // 1024)
@@ -154,9 +154,9 @@ UNSHARE = {"x86_64": 272, "aarch64": 97}[platform.machine()]
 def call(number, *arguments):
     result = libc.syscall(long(number), *map(long, arguments))
     return "ok" if result >= 0 else errno.errorcode[ctypes.get_errno()]
-room = ctypes.create_string_buffer(256)
-found = {
-    "io_uring_setup": call(425, 4, ctypes.addressof(room)),
+buffer = ctypes.create_string_buffer(256)
+results = {
+    "io_uring_setup": call(425, 4, ctypes.addressof(buffer)),
     "io_uring_enter": call(426, 0, 1, 0, 0, 0),
     "io_uring_register": call(427, 0, 0, 0, 0),
     "AF_VSOCK": call(SOCKET, 40, 1, 0),
@@ -174,7 +174,7 @@ threads = [threading.Thread(target=lambda: None) for _ in range(8)]
 subprocess.run(["true"], check=True)
 with multiprocessing.get_context("fork").Pool(2) as pool:
     assert pool.map(abs, [-1, -2]) == [1, 2]
-print(json.dumps(found))
+print(json.dumps(results))
 """
 
 
@@ -184,13 +184,13 @@ async def test_seccomp_profile_blocks_io_uring_vsock_and_user_namespaces(
     _, running = await start_plan(make_plan())
     _, (code, text) = await ask(running, "run", command=f"python3 -c {shlex.quote(SYSTEM_CALLS)}")
     assert code == 0, text
-    found = json.loads(text)
-    blocked = {name for name, end in found.items() if end == "EPERM"}
+    results = json.loads(text)
+    blocked = {name for name, end in results.items() if end == "EPERM"}
     assert blocked == {
         *("io_uring_setup", "io_uring_enter", "io_uring_register"),
         *("AF_VSOCK", "AF_VSOCK with high bits", "AF_VSOCK, negative", "user namespace"),
     }
-    assert {end for name, end in found.items() if name not in blocked} == {"ok"}
+    assert {end for name, end in results.items() if name not in blocked} == {"ok"}
 
 
 def test_seccomp_profile_is_configurable(tmp_path: Path) -> None:

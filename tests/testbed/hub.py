@@ -25,7 +25,7 @@ TEST_TOKEN = "0123456789abcdef" * 2
 
 @dataclass
 class HubAndManager:
-    """URLs of Hub and manager; ``token`` has the same Hub permissions as the manager."""
+    """A running Hub and its manager; ``token`` has the manager's permissions in the Hub."""
 
     process: subprocess.Popen[bytes]
     hub_url: str  # ends with /hub/api
@@ -35,8 +35,7 @@ class HubAndManager:
 
     def manager_pid(self) -> int:
         """Return the id of the current manager process."""
-        found = re.findall(r"Spawning .*bai_services\.app", self.log.read_text())
-        assert found
+        assert re.search(r"Spawning .*bai_services\.app", self.log.read_text())
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
         (pid,) = (
             int(pid)
@@ -83,9 +82,9 @@ async def signed_in_browser(hub: HubAndManager, username: str) -> AsyncIterator[
         transport=Router(hub), base_url="http://hub.test", follow_redirects=True
     ) as browser:
         page = await browser.get("/hub/login")
-        found = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
-        assert found is not None
-        form = {"username": username, "password": "any", "_xsrf": found[1]}
+        xsrf = re.search(r'name="_xsrf" value="([^"]+)"', page.text)
+        assert xsrf is not None
+        form = {"username": username, "password": "any", "_xsrf": xsrf[1]}
         answer = await browser.post("/hub/login", data=form, follow_redirects=False)
         assert answer.status_code == 302, answer.text
         yield browser

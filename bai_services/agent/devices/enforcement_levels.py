@@ -1,4 +1,4 @@
-"""Enforcement levels that are available on this machine for shares of its GPUs."""
+"""Enforcement levels that are available for the shares of a GPU on this machine."""
 
 from __future__ import annotations
 

@@ -30,7 +30,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class BindMounts:
     """Creates and removes the bind mounts, which requires permission to mount (root).
 
-    Without that permission, an engine that ``opens_directories`` binds them itself.
+    If this process lacks the permission, an engine with ``opens_directories`` binds the
+    directories itself.
     """
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:

@@ -91,17 +91,17 @@ def replay(
     chosen = [replay_input.read_policy(path) for path in policies]
     _check_names(chosen)
     source = asyncio.run(_history()) if workload == HUB else Path(workload)
-    found = replay_input.read_workload(source, workload, nodes, resource_group)
+    recorded = replay_input.read_workload(source, workload, nodes, resource_group)
     if not skip_broken:
-        reject_invalid_rows(found.invalid_rows)
-    replays = {policy.name: policy.replay(found.jobs, found.agents) for policy in chosen}
+        reject_invalid_rows(recorded.invalid_rows)
+    replays = {policy.name: policy.replay(recorded.jobs, recorded.agents) for policy in chosen}
     reports = {name: measures.report(replayed) for name, replayed in replays.items()}
     written = plotting.write(replays, plots) if plotting else []
     document = {
         "workload": workload,
-        "agents": len(found.agents),
-        "broken_rows": [str(row) for row in found.invalid_rows],
-        "left_out": found.skipped or {},
+        "agents": len(recorded.agents),
+        "broken_rows": [str(row) for row in recorded.invalid_rows],
+        "left_out": recorded.skipped or {},
         "policies": reports,
         "plots": [str(path) for path in written],
     }
@@ -148,7 +148,7 @@ def _print(document: dict[str, Any]) -> None:
         {"measure": name, **{policy: _value_at(reports[policy], path) for policy in reports}}
         for name, path in ROWS
     ]
-    used = sorted({name for found in reports.values() for name in found["utilisation_percent"]})
+    used = sorted({name for report in reports.values() for name in report["utilisation_percent"]})
     for name in used:
         by_policy = {p: _value_at(reports[p], ("utilisation_percent", name)) for p in reports}
         rows.insert(-1, {"measure": f"{name} utilization, %", **by_policy})

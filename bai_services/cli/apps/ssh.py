@@ -139,8 +139,8 @@ def index_of_host(words: tuple[str, ...]) -> int:
     """
     index = 0
     while index < len(words) and words[index].startswith("-"):
-        # In a word with several option letters, the first letter that takes a value uses the rest
-        # of the word as the value, or the next word if it is the last letter.
+        # A word may combine options, such as -vp22. The first letter that takes a value is the last
+        # option of the word. Its value is the rest of the word; if that is empty, the next word.
         letters = words[index][1:]
         with_value = [n for n, letter in enumerate(letters) if letter in "BbcDEeFIiJLlmOopQRSWw"]
         index += 2 if with_value and with_value[0] == len(letters) - 1 else 1

@@ -88,12 +88,12 @@ async def cp(connection: Connection, name: str, source: str, target: str, *, as_
 @connected
 async def usage(connection: Connection, name: str, *, fresh: bool, as_json: bool) -> None:
     """Show the number of files and bytes in a folder, and when they were counted."""
-    found = await connection.client.get(
+    counted = await connection.client.get(
         f"/vfolders/{segment(name)}/usage",
         timeout_seconds=transfer.STALL_SECONDS,
         fresh=str(fresh).lower(),
     )
-    output.print_fields(found, as_json=as_json)
+    output.print_fields(counted, as_json=as_json)
 
 
 @click.command(epilog=example("bai vfolder clone data data-copy --project vision"))

@@ -66,8 +66,8 @@ async def events(
         raise click.UsageError("--until-end needs the NAME of a session")
     query = {}
     if name is not None:
-        found = await connection.client.get(f"/sessions/{segment(name)}")
-        query["session"] = found["id"]
+        session = await connection.client.get(f"/sessions/{segment(name)}")
+        query["session"] = session["id"]
     while True:
         async with connection.client.stream("/events", **query) as response:
             # Check only after the stream is open, because the stream reports only later ends.
@@ -84,10 +84,10 @@ async def events(
 
 async def _end_event(connection: Connection, session_id: str) -> dict[str, Any] | None:
     """Return the event of a session that has already ended, None for a live session."""
-    found = await connection.client.get(f"/sessions/{session_id}")
-    if found["status"] not in ENDED:
+    session = await connection.client.get(f"/sessions/{session_id}")
+    if session["status"] not in ENDED:
         return None
-    return {"kind": "status", "session_id": session_id, "status": found["status"]}
+    return {"kind": "status", "session_id": session_id, "status": session["status"]}
 
 
 async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]) -> None:
@@ -99,14 +99,14 @@ async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]
         sys.stdout.flush()
         printed = response["log"]
         if not response["is_live"]:
-            found = await connection.client.get(f"/sessions/{segment(name)}")
-            if found["status"] in ENDED:
+            session = await connection.client.get(f"/sessions/{segment(name)}")
+            if session["status"] in ENDED:
                 return
         await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
 
 def new_text(before: str, now: str) -> str:
-    """Return the part of a log that was added since ``before``, even if its start was cut off."""
+    """Return what was added to a log since ``before``, even if old lines were cut off at its start."""
     if now.startswith(before):
         return now[len(before) :]
     tail = before[-_TAIL_CHARACTERS:]
@@ -133,11 +133,11 @@ def _print_event(event: Mapping[str, Any], *, as_json: bool) -> None:
 
 async def _usages(connection: Connection, names: tuple[str, ...]) -> AsyncIterator[dict[str, Any]]:
     if names:
-        found = [await connection.client.get(f"/sessions/{segment(name)}") for name in names]
+        sessions = [await connection.client.get(f"/sessions/{segment(name)}") for name in names]
     else:
         query = {"status__in": Status.RUNNING.value}
-        found = [item async for item in connection.client.items("/sessions", **query)]
-    for session in found:
+        sessions = [item async for item in connection.client.items("/sessions", **query)]
+    for session in sessions:
         usage = await connection.client.get(f"/sessions/{session['id']}/usage")
         yield {"session": session["name"], "status": session["status"], **usage}
 

@@ -25,8 +25,8 @@ class _OpenUpload:
 class OpenUploads:
     """Counts unfinished uploads in memory.
 
-    Each manager counts the uploads that it started, and the unfinished uploads that it found when
-    it first used the storage host.
+    Each manager counts the uploads that it starts. When it first uses a storage host, it also loads
+    the unfinished uploads that are stored there.
     """
 
     def __init__(
@@ -40,21 +40,21 @@ class OpenUploads:
         self._read_lock = asyncio.Lock()
 
     async def read(self) -> None:
-        """Read the uploads on each available host that existed before this manager started."""
+        """Load the stored unfinished uploads of each available host, once per host."""
         async with self._read_lock:
             for host in self._hosts.available():
                 if host.name in self._read_hosts:
                     continue
                 try:
-                    found = await host.unfinished()
+                    uploads = await host.unfinished()
                 except BaiError:
                     continue  # retried at the next upload
-                for scope, facts in found:
+                for scope, facts in uploads:
                     self._known.setdefault(facts.id, _open(host.name, str(scope), facts))
                 self._read_hosts.add(host.name)
 
     def begin(self, host: str, scope: str, facts: UploadFacts) -> None:
-        """Count a new upload; raise if the limit is reached (atomic: there is no await).
+        """Count a new upload. The method never awaits, so parallel calls cannot exceed the limit.
 
         Raises
         ------

@@ -117,8 +117,8 @@ class Hub:
         if response.status in (HTTPStatus.FORBIDDEN, HTTPStatus.UNAUTHORIZED):
             return None
         _raise_for(response)
-        found: Mapping[str, Any] = response.json()
-        return found
+        owner: Mapping[str, Any] = response.json()
+        return owner
 
     async def create_server(
         self, user: str, server: str, display_name: str, options: Mapping[str, Any]
@@ -179,10 +179,10 @@ class Hub:
     async def server_model(self, user: str, server: str) -> Mapping[str, Any] | None:
         """Return the Hub's model of a server; None if it does not exist."""
         try:
-            found: Mapping[str, Any] = await self.call("GET", _server(user, server))
+            model: Mapping[str, Any] = await self.call("GET", _server(user, server))
         except NotFound:
             return None
-        return found
+        return model
 
     async def servers_of(self, user: str) -> Mapping[str, Mapping[str, Any]]:
         """Return the servers of a user by name; empty if the Hub has no such user."""
@@ -227,7 +227,10 @@ class Hub:
         await self._delete_tokens(user, lambda _: True)
 
     async def end_sign_ins(self, user: str, keep_session: str = "") -> None:
-        """End a user's browser sign-ins and their OAuth tokens, except ``keep_session``."""
+        """End a user's browser sign-ins and their OAuth tokens, except those of ``keep_session``.
+
+        ``keep_session`` is the session id of a browser sign-in.
+        """
         await self._delete_tokens(
             user, lambda token: (token.get("session_id") or keep_session) != keep_session
         )
@@ -244,10 +247,10 @@ class Hub:
         # left.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
-                found = await self.call("GET", f"{_user(user)}/tokens")
+                page = await self.call("GET", f"{_user(user)}/tokens")
             except NotFound:
                 return
-            selected = [token for token in found["api_tokens"] if is_selected(token)]
+            selected = [token for token in page["api_tokens"] if is_selected(token)]
             if not selected:
                 return
             # Delete tokens of sign-ins first: the Hub then also deletes the sign-in's OAuth tokens

@@ -71,8 +71,8 @@ class LaunchPlans:
 
     async def user_ids(self, session_ids: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Return the numeric user id and group id of each session, by session id."""
-        found = await self._kernels.user_ids(session_ids) if session_ids else {}
-        return {session_id: _run_as(*ids) for session_id, ids in found.items()}
+        ids_by_session = await self._kernels.user_ids(session_ids) if session_ids else {}
+        return {session_id: _run_as(*ids) for session_id, ids in ids_by_session.items()}
 
     async def mounts_of(self, row: SessionRow) -> list[Mount]:
         """Return the mounts of a session with their source paths."""
@@ -190,7 +190,7 @@ class Launch:
     async def started(self, caller: Caller, session_id: str, containers: Mapping[str, str]) -> None:
         """Record that the session's server responds; ``containers`` are container ids by hostname.
 
-        The session becomes RUNNING when the Hub, too, has reported the server ready.
+        The session becomes RUNNING only after the Hub has also reported the server ready.
 
         Raises
         ------
@@ -228,10 +228,7 @@ class Launch:
         return await self._sessions.find(session_id)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Make the manager, not the Hub, start a session when it is scheduled.
-
-        The session was created through the Hub.
-        """
+        """Let the manager instead of the Hub start a session that was created through the Hub."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.leave_start_to_manager(session_id)
         self._lifecycle.notify(row)
@@ -297,12 +294,12 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
     """Return default environment variables; the request can override them."""
     cores = str(max(1, -(-row.requested_slots.get(CPU, 1000) // 1000)))
     labels = parse_labels(dict(facts.image_labels))
-    found = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)
+    environ = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)
     if labels.apps:
         # Offer only the apps that the image's labels declare, not every program it contains.
-        found["BAI_APPS"] = ",".join(labels.apps)
-        found["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
-    return found
+        environ["BAI_APPS"] = ",".join(labels.apps)
+        environ["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
+    return environ
 
 
 def _spec_environ(row: SessionRow) -> dict[str, str]:

@@ -54,7 +54,7 @@ def request(cpu: str = "1", mem: str = "1g", **spec: Any) -> Request:
 
 def place_request(placer: Placer, wanted: Request) -> list[tuple[str, dict[str, int]]] | None:
     """Place a request; return, for each kernel, its agent and the amount on each device."""
-    found = placer.place(placer.prepare(wanted))
-    if found is None:
+    placements = placer.place(placer.prepare(wanted))
+    if placements is None:
         return None
-    return [(p.agent_id, {d.device_id[-2:]: d.amount for d in p.devices}) for p in found]
+    return [(p.agent_id, {d.device_id[-2:]: d.amount for d in p.devices}) for p in placements]

@@ -1,4 +1,4 @@
-"""Web UI on a bad connection: the manager restarts under open pages, and a slow network."""
+"""Web UI on a bad connection: a manager restart while pages are open, and a slow network."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 LOST = "The connection to the server is lost"
-# Of a slow mobile network; the response to each request takes this long.
+# Latency of a slow mobile network, added to every response.
 LATENCY_MILLIS = 1_500
 FOLDER = "webui-once"
 
@@ -74,7 +74,7 @@ async def test_open_pages_survive_a_restart_of_the_manager(
 
     # Events arrive again.
     with hub.rest("user2") as rest:
-        # Ended sessions of an earlier try keep their names.
+        # Each run uses a new name, because an ended session of an earlier run keeps its name.
         name = f"after-restart-{secrets.token_hex(3)}"
         body = {"name": name, "project": "default", "resources": {"cpu": "1"}}
         tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
@@ -97,7 +97,7 @@ async def slow_network(page: Page) -> AsyncIterator[None]:
 
 
 class HeldChanges:
-    """Holds the requests of one path that change something, and counts them."""
+    """Counts the requests to one path except GET, and holds them until ``release`` is set."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -125,7 +125,7 @@ async def test_slow_network_shows_progress_and_sends_each_form_once(
     ui = await opened(Data, "user2", "/start")
     await ui.page.get_by_role("heading", name="Welcome").wait_for()
     async with slow_network(ui.page):
-        # The script of the page may be cached, its data has not arrived.
+        # The browser may have cached the page's script, but not its data.
         await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
         await ui.page.locator(
             "#content .ant-skeleton-active, #content .ant-spin-spinning"

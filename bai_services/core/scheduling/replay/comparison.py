@@ -21,9 +21,9 @@ K = TypeVar("K", str, int)
 
 HISTORY = "history"
 CURRENT = "current"
-# Number of intervals of the period for which the utilization is reported.
+# The utilization is reported for this many intervals of the period.
 INTERVALS = 96
-# Starts that differ by at most this are equal: a pass runs once per second and takes some time.
+# Starts that differ by at most 5 s count as equal: a pass runs once per second and takes some time.
 EQUAL_SECONDS = 5
 # Maximum number of projects, and of users, of each domain in a result. Those with the longest
 # total wait are kept.
@@ -42,7 +42,7 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class GroupWaits:
-    """Waiting times of the sessions of a project, a user, a priority or other domains.
+    """Waiting times of the sessions of a project, a user, a priority or all other domains.
 
     ``domain`` and ``name`` are empty where they do not apply.
     """
@@ -76,7 +76,7 @@ class Shifts:
 class PolicyReport:
     """The history, or a replay under one policy.
 
-    The makespan is the time from the first request in the period to the last end.
+    The makespan is the time from the first request in the period to the end of the last session.
     ``than_history`` and ``than_current`` compare starts with the history and with the replay of the
     current policy. ``than_history`` is None in the history; ``than_current`` is None in the history
     and in the replay of the current policy.
@@ -101,7 +101,7 @@ class PolicyReport:
 
 @dataclass(frozen=True, slots=True)
 class CountedGap:
-    """Something that the replay cannot know, and how many sessions, agents or quotas it affects."""
+    """A fact that was not recorded, and how many sessions, agents or quotas it affects."""
 
     kind: Gap
     count: int
@@ -112,8 +112,8 @@ class CountedGap:
 class Comparison:
     """Reports of the history, the current policy and the other policies, in this order.
 
-    ``times`` are the begins of the intervals of ``Utilisation``. ``running_before`` is the number
-    of sessions that were already running at ``since``; no other number of sessions includes them.
+    ``times`` are the start times of the intervals of ``Utilisation``. ``running_before`` is the
+    number of sessions that were already running at ``since``; all other counts exclude them.
     """
 
     since: datetime
@@ -172,7 +172,7 @@ def compare(
     others: Sequence[ReplayPolicy],
     on_progress: OnProgress = ignore_progress,
 ) -> FullComparison:
-    """Replay a workload under the current policy and the others, and compare them."""
+    """Compare the recorded history with replays under the current policy and ``others``."""
     policies = (current, *others)
     steps = len(policies) + 1
     replays = [recorded_history(workload, current)]
@@ -250,7 +250,7 @@ def _time(workload: RecordedWorkload, seconds: int) -> datetime:
 
 
 def _edges(workload: RecordedWorkload) -> Floats:
-    """Return the edges of the intervals of the period, in whole seconds; the last is shorter."""
+    """Return the edges of the intervals in whole seconds; the last interval may be shorter."""
     span = max(1, workload.end - workload.begin)
     step = -(-span // INTERVALS)
     begins = np.arange(0, span, step, dtype=np.float64)
@@ -284,7 +284,7 @@ def _report(
 
 
 def _measured(workload: RecordedWorkload, replayed: Replay) -> list[Outcome]:
-    """Return the outcomes of all jobs that were not already running at the begin."""
+    """Return the outcomes of all jobs that were not running at the start of the period."""
     return [o for o in replayed.outcomes if o.job.id not in workload.conditions.starts]
 
 
@@ -310,7 +310,10 @@ def _grouped(outcomes: Iterable[Outcome], key: Callable[[Job], K]) -> dict[K, li
 def _by_name(
     outcomes: Iterable[Outcome], key: Callable[[Job], str], names: Mapping[str, str]
 ) -> tuple[GroupWaits, ...]:
-    """Return the waiting times by project or user; of each domain, the longest total waits."""
+    """Return the waiting times by project or user.
+
+    For each domain, only the `MAX_GROUPS` groups with the longest total wait are kept.
+    """
     found: list[GroupWaits] = []
     for domain, of_domain in sorted(_grouped(outcomes, lambda job: job.domain).items()):
         groups = [
@@ -333,7 +336,7 @@ def _by_priority(outcomes: Iterable[Outcome]) -> tuple[GroupWaits, ...]:
 
 
 def _shifts(workload: RecordedWorkload, replayed: Replay, other: Replay) -> Shifts:
-    """Compare the starts in two replays; a session that never starts is the latest."""
+    """Compare the starts in two replays; a session without a start counts as infinitely late."""
     never = float("inf")
     before = {o.job.id: never if o.started is None else o.started for o in other.outcomes}
     earlier = later = same = 0

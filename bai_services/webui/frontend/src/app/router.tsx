@@ -13,7 +13,7 @@ import { StartPage } from '../pages/start/StartPage';
 import { PagePending } from './PagePending';
 import { root } from './root';
 
-// A page that loads faster than this replaces the last one without a placeholder between them.
+// A page that loads within 300 ms replaces the previous page without a placeholder.
 const PENDING_MILLIS = 300;
 
 const index = createRoute({

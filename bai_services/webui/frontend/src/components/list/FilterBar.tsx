@@ -8,7 +8,7 @@ export interface FilterProperty {
   /** The API's filter: a field, or `field__operator`. */
   key: string;
   title: string;
-  /** A time: the day is chosen, and the filter has its first moment. */
+  /** A time: the user chooses a day, and the value of the filter is the start of that day. */
   isDate?: boolean;
   /** True or false. */
   isFlag?: boolean;
@@ -59,7 +59,7 @@ export function FilterBar({ properties, filters, onChange }: FilterBarProps) {
         />
         {property?.isDate ? (
           <DatePicker
-            // Empty again after a choice, which the tag shows.
+            // The new key empties the picker after a choice. The tag shows the chosen day.
             key={`${property.key} ${filters[property.key] ?? ''}`}
             onChange={day => day && add(day.startOf('day').toISOString())}
             aria-label={property.title}

@@ -24,12 +24,12 @@ const COLUMNS = [
 ];
 
 interface RecentSessionsProps {
-  /** Without an owner, the sessions of all users. */
+  /** undefined: the sessions of all users. */
   owner: string | undefined;
   project: string | undefined;
 }
 
-/** The latest sessions of the project that wait or run. */
+/** The latest pending and running sessions of a project. */
 export function RecentSessions({ owner, project }: RecentSessionsProps) {
   const { t } = useTranslation();
   const filters = {
@@ -67,7 +67,7 @@ export function RecentSessions({ owner, project }: RecentSessionsProps) {
               ...keys.flatMap(key =>
                 all
                   .filter(column => column.key === key)
-                  // Sorting is for the page of sessions; a widget scrolls instead of hiding.
+                  // The order is fixed. On a narrow screen the table scrolls, so no column is hidden.
                   .map(column => ({ ...column, sorter: false, responsive: EVERY_WIDTH }))
               )
             ]}

@@ -8,7 +8,7 @@ interface StopSessionsProps {
   onDone: () => void;
 }
 
-/** Stops the selected sessions after a confirmation that lists them, if wanted by force. */
+/** Stops the selected sessions, optionally by force, after a confirmation that lists them. */
 export function StopSessions({ sessions, onDone }: StopSessionsProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
