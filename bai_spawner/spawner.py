@@ -120,7 +120,7 @@ class BaiSpawner(SessionServer):
         try:
             await self.report_started()
         except errors.BaiError as error:
-            # For the manager the session has ended; its reconciler removes the kernels.
+            # The session has ended in the manager, whose reconciler removes the kernels.
             self.log.warning("%s: the manager rejected its start: %s", self._log_name, error)
             self._is_reported = True
 

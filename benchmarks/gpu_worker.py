@@ -1,10 +1,13 @@
 """One tenant of a GPU in a separate process: ``python -m benchmarks.gpu_worker ACTION``.
 
-``check`` reports why CUDA is unavailable, ``fill`` how many bytes can be allocated, ``hold BYTES``
-allocates memory and waits, ``compute SECONDS SIZE`` multiplies matrices, ``copy SECONDS`` copies
-memory, ``launch`` reports the microseconds for a tiny kernel, ``fault`` writes to an invalid
-address. Each prints one JSON object, with the key ``error`` if CUDA fails. The actions hold,
-compute and copy first print ``{"ready": true}`` and wait for a line on standard input.
+``check``: report why CUDA is unavailable. ``fill``: report how many bytes can be allocated.
+``hold BYTES``: allocate memory and wait. ``compute SECONDS SIZE``: multiply matrices.
+``copy SECONDS``: copy memory. ``launch``: report the microseconds for a tiny kernel. ``fault``:
+write to an invalid address.
+
+Each action except ``hold`` prints one JSON object with its result, or with the key ``error`` if
+CUDA fails. The actions hold, compute and copy first print ``{"ready": true}`` and wait for a line
+on standard input.
 """
 
 from __future__ import annotations

@@ -166,9 +166,7 @@ class _Client:
 
     @staticmethod
     def _answer(wire: socket.socket) -> tuple[bytes, int]:
-        """Return the length of the body, and the first part of the body, which arrived with the
-        head.
-        """
+        """Return the part of the body that arrived with the head, and the length of the body."""
         got = b""
         while b"\r\n\r\n" not in got:
             piece = wire.recv(65536)
@@ -203,15 +201,15 @@ def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str,
     with _peak_memory(client) as most:
         before = client.resident_bytes()
         eight = _compared(client, home, STREAMS, spec.size_mib)
-    found["upload_ratio"] = round(min(one["upload"], eight["upload"]), 3)
-    found["download_ratio"] = round(min(one["download"], eight["download"]), 3)
-    found["memory_growth_mib"] = round((most[0] - before) / MIB, 1)
+    result["upload_ratio"] = round(min(one["upload"], eight["upload"]), 3)
+    result["download_ratio"] = round(min(one["download"], eight["download"]), 3)
+    result["memory_growth_mib"] = round((most[0] - before) / MIB, 1)
     for name, figures in (("one_stream", one), ("eight_streams", eight)):
-        found[name] = {key: round(value, 3) for key, value in figures.items()}
+        result[name] = {key: round(value, 3) for key, value in figures.items()}
     (home / "source").unlink()
-    found["small_files_per_second"] = round(_small_files(client, home, spec.files))
-    found.update(_listing(client, home, spec.entries))
-    return found
+    result["small_files_per_second"] = round(_small_files(client, home, spec.files))
+    result.update(_listing(client, home, spec.entries))
+    return result
 
 
 def _compared(client: _Client, home: Path, streams: int, size_mib: int) -> dict[str, float]:
@@ -259,8 +257,8 @@ def _provide_memory(home: Path, size_mib: int) -> None:
 
 
 def _folder(client: _Client, home: Path) -> Path:
-    (found,) = home.glob(f"vfolders/user/*/{client.folder}")
-    return found
+    (folder,) = home.glob(f"vfolders/user/*/{client.folder}")
+    return folder
 
 
 def _seconds(streams: int, work: Callable[[int], None]) -> float:

@@ -107,8 +107,8 @@ class JupyterStream(IOStream):
     def read_until_regex(self, regex: bytes, max_bytes: int | None = None) -> Future[bytes]:
         """Read the head of the next request, or return the connection to the fast path.
 
-        Jupyter calls this for each request. Raises ``StreamClosedError`` if the connection returns
-        to the fast path, so that Jupyter gives it up.
+        Jupyter calls this for each request. If the connection returns to the fast path, raises
+        ``StreamClosedError``, so that Jupyter stops serving the connection.
         """
         if self.head:
             self._close_pending()

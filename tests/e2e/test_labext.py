@@ -49,14 +49,14 @@ def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
 
     async def change_response(route: Route) -> None:
         answer = await route.fetch()
-        found = await answer.json()
-        for kernel in found.get("usage", {}).get("kernels", []):
+        document = await answer.json()
+        for kernel in document.get("usage", {}).get("kernels", []):
             kernel["usage"]["mem_bytes"] = 0.85 * 2**30
             kernel["usage"]["devices"] = [
                 {**device, "memory_bytes": 990, "limit_bytes": 1000, "utilization_percent": 40}
                 for device in kernel["usage"].get("devices") or [{"id": "some"}]
             ]
-        await route.fulfill(response=answer, json=found)
+        await route.fulfill(response=answer, json=document)
 
     return change_response
 
@@ -281,8 +281,8 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         await assert_contrast(view, f"log-{any_hub.engine}", tmp_path)
         async with page.expect_download() as begun:
             await view.get_by_role("button", name="Download").click()
-        found = await (await begun.value).path()
-        assert "no-such-page" in found.read_text()
+        path = await (await begun.value).path()
+        assert "no-such-page" in path.read_text()
 
 
 async def test_the_panel_recovers_after_an_outage_of_the_manager(

@@ -68,9 +68,9 @@ def test_excluded_apps_are_not_in_the_label(build_script: ModuleType) -> None:
 
 
 def test_a_cuda_base_sets_the_minimum_cuda_version(build_script: ModuleType) -> None:
-    found = build_script.settings(build_script.parse(["--cuda", "12.6.3"]))
-    assert found["BASE"] == "nvidia/cuda:12.6.3-runtime-ubuntu24.04"
-    assert (found["ACCELERATORS"], found["MIN_CUDA"]) == ("cuda", "12.6")
+    settings = build_script.settings(build_script.parse(["--cuda", "12.6.3"]))
+    assert settings["BASE"] == "nvidia/cuda:12.6.3-runtime-ubuntu24.04"
+    assert (settings["ACCELERATORS"], settings["MIN_CUDA"]) == ("cuda", "12.6")
     own = build_script.settings(build_script.parse(["--cuda", "12.6.3", "--base", "mine/cuda:1"]))
     assert (own["BASE"], own["MIN_CUDA"]) == ("mine/cuda:1", "12.6")
 

@@ -80,7 +80,7 @@ DEEP = 20_000
 
 
 def make_deep(top: Path, depth: int = DEEP) -> None:
-    """Create nested directories with a file in the last; the path may exceed PATH_MAX."""
+    """Create nested directories and a file in the innermost one; its path may exceed PATH_MAX."""
     here = os.open(top, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("d", dir_fd=here)

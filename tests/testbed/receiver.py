@@ -24,8 +24,7 @@ class Call:
 
     @property
     def content(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.body)
-        return found
+        return dict(json.loads(self.body))
 
 
 @dataclass
@@ -38,6 +37,7 @@ class Receiver:
     answers: deque[int | str] = field(default_factory=deque)
     # While this event is not set, requests get no response.
     is_open: asyncio.Event = field(default_factory=asyncio.Event)
+    # Whether the body of each response never ends.
     is_endless: bool = False
 
     @property

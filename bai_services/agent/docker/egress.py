@@ -187,8 +187,8 @@ class Egress:
         targets = list(self._allowed)
         for url in sorted(self._urls):
             # Use the last known addresses while the name cannot be resolved.
-            if found := targets_of(url):
-                self._resolved[url] = found
+            if addresses := targets_of(url):
+                self._resolved[url] = addresses
             targets += self._resolved.get(url, ())
         if self._policy is not Policy.CLOSED:
             targets += [Target(address, DNS_PORT) for address in name_servers()]
@@ -200,10 +200,10 @@ def targets_of(url: str) -> tuple[Target, ...]:
     parts = urlsplit(url)
     port = parts.port or DEFAULT_PORTS.get(parts.scheme, 80)
     try:
-        found = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except OSError:
         return ()
-    addresses = {parse_address(str(entry[4][0])) for entry in found}
+    addresses = {parse_address(str(entry[4][0])) for entry in entries}
     return tuple(sorted(Target(_network(str(a)), port, (TCP,)) for a in addresses if a))
 
 
@@ -220,8 +220,8 @@ def name_servers(
         texts += [str(text) for text in settings.get("dns") or ()]
     except (ValueError, AttributeError):
         log.warning("%s cannot be parsed", docker_settings)
-    found = {parse_address(text) for text in texts}
-    return sorted(_network(str(a)) for a in found if a is not None and not a.is_loopback)
+    addresses = {parse_address(text) for text in texts}
+    return sorted(_network(str(a)) for a in addresses if a is not None and not a.is_loopback)
 
 
 def _network(address: str) -> str:

@@ -228,10 +228,10 @@ async def upload(
 
     Interrupted uploads of large files are resumed.
     """
-    found = files_below(local_paths, Patterns(include, exclude))
+    files = files_below(local_paths, Patterns(include, exclude))
     uploads = [
         transfer.Upload(file, f"{directory.strip('/')}/{target}".lstrip("/"), (await _size(file)))
-        for file, target in found
+        for file, target in files
     ]
     folder = await connection.client.get(f"/vfolders/{segment(name)}")
     with transfer.progress_bars() as bars:
@@ -323,8 +323,8 @@ async def rm(
 @connected
 async def restore(connection: Connection, name: str, *, as_json: bool) -> None:
     """Restore a folder from the trash."""
-    found = await connection.client.post(f"/vfolders/{segment(name)}/restore")
-    output.print_done(f"folder {name} restored", found, as_json=as_json)
+    folder = await connection.client.post(f"/vfolders/{segment(name)}/restore")
+    output.print_done(f"folder {name} restored", folder, as_json=as_json)
 
 
 @vfolder.command(epilog=example("bai vfolder purge data --yes"))
@@ -350,11 +350,11 @@ async def _files_at(connection: Connection, name: str, path: str) -> list[_Folde
     top = path.strip("/")
     parent = top.rpartition("/")[0]
     pending = [top]
-    found: list[_FolderFile] = []
+    files: list[_FolderFile] = []
     url = f"/vfolders/{segment(name)}/files"
 
     def add(path: str, size: int, etag: str | None) -> None:
-        found.append(_FolderFile(path, size, etag, path.removeprefix(parent).lstrip("/")))
+        files.append(_FolderFile(path, size, etag, path.removeprefix(parent).lstrip("/")))
 
     while pending:
         directory = pending.pop()
@@ -370,7 +370,7 @@ async def _files_at(connection: Connection, name: str, path: str) -> list[_Folde
                 pending.append(inside)
             elif entry["type"] == "file":
                 add(inside, entry["size"], entry["etag"])
-    return sorted(found, key=lambda file: file.path)
+    return sorted(files, key=lambda file: file.path)
 
 
 async def _stat_file(connection: Connection, url: str, path: str) -> tuple[int, str | None]:

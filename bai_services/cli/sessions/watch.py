@@ -106,7 +106,10 @@ async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]
 
 
 def new_text(before: str, now: str) -> str:
-    """Return what was added to a log since ``before``, even if old lines were cut off at its start."""
+    """Return the text that was added to a log since ``before``.
+
+    The beginning of the log may have been cut off in the meantime.
+    """
     if now.startswith(before):
         return now[len(before) :]
     tail = before[-_TAIL_CHARACTERS:]

@@ -10,7 +10,7 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
 # Docker splits longer lines into chunks, each with a timestamp.
 _CHUNK_BYTES = 16_384
 # Number of characters at the end of the known log that are searched in the new log.
-_OVERLAP = 2048
+_OVERLAP_CHARACTERS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ def search(text: str, words: str) -> SearchResult:
 def appended_since(before: str, after: str) -> tuple[str, bool]:
     """Return the text appended to a log, and whether some appended text may be missing.
 
-    ``before`` and ``after`` are the ends of the log at two times; both may be truncated.
+    ``before`` and ``after`` are the log at two times; the beginning of each may be truncated.
     """
     if after.startswith(before):
         return after[len(before) :], False
-    tail = before[-_OVERLAP:]
+    tail = before[-_OVERLAP_CHARACTERS:]
     at = after.rfind(tail)
     if at < 0:
         return after, True

@@ -1,4 +1,4 @@
-"""When a session may start and why not yet, with the fields of the REST API."""
+"""Estimates and explanations of a session's start, with the fields of the REST API."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartExplanation:
-    """``position``: position in the queue. ``ahead``: number of sessions before it.
+    """When a session can start, and which checks prevent an earlier start.
 
-    ``sooner``: changes that would let the session start earlier. ``is_complete``: false if no
-    explanation could be computed.
+    ``position``: position in the queue. ``ahead``: number of sessions before it. ``sooner``:
+    changes that would let the session start earlier. ``is_complete``: false if no explanation
+    could be computed.
     """
 
     is_complete: bool
@@ -42,7 +43,10 @@ class StartExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingExplanation(StartExplanation):
-    """Without a complete explanation, ``checks`` are the last stored reasons."""
+    """Explanation of a pending session.
+
+    If it is not complete, ``checks`` are the reasons that were stored last.
+    """
 
     session_id: str
     name: str
@@ -53,7 +57,10 @@ class PendingExplanation(StartExplanation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldProblem:
-    """``field``: path of the field in the request, such as ``mounts.0.path``; may be empty."""
+    """A problem of one field of a request.
+
+    ``field``: path of the field, such as ``mounts.0.path``; may be empty.
+    """
 
     field: str
     problem: str
@@ -85,11 +92,12 @@ class PreviewedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapUse:
-    """A cap that applies to the session.
+    """Usage of a limit that applies to the session.
 
-    ``asked``: amount that the session requests. ``left``: amount that remains without the session.
-    ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
-    with the session; more than 100 if the session exceeds the limit.
+    ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
+    the session is created. ``used_percent``: used percentage of the limit before the session is
+    created. ``total_percent``: used percentage with the session; it is above 100 if the session
+    exceeds the limit.
     """
 
     scope: str
@@ -106,11 +114,11 @@ class CapUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPreview(StartExplanation):
-    """Result of a session request without creating the session.
+    """Preview of a session request, which creates nothing.
 
-    ``problems``: why it cannot be created; the other fields are then empty. ``existing_session``:
-    id of the live session that the request would return. ``is_complete``: false if the start could
-    not be computed.
+    ``problems``: reasons why the session cannot be created; if there are any, the other fields are
+    empty. ``existing_session``: id of the live session that the request would return instead of
+    creating one. ``is_complete``: false if the start time could not be computed.
     """
 
     problems: Sequence[FieldProblem]

@@ -37,8 +37,8 @@ class _AddressNotAllowed(OSError):
 
 def look_up(host: str, port: int) -> list[str]:
     """Return the addresses of a host name from the system resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
 
 
 class _Resolver(AbstractResolver):

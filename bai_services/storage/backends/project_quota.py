@@ -48,14 +48,14 @@ class ProjectQuotaBackend(Backend):
 
     def capabilities(self) -> frozenset[Capability]:
         require_filesystem(self.root, (self.filesystem,), self.filesystem)
-        found = {Capability.FAST_CLONE} if can_share_blocks(self.root) else set()
+        capabilities = {Capability.FAST_CLONE} if can_share_blocks(self.root) else set()
         try:
             self._read(self.root, 0)
         except OSError as error:
             if error.errno in (errno.ESRCH, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL):
-                return frozenset(found)  # not mounted with project quotas; see ``remedy``
+                return frozenset(capabilities)  # not mounted with project quotas; see ``remedy``
             raise
-        return frozenset(found | {Capability.QUOTA, Capability.FAST_USAGE})
+        return frozenset(capabilities | {Capability.QUOTA, Capability.FAST_USAGE})
 
     def create(self, scope: Path) -> None:
         super().create(scope)

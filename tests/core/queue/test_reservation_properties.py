@@ -49,7 +49,7 @@ class Arrival:
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Arrival]:
-    found = []
+    sessions = []
     at = 0
     for n in range(draw(st.integers(1, 9))):
         at += draw(st.sampled_from([0, 0, 1, 5, 20]))
@@ -69,12 +69,12 @@ def arrivals(draw: st.DrawFn) -> list[Arrival]:
         seconds = draw(st.sampled_from([1, 5, 10, 30, 100]))
         limit = seconds * draw(st.sampled_from([1, 1, 2, 4]))
         user = draw(st.sampled_from(USERS))
-        found.append(
+        sessions.append(
             Arrival(
                 PendingSession(f"s{n:02d}", n, request, (user,), max_run_seconds=limit), at, seconds
             )
         )
-    return found
+    return sessions
 
 
 @st.composite

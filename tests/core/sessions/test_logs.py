@@ -43,9 +43,9 @@ def test_log_is_timed_if_its_lines_begin_with_timestamps() -> None:
 
 
 def test_search_is_case_insensitive_and_numbers_lines() -> None:
-    found = search("Epoch 1\nloss .5\nEPOCH 2\n", "epoch")
-    assert found.lines == ((1, "Epoch 1"), (3, "EPOCH 2"))
-    assert found.total == 3
+    result = search("Epoch 1\nloss .5\nEPOCH 2\n", "epoch")
+    assert result.lines == ((1, "Epoch 1"), (3, "EPOCH 2"))
+    assert result.total == 3
     assert search("a.c\nabc\n", ".").lines == ((1, "a.c"),)
 
 

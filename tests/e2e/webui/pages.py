@@ -74,11 +74,11 @@ class Sessions(Shell):
         return self.drawer.locator(".ant-descriptions-item", has=title)
 
     async def press(self, button: str) -> None:
-        """Press a button or a link of the drawer that looks like one."""
+        """Press a button, or a link with the role of a button."""
         await self.page.get_by_role("button", name=button, exact=True).click()
 
     async def opens(self, page: Page, text: str) -> None:
-        """Load a page again until it contains a text."""
+        """Reload a page until it contains a text."""
 
         async def is_shown() -> bool:
             await page.reload()

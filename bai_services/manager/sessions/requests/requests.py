@@ -267,7 +267,7 @@ class Requests:
             ("agents", group.name), lambda: self._agents.of(group.name)
         )
         facts = await cache.get_or_read(
-            ("room", *scopes, group.name),
+            ("admission", *scopes, group.name),
             lambda: self._store.admission_facts(agents.states, scopes, group.name),
         )
         served = {agent.architecture for agent in facts.agents}
@@ -293,7 +293,7 @@ class Requests:
             ("agents", group.name), lambda: self._agents.of(group.name)
         )
         facts = await cache.get_or_read(
-            ("room", *scopes, group.name),
+            ("admission", *scopes, group.name),
             lambda: self._store.admission_facts(agents.states, scopes, group.name),
         )
         check_caps(facts, slots, request)
@@ -322,14 +322,14 @@ class Requests:
         if caller.role is Role.HUB:
             if not owner:
                 raise InvalidRequest("the Hub must specify the owner of the session", field="owner")
-            found = await self._store.owner(username=owner)
+            facts = await self._store.owner(username=owner)
         elif owner not in (None, "", caller.username):
             raise Forbidden("only the Hub may create sessions for another user", owner=owner)
         else:
-            found = await self._store.owner(user_id=caller.user_id or "")
-        if not found.is_active:
-            raise Forbidden(f"the account {found.username} or its domain is not active")
-        return found
+            facts = await self._store.owner(user_id=caller.user_id or "")
+        if not facts.is_active:
+            raise Forbidden(f"the account {facts.username} or its domain is not active")
+        return facts
 
     async def check_priority(
         self, caller: Caller, target: Target, access_key: str, priority: int
@@ -352,7 +352,10 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Resource group of a request, (domain, project, user, keypair) to charge, and options."""
+    """Where a session may run, and what it is charged to.
+
+    ``scopes`` are the ids of the domain, project, user and keypair that the session is charged to.
+    """
 
     group: GroupFacts
     scopes: tuple[str, str, str, str]
@@ -372,13 +375,13 @@ class _RequestCache:
     """Results that the requests of one call share; each is read or checked once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str | None, ...], Any] = {}
+        self._results: dict[tuple[str | None, ...], Any] = {}
 
     async def get_or_read(self, key: tuple[str | None, ...], read: Callable[[], Awaitable[T]]) -> T:
-        if key not in self._found:
-            self._found[key] = await read()
-        found: T = self._found[key]
-        return found
+        if key not in self._results:
+            self._results[key] = await read()
+        result: T = self._results[key]
+        return result
 
 
 def _numbered(error: BaiError, number: int, name: str | None) -> BaiError:

@@ -55,7 +55,10 @@ interface Page {
    * *Administration*.
    */
   roles?: readonly Role[];
-  /** Shown only if the installation lets users see agents; administrators have the page *Agents*. */
+  /**
+   * The page is shown only to the role *user*, and only if the installation lets users see agents.
+   * Administrators have the page *Agents*.
+   */
   isOfAgents?: boolean;
   /** Whether the page is in the account menu instead of the sidebar. */
   isInAccountMenu?: boolean;

@@ -3,7 +3,7 @@ import { api, unwrap } from './client';
 import type { EntityPath, Item } from './entities';
 import { queries } from './queries';
 
-/** Result of a bulk change; `failed` has the server's message for each refused object. */
+/** Result of a bulk change; `failed` has the server's message for each rejected change. */
 export interface BulkResult {
   done: string[];
   failed: { key: string; message: string }[];
@@ -21,7 +21,7 @@ function changeOne(path: EntityPath, key: string, change: BulkChange): Promise<u
     : unwrap(api.PATCH(oneOf(path), { params, body: change as never }));
 }
 
-/** Change objects one after the other; continue after a refusal. */
+/** Change objects one after the other. If the server rejects a change, continue with the next. */
 export async function changeAll(
   path: EntityPath,
   keys: readonly string[],
