@@ -193,7 +193,7 @@ def _served(home: Path) -> Iterator[_Client]:
 
 
 def _measure(client: _Client, home: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     _fill(home / "source", spec.single_mib)
     client.put("warm", home / "source")
     one = _compared(client, home, 1, spec.single_mib)

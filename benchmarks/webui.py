@@ -33,7 +33,7 @@ IDLE_SECONDS = 120
 PAGES = ("/start", "/sessions", "/data", "/dashboard")
 UI = "/services/bai"
 TABLE_ROW = ".ant-table-row"
-# Copies an ended session; only these columns differ between the copies.
+# Copies an ended session; `add_sessions` lists the columns that differ between the copies.
 COPY = """
 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
 INSERT INTO sessions ({columns})

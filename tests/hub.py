@@ -103,7 +103,10 @@ class RunningHub:
             return False
 
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
-        """Wait until the launcher, which prints when all components run, has printed ``text``."""
+        """Wait until the launcher has printed ``text``, and return its whole output.
+
+        It prints when all components run.
+        """
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
 
@@ -123,7 +126,7 @@ class RunningHub:
         )
 
     def kill(self, component: Component) -> None:
-        """Send SIGKILL to a component and wait for its exit; the launcher is `make run`."""
+        """Send SIGKILL to a component and wait for its exit; "launcher" is `make run` itself."""
         if component == "launcher":
             assert self._launcher is not None
             self._launcher.kill()
@@ -250,14 +253,14 @@ def session_in(
     """Wait until a session has a status, and return it; fail if the status is in ``ended``."""
     with hub.rest(name) as rest:
 
-        def session() -> dict[str, Any] | None:
-            found: dict[str, Any] = rest.get(f"/sessions/{key}").json()
-            assert found["status"] not in ended, found
-            return found if found["status"] == status else None
+        def session_with_status() -> dict[str, Any] | None:
+            session: dict[str, Any] = rest.get(f"/sessions/{key}").json()
+            assert session["status"] not in ended, session
+            return session if session["status"] == status else None
 
-        found = wait_until(session, START_SECONDS, f"the session to be {status}")
-        assert found is not None
-        return found
+        session = wait_until(session_with_status, START_SECONDS, f"the session to be {status}")
+        assert session is not None
+        return session
 
 
 class _Processes:
@@ -278,15 +281,15 @@ class _Processes:
 
     def all(self) -> list[psutil.Process]:
         """Return all processes with our folder in their environment, and their descendants."""
-        found: dict[int, psutil.Process] = {}
+        processes: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:
                 if process.pid != os.getpid() and self._is_ours(process):
-                    found[process.pid] = process
-                    found |= {child.pid: child for child in process.children(recursive=True)}
+                    processes[process.pid] = process
+                    processes |= {child.pid: child for child in process.children(recursive=True)}
             except psutil.Error:
                 continue
-        return list(found.values())
+        return list(processes.values())
 
     def _is_ours(self, process: psutil.Process) -> bool:
         if process.status() == psutil.STATUS_ZOMBIE:

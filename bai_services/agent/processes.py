@@ -160,9 +160,9 @@ class ProcessEngine(Engine):
         self._notices: tuple[str, ...] | None = None
 
     async def facts(self) -> dict[str, Any]:
-        found = await asyncio.to_thread(detect_isolation, self.name)
-        self._notices = found.notices
-        return {"isolation": found.isolation, "notices": list(found.notices)}
+        isolation = await asyncio.to_thread(detect_isolation, self.name)
+        self._notices = isolation.notices
+        return {"isolation": isolation.isolation, "notices": list(isolation.notices)}
 
     async def observe(self) -> list[Kernel] | None:
         return await asyncio.to_thread(self._observe)
@@ -200,34 +200,34 @@ class ProcessEngine(Engine):
 
 
 def _descendants(pids: set[int], children: Mapping[int, list[int]]) -> set[int]:
-    found: set[int] = set()
+    descendants: set[int] = set()
     stack = list(pids)
     while stack:
         for child in children.get(stack.pop(), ()):
-            if child not in found:
-                found.add(child)
+            if child not in descendants:
+                descendants.add(child)
                 stack.append(child)
-    return found
+    return descendants
 
 
 def _usage_of(pid: int) -> dict[str, float]:
     """Return the usage of one process, as far as it can be read."""
-    found: dict[str, float] = {}
+    usage: dict[str, float] = {}
     try:
         process = psutil.Process(pid)
         with process.oneshot():
             times = process.cpu_times()
-            found["cpu_seconds"] = times.user + times.system
-            found["threads"] = process.num_threads()
-            found["mem_bytes"] = process.memory_info().rss
+            usage["cpu_seconds"] = times.user + times.system
+            usage["threads"] = process.num_threads()
+            usage["mem_bytes"] = process.memory_info().rss
         # PSS instead of RSS: divides shared pages among the processes that map them.
-        found["mem_bytes"] = process.memory_full_info().pss
+        usage["mem_bytes"] = process.memory_full_info().pss
         io = process.io_counters()
-        found["io_read_bytes"], found["io_write_bytes"] = io.read_bytes, io.write_bytes
+        usage["io_read_bytes"], usage["io_write_bytes"] = io.read_bytes, io.write_bytes
     except (psutil.Error, OSError, AttributeError):
         # The process has ended or is not readable: return the values read so far.
-        return found
-    return found
+        return usage
+    return usage
 
 
 def is_running(process: psutil.Process) -> bool:

@@ -13,8 +13,8 @@ from bai_services.manager.events import Change
 from .base import APIHandler, operation
 from .streams import AccessChanged, cancel_on_access_change
 
-# A client that receives nothing for a while longer than this considers the stream broken: the proxy
-# keeps its connection open when the manager is killed.
+# Interval of keepalive events. If the manager is killed, the proxy keeps the client's connection
+# open, so a client considers the stream broken when it has received nothing for longer than this.
 KEEPALIVE_SECONDS = 10.0
 
 
@@ -46,7 +46,8 @@ class EventsHandler(APIHandler):
         except NotSignedIn:
             await self._end()
         except AccessChanged:
-            # The stream has the permissions of its beginning; the client opens another one.
+            # The stream uses the permissions that the caller had at its start, so the client must
+            # open a new stream.
             self.write("event: access\ndata: {}\n\n")
             await self._end()
         finally:

@@ -20,20 +20,20 @@ def check_networks(texts: list[str]) -> list[str]:
     InvalidRequest
         If a text is neither a network nor an address.
     """
-    found = []
+    networks = []
     for text in texts:
         try:
-            found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
+            networks.append(str(ipaddress.ip_network(text.strip(), strict=False)))
         except ValueError:
             raise InvalidRequest(
                 f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
                 field="allowed_client_ip",
             ) from None
-    return found
+    return networks
 
 
 def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:
-    """Return whether ``after`` lacks addresses that ``before`` has; None is every address.
+    """Return whether ``before`` contains an address that ``after`` does not; None: every address.
 
     >>> excludes_addresses(None, ["10.0.0.0/8"]), excludes_addresses(["10.0.0.0/8"], None)
     (True, False)
@@ -42,6 +42,8 @@ def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None
     """
     if before is None or after is None:
         return before is None and after is not None
+    # Merged networks are disjoint and as large as possible. A network is therefore covered only if
+    # it lies in one of them.
     (v4_before, v6_before), (v4_after, v6_after) = _by_version(before), _by_version(after)
     return not (
         all(any(network.subnet_of(wider) for wider in v4_after) for network in v4_before)
@@ -50,7 +52,7 @@ def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None
 
 
 def _by_version(texts: Sequence[str]) -> _Networks:
-    """Return the networks of each IP version; adjacent networks are merged."""
+    """Return the merged IPv4 networks and the merged IPv6 networks."""
     networks = [ipaddress.ip_network(text) for text in texts]
     v4 = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
     v6 = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]

@@ -31,7 +31,7 @@ def check_slug(what: str, name: str) -> str:
     if not (is_short and _SLUG.fullmatch(name)) or ".." in name or "--" in name:
         raise InvalidRequest(
             f"{shown(name)!r} cannot be the name of a {what}: use 1 to {MAX_NAME} lower-case "
-            "letters, digits and - _ . with a letter or digit at each end, and no -- or ..",
+            "letters and digits, with - _ . between them, but without -- and ..",
             field="name",
         )
     return name

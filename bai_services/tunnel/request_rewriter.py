@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CHUNK_LINE_BYTES = 1024
 MAX_CONTENT_LENGTH_DIGITS = 18
-# Headers that are replaced or removed: a browser's credentials are for another server.
+# Headers that are replaced or removed, because a browser's credentials belong to another server.
 _DROPPED = frozenset({"authorization", "proxy-authorization"})
 _END = b"\r\n\r\n"
 

@@ -1,4 +1,4 @@
-"""The enforcement level of an agent, and the GPU shares of the sessions on it."""
+"""The enforcement level of a GPU, and the shares that sessions get of it."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_highest_available_level_is_chosen(
 
 
 def test_allowed_shares_by_enforcement_level() -> None:
-    found = {level: allowed_shares(level, 250) for level in Level}
+    shares = {level: allowed_shares(level, 250) for level in Level}
     any_share = allowed_shares(Level.PROCESS, 0)
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)
-    assert (found[Level.PROCESS].least, found[Level.PROCESS].most) == (250, 250)
-    assert found[Level.PROCESS].clients == 4
-    # MPS limits a share to one GPU; shares that are not enforced may use several.
-    assert found[Level.CGROUP].most == 1000
-    assert found[Level.SOFT].most == found[Level.NONE].most == ANY_SHARE
+    assert (shares[Level.PROCESS].least, shares[Level.PROCESS].most) == (250, 250)
+    assert shares[Level.PROCESS].clients == 4
+    # A memory limit of the driver applies to one GPU, so a share at this level is at most one GPU.
+    assert shares[Level.CGROUP].most == 1000
+    assert shares[Level.SOFT].most == shares[Level.NONE].most == ANY_SHARE
 
 
 def test_cgroup_level_requires_driver_cgroup_v2_and_hook(tmp_path: Path) -> None:

@@ -47,6 +47,6 @@ def test_page_matches_the_query(query: dict[str, str], names: list[str]) -> None
         ({"name__gt": "a"}, "use one of ne, in, contains"),
     ],
 )
-def test_unknown_field_or_filter_is_rejected(query: dict[str, str], message: str) -> None:
+def test_unknown_field_or_operator_is_rejected(query: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         page_of(HOSTS, ListQuery.parse(query), FIELDS)

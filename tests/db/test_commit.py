@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """Shares of two sizes are placed on a device that requires equal shares before the commit."""
+    """Between the placement of two sizes and the commit, the device starts to be uniform."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

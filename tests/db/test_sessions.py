@@ -78,8 +78,7 @@ async def test_audit_records_only_new_sessions(world: World) -> None:
     with pytest.raises(AlreadyExists):
         await world.sessions.enqueue(world.new_session("lab", request_hash="other"), NOW, entry)
     async with world.database.read() as tx:
-        found = await tx.execute(sa.select(accounts.audit_log.c.entity_id))
-        assert list(found.scalars()) == [made[0][0].id]
+        assert list(await tx.scalars(sa.select(accounts.audit_log.c.entity_id))) == [made[0][0].id]
 
 
 async def test_same_name_with_other_specification_is_rejected(world: World) -> None:
@@ -116,7 +115,7 @@ async def test_pending_sessions_of_user_are_capped(world: World) -> None:
         *(world.sessions.enqueue(world.new_session(f"lab{n}"), NOW) for n in range(4)),
         return_exceptions=True,
     )
-    refused = [found for found in results if isinstance(found, BaseException)]
+    refused = [result for result in results if isinstance(result, BaseException)]
     assert len(refused) == 2
     assert all(isinstance(error, QuotaExceeded) for error in refused), refused
     assert "user ann may have at most 2 pending sessions" in str(refused[0])
@@ -255,7 +254,7 @@ async def test_page_contains_only_visible_sessions(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "found"),
+    ("part", "names"),
     [
         pytest.param("ALPHA", ["alpha_99", "Alpha-1"], id="case is ignored"),
         pytest.param("a-1", ["Alpha-1"], id="part of a name"),
@@ -268,17 +267,17 @@ async def test_page_contains_only_visible_sessions(world: World) -> None:
     ],
 )
 async def test_contains_filter_matches_part_of_name(
-    world: World, part: str, found: list[str]
+    world: World, part: str, names: list[str]
 ) -> None:
     for name in ("beta.99", "Alpha-1", "alpha_99"):
         await world.sessions.enqueue(world.new_session(name), world.advance())
     page = await world.sessions.page(ListQuery(filters={"name__contains": part}), Visibility())
-    assert [view.row.name for view in page.items] == found
-    assert page.total == len(found)
+    assert [view.row.name for view in page.items] == names
+    assert page.total == len(names)
 
 
 @pytest.mark.parametrize(
-    ("filters", "found"),
+    ("filters", "names"),
     [
         pytest.param({"owner": "ann"}, ["one", "two"], id="owner"),
         pytest.param({"owner": "ann", "project": "p"}, ["one", "two"], id="owner and project"),
@@ -291,18 +290,19 @@ async def test_contains_filter_matches_part_of_name(
     ],
 )
 async def test_filters_on_owner_and_project(
-    world: World, filters: dict[str, str], found: list[str]
+    world: World, filters: dict[str, str], names: list[str]
 ) -> None:
     for name, number in (("one", 1), ("two", 1), ("three", 2)):
         await world.sessions.enqueue(world.new_session(name, user=number), world.advance())
     page = await world.sessions.page(ListQuery(filters=filters, sort=["created_at"]), Visibility())
-    assert [view.row.name for view in page.items] == found
-    assert page.total == len(found)
+    assert [view.row.name for view in page.items] == names
+    assert page.total == len(names)
 
 
 async def test_filter_that_matches_many_users(world: World) -> None:
     """For more than 20 matching users, the filter is applied by a join."""
     await world.sessions.enqueue(world.new_session("lab"), world.advance())
+    await world.sessions.enqueue(world.new_session("of-bob", user=2), world.advance())
     async with world.database.write() as tx:
         ann = dict((await tx.execute(sa.select(accounts.users))).mappings().first() or {})
         others = [
@@ -314,12 +314,12 @@ async def test_filter_that_matches_many_users(world: World) -> None:
     assert [view.row.name for view in page.items] == ["lab"]
 
 
-@pytest.mark.parametrize(("offset", "found"), [(0, 2), (1, 2), (2, 1), (3, 0), (9, 0)])
-async def test_every_page_has_the_total(world: World, offset: int, found: int) -> None:
+@pytest.mark.parametrize(("offset", "count"), [(0, 2), (1, 2), (2, 1), (3, 0), (9, 0)])
+async def test_every_page_has_the_total(world: World, offset: int, count: int) -> None:
     for number in range(3):
         await world.sessions.enqueue(world.new_session(f"lab{number}"), world.advance())
     page = await world.sessions.page(ListQuery(limit=2, offset=offset), Visibility())
-    assert (len(page.items), page.total) == (found, 3)
+    assert (len(page.items), page.total) == (count, 3)
 
 
 async def test_list_of_live_sessions_of_user_uses_index(world: World) -> None:

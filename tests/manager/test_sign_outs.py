@@ -67,7 +67,7 @@ async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -
     store, users = UserStore(world.manager.database), world.manager.accounts.users
 
     async def revoked(allowed: list[str] | None) -> list[str | None]:
-        """Return what is revoked after a change of the allowed addresses."""
+        """Change the allowed addresses; return which kinds of tokens are revoked."""
         await users.update(SUPERADMIN, "user", {"allowed_client_ip": allowed})
         pending = await store.pending_revocations()
         for each in pending:

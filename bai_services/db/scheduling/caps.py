@@ -25,14 +25,14 @@ CHUNK = 500
 async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, ScopeCaps]:
     """Return the caps of each scope that exists."""
     wanted = sorted(set(scopes))
-    found: dict[Scope, ScopeCaps] = {}
+    caps_of: dict[Scope, ScopeCaps] = {}
     for start in range(0, len(wanted), CHUNK):
         part = wanted[start : start + CHUNK]
         ids = {kind: [scope.id for scope in part if scope.kind == kind] for kind in _SELECTS}
         for row in (await tx.execute(_CAPS_OF, ids)).mappings():
             caps = _caps(row)
-            found[caps.scope] = caps
-    return found
+            caps_of[caps.scope] = caps
+    return caps_of
 
 
 async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, dict[str, int]]:
@@ -101,7 +101,8 @@ _SELECTS: dict[str, sa.Select[Any]] = {
         resource_groups.c.max_concurrent_sessions,
     ),
 }
-# Built at import, because they run for each session that is created or placed.
+# The statements are built once, at import, because they run for each session that is created or
+# placed.
 _USAGE_OF = sa.select(scope_usage).where(
     scope_usage.c.scope_id.in_(sa.bindparam("ids", expanding=True))
 )
@@ -111,7 +112,7 @@ _ALL_NAMES = list(_SELECTS[ScopeKind.KEYPAIR].selected_columns.keys())
 def _with_all_columns(kind: str, select: sa.Select[Any]) -> sa.Select[Any]:
     """Return the select of one kind of scope with the columns of all kinds.
 
-    The parameter with the name of the kind holds the ids.
+    The bound parameter that is named after the kind holds the ids.
     """
     names = select.selected_columns
     # All kinds need the same order of columns, because a union matches columns by position.

@@ -73,10 +73,10 @@ class TemplateRow:
 
 @dataclass(frozen=True, slots=True)
 class TemplateReader:
-    """The caller for whom templates are selected.
+    """The caller who reads templates, and the templates that the caller may read.
 
-    With ``is_domain_wide``, the caller may see all templates of the domain, except templates of
-    owners with a role in ``hidden_roles``.
+    If ``is_domain_wide`` is true, the caller may read all templates of the domain, except templates
+    of owners with a role in ``hidden_roles``.
     """
 
     user_id: str | None
@@ -100,7 +100,7 @@ class TemplateReader:
 
 
 class TemplateStore:
-    """Each public method is one transaction. ``reader`` None selects all templates."""
+    """Each public method is one transaction. If ``reader`` is None, all templates are visible."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -111,10 +111,9 @@ class TemplateStore:
 
     async def named(self, key: str, reader: TemplateReader | None) -> list[TemplateRow]:
         """Return the template with the id ``key``, else all templates with that name."""
-        is_meant = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
+        has_key = sa.or_(session_templates.c.id == key, session_templates.c.name == key)
         async with self._db.read() as tx:
-            found = await tx.execute(_visible_to(reader).where(is_meant))
-            rows = records(_template, found)
+            rows = records(_template, await tx.execute(_visible_to(reader).where(has_key)))
         return [row for row in rows if row.id == key] or rows
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> TemplateRow:
@@ -172,8 +171,8 @@ async def _check_count(tx: AsyncConnection, scope: str) -> None:
 
 
 async def _one(tx: AsyncConnection, template_id: str) -> TemplateRow:
-    found = await tx.execute(_SELECT.where(session_templates.c.id == template_id))
-    row = first_record(_template, found)
+    select = _SELECT.where(session_templates.c.id == template_id)
+    row = first_record(_template, await tx.execute(select))
     if row is None:
         raise NotFound("the template no longer exists")
     return row

@@ -38,10 +38,10 @@ class Domains:
 
     async def get(self, caller: Caller, name: str) -> Domain:
         authorizer.require(caller, "domain.read", Target(domain=name))
-        found = await self._store.one(name)
-        if found is None:
+        domain = await self._store.one(name)
+        if domain is None:
             raise NotFound(f"there is no domain {name}")
-        return found
+        return domain
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> Domain:
         """Create a domain and its project ``default``."""

@@ -33,7 +33,7 @@ from ..queue.factories import NOW, agent, slots
 GROUPS = ("main", "side")
 USERS = tuple(Scope(ScopeKind.USER, name) for name in "abc")
 PROJECTS = tuple(Scope(ScopeKind.PROJECT, name) for name in ("x", "y"))
-# Minimum number of compared estimates: a test without comparisons must fail. Runs find far more.
+# Minimum number of compared estimates: a test that compares none must fail.
 MIN_KNOWN_STARTS = 10
 EXAMPLES = settings(
     max_examples=int(os.environ.get("BAI_QUEUE_EXAMPLES", "150")),
@@ -188,9 +188,9 @@ clusters = st.lists(
     min_size=1,
     max_size=4,
 ).map(
-    lambda found: [
+    lambda machines: [
         agent(f"a{n}", cpu=cpu, gpus=gpus, resource_group=group if n else "main")
-        for n, (cpu, gpus, group) in enumerate(found)
+        for n, (cpu, gpus, group) in enumerate(machines)
     ]
 )
 
@@ -226,11 +226,13 @@ def worlds(
 
 
 def estimates_per_pass(world: World) -> list[tuple[int, dict[str, Estimate]]]:
-    """Run a simulation to its end; return the estimates after each pass."""
-    found = []
+    """Run a simulation to its end; return the estimates of all pending sessions after each pass."""
+    passes = []
     while (queue := world.step()) is not None:
-        found.append((world.now, estimate_starts(queue, UNLIMITED_BUDGET)))
-    return found
+        estimates = estimate_starts(queue, UNLIMITED_BUDGET)
+        assert estimates.keys() == world.pending.keys()
+        passes.append((world.now, estimates))
+    return passes
 
 
 def _estimated_second(estimate: Estimate) -> int | None:

@@ -112,10 +112,9 @@ async def test_problems_appear_beside_their_fields_and_prevent_the_launch(
 
 
 @pytest.mark.checklist("LCH-12", "LCH-18")
-async def test_preview_of_a_session_that_waits(
+async def test_preview_explains_why_the_session_would_be_pending(
     opened: Opener[Launcher], rest: httpx.Client
 ) -> None:
-    """The preview shows why a request that exceeds the free resources would be pending."""
     create(rest, "/sessions", name="holds-all", resources={"cpu": "2", "mem": "1g"})
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(resources__cpu="2")
@@ -310,7 +309,7 @@ async def test_amounts_are_limited_by_memory_image_and_policy(
     await ui.fill(resources__mem="512m", shared_memory="600m")
     await ui.problem("shared_memory", "must be less than")
     await ui.fill(shared_memory="")
-    # The image needs more: an amount that is too small is a problem, the default is raised.
+    # The image requires 768 MiB: a smaller amount is a problem, and the default is raised.
     await ui.field("image").click()
     await ui.page.locator(".ant-select-item-option", has_text=images).click()
     await ui.page.get_by_label("Version", exact=True).click()
@@ -338,7 +337,7 @@ async def test_administrator_chooses_the_agent(hub: RunningHub, opened: Opener[L
         await ui.requested("mem 256 MiB")
         command = await ui.preview.locator("code").inner_text()
         assert f"--agent {agent['id']}" in command
-        # A cluster session has several agents.
+        # A cluster session may run on several agents, so the form does not offer to choose one.
         await ui.fill(cluster_size="2")
         await ui.field("agent_list").wait_for(state="detached")
         await ui.fill(cluster_size="1")

@@ -1,7 +1,7 @@
 """Score one agent for one shape under a policy (compiled; columns.py explains recurring names).
 
-``score`` handles every shape. ``plain_score`` computes the same for a plain shape (one kernel, at
-most one device family; see ``is_plain``) from the derived values of the agent.
+``score`` handles every shape. ``plain_score`` returns the same result for a plain shape (see
+``is_plain``), but faster, because it uses the derived values of the agent.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@ import { api, unwrap, type Schemas } from '../client';
 export type Quotas = Schemas['SessionQuotas'];
 
 /**
- * The user's quotas and the group's resources. The defaults of project and group are the defaults
- * of a new session.
+ * The user's quotas and the group's resources. The default project and group are those of a new
+ * session.
  */
 export const quotasQuery = (target: { project?: string; group?: string } = {}) =>
   queryOptions({
-    // Changes of sessions change the usage of quotas.
+    // The key begins with 'sessions', because a change of a session changes the usage of quotas.
     queryKey: ['sessions', 'quotas', target],
     queryFn: ({ signal }) =>
       unwrap(

@@ -10,7 +10,7 @@ import { SshKeys } from './SshKeys';
 
 const route = getRouteApi('/settings');
 
-/** Preferences of the browser, and the user's own keys. */
+/** Preferences of this browser, and the user's account, keys and requests. */
 export function SettingsPage() {
   const { t } = useTranslation();
   const { tab = 'preferences', find = '' } = route.useSearch();

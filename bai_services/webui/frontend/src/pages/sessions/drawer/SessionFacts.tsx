@@ -12,7 +12,7 @@ import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
 import { TimeLimits } from './TimeLimits';
 
-/** Notices about a session, and its fields; those that are empty are left out. */
+/** Notices about a session, and its fields that have a value. */
 export function SessionFacts({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const timeOf = (time: string | null) => time && formatTime(time, i18n.language);
