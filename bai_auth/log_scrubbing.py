@@ -1,4 +1,4 @@
-"""Removal of secrets from URLs in the warnings of tornado in the Hub's log.
+"""Remove secrets from the URLs in tornado's warnings in the Hub's log.
 
 JupyterHub removes secrets from its own log lines. But for each request that a handler rejects,
 tornado writes another line with the whole URL.

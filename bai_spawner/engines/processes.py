@@ -20,9 +20,10 @@ POLL_INTERVAL_SECONDS = 0.002
 
 
 def is_alive(pid: int, started: str) -> bool:
-    """Return whether process ``pid``, started at ``started_at``, still runs and is no zombie.
+    """Return whether the process still runs and is no zombie.
 
-    Another process can have the same pid by now, but not the same start time.
+    ``started`` is the result of ``started_at``. Another process may have got the same pid in the
+    meantime, but not the same start time.
     """
     now = process_stat(pid)
     return now is not None and _started(now) == started and now.state not in "ZX"
@@ -42,16 +43,16 @@ def started_at(pid: int) -> str:
     Unlike a start time that is computed from the tick, the tick does not change when the clock is
     set.
     """
-    found = process_stat(pid)
-    return _started(found) if found else ""
+    stat = process_stat(pid)
+    return _started(stat) if stat else ""
 
 
-def _started(found: ProcessStat) -> str:
-    return f"{boot_id()} {found.start_tick}"
+def _started(stat: ProcessStat) -> str:
+    return f"{boot_id()} {stat.start_tick}"
 
 
 def children(pid: int) -> list[psutil.Process]:
-    return _matching(lambda one: (found := process_stat(one)) is not None and found.parent == pid)
+    return _matching(lambda one: (stat := process_stat(one)) is not None and stat.parent == pid)
 
 
 def kernel_processes(kernel_id: str) -> list[psutil.Process]:
@@ -80,12 +81,12 @@ def _with_environment_entry(entry: bytes) -> list[psutil.Process]:
 
 def _matching(matches: Callable[[int], bool]) -> list[psutil.Process]:
     """Return the processes of this host whose pid matches."""
-    found = []
+    processes = []
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()):
         with suppress(psutil.Error):
             if matches(pid):
-                found.append(psutil.Process(pid))
-    return found
+                processes.append(psutil.Process(pid))
+    return processes
 
 
 def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
@@ -144,20 +145,20 @@ def kill(pid: int, started: str) -> None:
 
 
 def read_status(path: Path) -> dict[str, int]:
-    """Return the status file of a sandbox: first ``child-pid``, at its end also ``exit-code``."""
-    found: dict[str, int] = {}
+    """Return the values in a sandbox's status file: ``child-pid``, and ``exit-code`` after its end."""
+    status: dict[str, int] = {}
     try:
         text = path.read_text()
     except OSError:
-        return found
+        return status
     decoder, position = json.JSONDecoder(), 0
     while (position := text.find("{", position)) >= 0:
         try:
             values, position = decoder.raw_decode(text, position)
         except ValueError:  # the file is being written
             break
-        found.update(values)
-    return found
+        status.update(values)
+    return status
 
 
 def read_tail(path: Path, max_bytes: int) -> str:

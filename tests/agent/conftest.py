@@ -70,7 +70,7 @@ class Agents:
     api: Api
     home: Path
     started: list[RunningAgent] = field(default_factory=list)
-    heard: dict[str, str] = field(default_factory=dict)
+    last_heartbeats: dict[str, str] = field(default_factory=dict)
 
     async def start(
         self, agent_id: str = "m1", words: Sequence[str] = (), **environ: str
@@ -102,11 +102,14 @@ class Agents:
         return agent
 
     async def time_passes(self, agent_id: str, seconds: float) -> None:
-        """Advance the clock and wait for a heartbeat, so that the agent is never LOST."""
+        """Advance the clock if the agent has sent a heartbeat since the previous call.
+
+        Tests poll with this method: time passes, but the agent is never LOST.
+        """
         clock = self.api.world.clock
         agent = await (await self.api.client("admin")).get(f"/agents/{agent_id}")
-        if agent["last_heartbeat_at"] != self.heard.get(agent_id):
-            self.heard[agent_id] = agent["last_heartbeat_at"]
+        if agent["last_heartbeat_at"] != self.last_heartbeats.get(agent_id):
+            self.last_heartbeats[agent_id] = agent["last_heartbeat_at"]
             clock.advance(seconds=seconds)
 
     async def end(self) -> None:

@@ -53,7 +53,7 @@ def test_changed_account_is_not_up_to_date(hub_user: Any, change: dict[str, Any]
     assert not is_up_to_date(hub_user, {**ACCOUNT, **change})
 
 
-def test_hub_admin_flag_is_removed(hub_user: Any) -> None:
+def test_user_with_the_hubs_admin_flag_is_not_up_to_date(hub_user: Any) -> None:
     hub_user.admin = True
     assert not is_up_to_date(hub_user, ACCOUNT)
 

@@ -105,7 +105,7 @@ async def test_template_is_created_replaced_used_and_deleted(bai: Bai, tmp_path:
     request = tmp_path / "train.yaml"
     request.write_text("{type: batch, startup_command: python train.py, environ: {SEED: '1'}}")
     kept = await bai("template", "create", "train", str(request), by="user")
-    assert kept.stdout == "template train saved for its owner\n"
+    assert kept.stdout == "template train saved; it is available to its owner\n"
     request.write_text("{type: batch, startup_command: python test.py, environ: {SEED: '1'}}")
     await bai("template", "create", "train", str(request), "--replace", by="user")
     made = await bai(

@@ -69,7 +69,8 @@ def history_with(column: str, text: Any) -> dict[str, Any]:
     return {"sessions": [{**known, column: text}]}
 
 
-# By public function of core that takes text or a document of a user: calls with a hostile text.
+# Maps each public function of ``core`` that takes a user's text or document to calls of the
+# function with a hostile text.
 PARSERS: dict[str, list[Parser]] = {
     "apps.shares.check_addresses": [
         lambda t: app_shares.check_addresses(app_shares.Audience.PROJECT, [t])
@@ -304,29 +305,29 @@ HOSTILE = [
 
 
 def discovered() -> Iterator[str]:
-    """Yield each public function of ``core`` that takes text, a mapping or anything."""
+    """Yield the name of each public function of ``core`` that takes text, a mapping or ``Any``."""
     root = bai_services.core
     for info in pkgutil.walk_packages(root.__path__, root.__name__ + "."):
         if any(part in info.name for part in (".placement", ".queue", ".estimates")):
             continue  # parameters of these types contain values that are already parsed
         module = importlib.import_module(info.name)
-        for name, found in vars(module).items():
-            if getattr(found, "__module__", None) != info.name or name.startswith("_"):
+        for name, member in vars(module).items():
+            if getattr(member, "__module__", None) != info.name or name.startswith("_"):
                 continue
             short = f"{info.name.removeprefix(root.__name__ + '.')}.{name}"
-            if inspect.isclass(found):
-                for method, value in vars(found).items():
+            if inspect.isclass(member):
+                for method, value in vars(member).items():
                     function = getattr(value, "__func__", value)
                     if not method.startswith("_") and takes_text(function):
                         yield f"{short}.{method}"
-            elif takes_text(found):
+            elif takes_text(member):
                 yield short
 
 
-def takes_text(found: Any) -> bool:
-    if not inspect.isfunction(found):
+def takes_text(member: Any) -> bool:
+    if not inspect.isfunction(member):
         return False
-    parameters = inspect.signature(found).parameters.values()
+    parameters = inspect.signature(member).parameters.values()
     return any(
         word in str(parameter.annotation)
         for parameter in parameters
@@ -348,10 +349,10 @@ def check(parser: Parser, text: str) -> None:
 
 
 def test_every_function_that_takes_text_is_tested() -> None:
-    found = set(discovered())
-    unknown = found - set(PARSERS) - NOT_FROM_USERS
+    functions = set(discovered())
+    unknown = functions - set(PARSERS) - NOT_FROM_USERS
     assert not unknown, f"add to PARSERS (or, if no user writes it, NOT_FROM_USERS): {unknown}"
-    gone = (set(PARSERS) | NOT_FROM_USERS) - found
+    gone = (set(PARSERS) | NOT_FROM_USERS) - functions
     assert not gone, f"no longer exists: {gone}"
 
 

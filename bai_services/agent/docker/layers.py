@@ -77,8 +77,9 @@ class Layers:
         """
         try:
             if container_id not in self._paths:
-                found = await self._calls.run("query", lambda c: self._find(c, container_id))
-                self._paths[container_id] = found
+                self._paths[container_id] = await self._calls.run(
+                    "query", lambda c: self._find(c, container_id)
+                )
             paths = self._paths[container_id]
             if paths is not None:
                 return paths, 0
@@ -129,6 +130,6 @@ def _probe_size_support(client: docker.APIClient, image: str, size: int) -> bool
 
 def _size(client: docker.APIClient, container_id: str) -> int:
     """Return the size of a container's layer in bytes; slow, because Docker walks all its files."""
-    for found in client.containers(all=True, size=True, filters={"id": container_id}):
-        return int(found.get("SizeRw") or 0)
+    for container in client.containers(all=True, size=True, filters={"id": container_id}):
+        return int(container.get("SizeRw") or 0)
     return 0

@@ -99,7 +99,7 @@ class Folders:
 
     def all(self) -> list[SessionFolder]:
         """Return every folder that ``create`` has created; unreadable folders are left out."""
-        found = []
+        folders = []
         for path in self._paths():
             try:
                 kernel = json.loads((path / KERNEL_FILE).read_text())
@@ -109,10 +109,10 @@ class Folders:
                     str(kernel.get("hostname") or MAIN_HOST),
                 )
                 if folder.name == path.name:
-                    found.append(folder)
+                    folders.append(folder)
             except (OSError, ValueError, KeyError, TypeError):
                 continue
-        return found
+        return folders
 
     def exit_code(self, name: str) -> int | None:
         """Return the exit code that the spawner's process engine has stored; None if there is

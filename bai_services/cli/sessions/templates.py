@@ -78,7 +78,8 @@ async def create(
         elif for_domain:
             body["audience"] = "domain"
         done = await connection.client.post("/session-templates", body)
-    output.print_done(f"template {name} saved for its {done['audience']}", done, as_json=as_json)
+    text = f"template {name} saved; it is available to its {done['audience']}"
+    output.print_done(text, done, as_json=as_json)
 
 
 @template.command("ls", epilog=example("bai template ls"))
@@ -104,8 +105,8 @@ async def list_(
 @connected
 async def info(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show a template with its spec."""
-    found = await connection.client.get(f"/session-templates/{segment(name)}")
-    output.print_fields(found, as_json=as_json)
+    template = await connection.client.get(f"/session-templates/{segment(name)}")
+    output.print_fields(template, as_json=as_json)
 
 
 @template.command(epilog=example("bai template rm train"))

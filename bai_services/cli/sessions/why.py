@@ -26,34 +26,34 @@ _CERTAINTIES = {
 @connected
 async def why(connection: Connection, name: str, *, as_json: bool) -> None:
     """Show why a session is pending: queue position, every check, estimated start, suggestions."""
-    found = await connection.client.get(f"/sessions/{segment(name)}/why")
+    response = await connection.client.get(f"/sessions/{segment(name)}/why")
     if as_json:
-        output.print_json(found)
+        output.print_json(response)
         return
-    for line in format_lines(found):
+    for line in format_lines(response):
         click.echo(line)
 
 
-def format_lines(found: Mapping[str, Any]) -> list[str]:
-    """Format the response as text lines."""
-    if found["status"] != Status.PENDING:
-        return [f"session {found['name']} is not pending: it is {found['status']}"]
-    position = f"position {found['position']}" if found["position"] else "pending"
-    group, priority = found["resource_group"], found["priority"]
-    title = f"{found['name']}: {position} in resource group {group}, priority {priority}"
-    return [title, *explanation_lines(found)]
+def format_lines(response: Mapping[str, Any]) -> list[str]:
+    """Format a response of the route ``/sessions/{key}/why`` as text lines."""
+    if response["status"] != Status.PENDING:
+        return [f"session {response['name']} is not pending: it is {response['status']}"]
+    position = f"position {response['position']}" if response["position"] else "pending"
+    group, priority = response["resource_group"], response["priority"]
+    title = f"{response['name']}: {position} in resource group {group}, priority {priority}"
+    return [title, *explanation_lines(response)]
 
 
-def explanation_lines(found: Mapping[str, Any]) -> list[str]:
+def explanation_lines(response: Mapping[str, Any]) -> list[str]:
     """Format the checks, the estimated start and the suggestions of a response."""
-    lines = [_check(check) for check in found["checks"]]
-    estimate = found["estimate"]
+    lines = [_check(check) for check in response["checks"]]
+    estimate = response["estimate"]
     if estimate["starts_at"]:
         certainty = _certainty(estimate["certainty"])
         lines.append(f"estimated start: {estimate['starts_at']} ({certainty})")
     else:
         lines.append("start time not yet known")
-    return lines + _suggestions(found["sooner"])
+    return lines + _suggestions(response["sooner"])
 
 
 def _certainty(label: str) -> str:

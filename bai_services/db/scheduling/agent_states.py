@@ -28,10 +28,10 @@ async def read_agents(tx: AsyncConnection, groups: Iterable[str]) -> list[AgentS
 async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentState]:
     """Return the agents with these ids; skip unknown ids."""
     wanted = sorted(ids)
-    found: list[AgentState] = []
+    states: list[AgentState] = []
     for start in range(0, len(wanted), CHUNK):
-        found += await _read_agents(tx, _OF_IDS, wanted[start : start + CHUNK])
-    return found
+        states += await _read_agents(tx, _OF_IDS, wanted[start : start + CHUNK])
+    return states
 
 
 def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Select[Any], ...]:
@@ -56,7 +56,7 @@ def _agent_selects(is_wanted: sa.ColumnElement[bool], ids: Any) -> tuple[sa.Sele
 
 _KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
 _IN_GROUPS = agents.c.resource_group.in_(_KEYS)
-# Built at import, because they run for each session that is created.
+# The statements are built once, at import, because they run for each session that is created.
 _OF_GROUPS = _agent_selects(_IN_GROUPS, sa.select(agents.c.id).where(_IN_GROUPS))
 _OF_IDS = _agent_selects(agents.c.id.in_(_KEYS), _KEYS)
 
@@ -94,7 +94,7 @@ async def _read_agents(
 
 
 def _devices_of(
-    found: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
+    rows: Iterable[sa.Row[Any]], minimum: Mapping[str, Level], in_force: Mapping[str, int]
 ) -> tuple[Mapping[str, list[Device]], Mapping[str, str]]:
     """Return the devices and the supported CUDA version of each agent.
 
@@ -103,7 +103,7 @@ def _devices_of(
     """
     of_agent: dict[str, list[Device]] = defaultdict(list)
     cuda: dict[str, str] = {}
-    for d in found:
+    for d in rows:
         if d.family == "cuda" and (version := d.facts.get("cuda")):
             cuda[d.agent_id] = str(version)
         of_agent[d.agent_id].append(

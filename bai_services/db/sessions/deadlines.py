@@ -44,7 +44,7 @@ class DeadlineStore:
 
         The time counts from the latest of creation, requested start and end of the last dependency.
         """
-        found: list[Overdue] = []
+        overdue: list[Overdue] = []
         async with self._db.read() as tx:
             for group, seconds in (await _pending_timeouts(tx)).items():
                 latest = now - timedelta(seconds=seconds)
@@ -57,8 +57,8 @@ class DeadlineStore:
                 )
                 late = [row.id for row in rows if row.starts_at is None or row.starts_at < latest]
                 blocked = await _blocked_until(tx, group, latest) if late else set()
-                found += [Overdue(key, seconds, group) for key in late if key not in blocked]
-        return found
+                overdue += [Overdue(key, seconds, group) for key in late if key not in blocked]
+        return overdue
 
     async def batch(self, now: datetime) -> list[Overdue]:
         """Return the batch sessions that have run longer than their timeout."""
@@ -79,7 +79,7 @@ class DeadlineStore:
 
     async def lifetime(self, now: datetime) -> list[Overdue]:
         """Return the sessions that have run longer than the policy of their keypair allows."""
-        found: list[Overdue] = []
+        overdue: list[Overdue] = []
         async with self._db.read() as tx:
             policies = await tx.execute(
                 sa.select(
@@ -105,8 +105,8 @@ class DeadlineStore:
                 for row in rows:
                     seconds = policy.seconds + row.added
                     if row.started_at <= now - timedelta(seconds=seconds):
-                        found.append(Overdue(row.id, seconds, policy.name))
-        return found
+                        overdue.append(Overdue(row.id, seconds, policy.name))
+        return overdue
 
     async def idle(self, now: datetime) -> list[Overdue]:
         """Return the sessions that have been idle longer than their keypair's policy allows."""
@@ -149,8 +149,8 @@ def _idleness_of(row: Any) -> Idleness | None:
 
 async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
     rows = await tx.execute(sa.select(resource_groups.c.name, resource_groups.c.scheduler_opts))
-    found = {row.name: (row.scheduler_opts or {}).get("pending_timeout") for row in rows}
-    return {name: int(seconds) for name, seconds in found.items() if seconds}
+    timeouts = {row.name: (row.scheduler_opts or {}).get("pending_timeout") for row in rows}
+    return {name: int(seconds) for name, seconds in timeouts.items() if seconds}
 
 
 async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:

@@ -55,7 +55,7 @@ class Transition:
     is_freed: bool = False
 
 
-# Built at import; the values to write are parameters.
+# The statements are built once, at import; the values to write are bound parameters.
 _MOVE = sa.update(sessions).where(
     sessions.c.id == sa.bindparam("of_session"), sessions.c.status == sa.bindparam("before")
 )

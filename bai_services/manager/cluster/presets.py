@@ -43,8 +43,9 @@ class Presets:
     ) -> Page[Preset]:
         """Return the visible presets.
 
-        With a project, a resource group or a session type (``kind``), return only the presets of
-        that group, and set ``allocatable`` to whether the caller could start such a session now.
+        If a project, a resource group or a session type (``kind``) is given, return only the
+        presets of the resource group that such a session would get, and set ``allocatable`` to
+        whether the caller could start the session now.
         """
         authorizer.require(caller, "preset.read")
         can_start: Callable[[PresetRow], bool] | None = None

@@ -34,7 +34,7 @@ def describe(
 ) -> Session:
     """Return the session as its owner sees it.
 
-    ``state`` replaces the stored wait state of a pending session, which may be older.
+    ``state`` is the current wait state of a pending session; None: use the stored one.
     """
     idleness = _idleness(view)
     row = view.row

@@ -26,8 +26,8 @@ def choose_agents(
     agents: list[AgentState], policy: Policy, wanted: Request, times: int = 1
 ) -> list[str]:
     placer = Placer(agents, policy)
-    found = [place_request(placer, wanted) for _ in range(times)]
-    return [f[0][0] if f else "-" for f in found]
+    results = [place_request(placer, wanted) for _ in range(times)]
+    return [placements[0][0] if placements else "-" for placements in results]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
 
 
 @pytest.mark.parametrize(
-    "agents, spec, found",
+    "agents, spec, placements",
     [
         pytest.param(
             AGENTS,
@@ -268,15 +268,15 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
     ],
 )
 def test_kernels_of_a_cluster_session_are_placed(
-    agents: list[AgentState], spec: dict[str, Any], found: list[Any] | None
+    agents: list[AgentState], spec: dict[str, Any], placements: list[Any] | None
 ) -> None:
     placer = Placer(agents, Policy.BEST_FIT)
     before = placer.agents()
     wanted = request(**spec)
-    assert placer.fits(placer.prepare(wanted)) == (found is not None)
+    assert placer.fits(placer.prepare(wanted)) == (placements is not None)
     assert placer.agents() == before
-    assert place_request(placer, wanted) == found
-    if found is None:
+    assert place_request(placer, wanted) == placements
+    if placements is None:
         assert placer.agents() == before
 
 

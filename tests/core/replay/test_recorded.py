@@ -25,7 +25,7 @@ from bai_services.core.scheduling.replay.recorded import (
 )
 
 SINCE = datetime(2030, 1, 2, 6, tzinfo=UTC)
-NOON = 6 * 3600  # the second of SINCE, counted from midnight
+START = 6 * 3600  # the second of SINCE, counted from midnight
 UNTIL = SINCE + timedelta(hours=1)
 GROUP = "gpu"
 
@@ -81,50 +81,50 @@ def policy(name: str = "p", **options: Any) -> ReplayPolicy:
     return ReplayPolicy(name, order, GroupOptions(**options))
 
 
-def jobs_of(found: Record, until: datetime = UNTIL) -> dict[str, Any]:
-    return {job.id: job for job in workload_of(found, SINCE, until, until).jobs}
+def jobs_of(recorded: Record, until: datetime = UNTIL) -> dict[str, Any]:
+    return {job.id: job for job in workload_of(recorded, SINCE, until, until).jobs}
 
 
-def compared(found: Record, *others: ReplayPolicy, visible_in: str | None = None) -> Comparison:
-    full = compare(workload_of(found, SINCE, UNTIL, UNTIL), policy(), others)
+def compared(recorded: Record, *others: ReplayPolicy, visible_in: str | None = None) -> Comparison:
+    full = compare(workload_of(recorded, SINCE, UNTIL, UNTIL), policy(), others)
     return full.visible_in(visible_in)
 
 
 def test_times_count_from_midnight_and_resources_are_held_from_placement_to_release() -> None:
     (job,) = jobs_of(record(session("a", 10.9, 12.6, 100.4))).values()
-    assert (job.submitted, job.seconds, job.cancelled) == (NOON + 10, 88, None)
+    assert (job.submitted, job.seconds, job.cancelled) == (START + 10, 88, None)
     assert (job.domain, job.project, job.user, job.keypair) == ("default", "p1", "u1", "K")
 
 
 @pytest.mark.parametrize(
-    ("case", "found", "is_in"),
+    ("case", "recorded", "is_in"),
     [
         ("ended before the period", session("s", -90, -80, -1), False),
         ("cancelled before the period", session("s", -90, ended_at=at(-1)), False),
         ("created at the end of the period", session("s", 3600), False),
-        ("runs at the begin of the period", session("s", -90, -80, 5), True),
-        ("waits at the begin of the period", session("s", -90, 5, 7), True),
+        ("runs at the start of the period", session("s", -90, -80, 5), True),
+        ("waits at the start of the period", session("s", -90, 5, 7), True),
         ("waits for a dependency that has not ended", session("s", 5, is_blocked=True), False),
     ],
 )
-def test_sessions_of_the_period(case: str, found: RecordedSession, is_in: bool) -> None:
-    assert bool(jobs_of(record(found))) is is_in, case
+def test_sessions_of_the_period(case: str, recorded: RecordedSession, is_in: bool) -> None:
+    assert bool(jobs_of(record(recorded))) is is_in, case
 
 
-def test_running_and_waiting_sessions_at_the_begin_of_the_period() -> None:
-    found = record(session("runs", -90, -80, 50), session("waits", -60, 50, 70))
-    workload = workload_of(found, SINCE, UNTIL, UNTIL)
+def test_running_and_waiting_sessions_at_the_start_of_the_period() -> None:
+    recorded = record(session("runs", -90, -80, 50), session("waits", -60, 50, 70))
+    workload = workload_of(recorded, SINCE, UNTIL, UNTIL)
     assert workload.conditions.starts == {"runs": workload.history["runs"]}
-    assert workload.begin == NOON
-    current = compared(found).reports[1]
-    # It waited 60 s before the period and 50 s in it.
+    assert workload.begin == START
+    current = compared(recorded).reports[1]
+    # The pending session waited 60 s before the period and 50 s in it.
     assert (current.sessions, current.wait_seconds.max) == (1, 110)
 
 
 def test_cancelled_session_leaves_the_queue_unless_it_starts_before() -> None:
-    found = record(session("runs", 0, 0, 100), session("gone", 1, ended_at=at(50)))
-    assert jobs_of(found)["gone"].cancelled == NOON + 50
-    history, current = compared(found).reports
+    recorded = record(session("runs", 0, 0, 100), session("gone", 1, ended_at=at(50)))
+    assert jobs_of(recorded)["gone"].cancelled == START + 50
+    history, current = compared(recorded).reports
     assert (history.started, current.started, current.sessions) == (1, 1, 2)
     quick = record(session("runs", 0, 0, 40), session("gone", 1, ended_at=at(50)))
     history, current = compared(quick).reports
@@ -134,7 +134,7 @@ def test_cancelled_session_leaves_the_queue_unless_it_starts_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "found", "durations", "seconds"),
+    ("case", "recorded", "durations", "seconds"),
     [
         ("median of the kind", session("s", 0), {"batch:python": [10, 20, 30]}, 20),
         ("other kinds, if none of the kind has ended", session("s", 0), {"x": [5, 7, 9]}, 7),
@@ -150,24 +150,24 @@ def test_cancelled_session_leaves_the_queue_unless_it_starts_before() -> None:
     ],
 )
 def test_unknown_run_time_is_estimated(
-    case: str, found: RecordedSession, durations: dict[str, list[int]], seconds: int
+    case: str, recorded: RecordedSession, durations: dict[str, list[int]], seconds: int
 ) -> None:
-    workload = workload_of(record(found, durations=durations), SINCE, UNTIL, UNTIL)
+    workload = workload_of(record(recorded, durations=durations), SINCE, UNTIL, UNTIL)
     assert workload.jobs[0].seconds == seconds, case
-    gap = Gap.NEVER_STARTED if found.placed_at is None else Gap.STILL_RUNNING
+    gap = Gap.NEVER_STARTED if recorded.placed_at is None else Gap.STILL_RUNNING
     assert workload.gaps[gap] == 1
 
 
-def test_gaps_count_what_the_replay_cannot_know() -> None:
+def test_gaps_count_facts_that_were_not_recorded() -> None:
     elsewhere = (Placement("gone", ResourceSlots({"cpu": 4000})),)
     user = Scope(ScopeKind.USER, "u1")
-    found = record(
+    recorded = record(
         session("a", 0, 0, 9, placements=elsewhere),
         session("b", 0, 10, 20, placement_count=2),
         session("c", 0, 20, 30, has_dependencies=True, ready_at=at(20)),
         caps={user: ScopeCaps(user, "u1", max_sessions=1)},
     )
-    assert workload_of(found, SINCE, UNTIL, UNTIL).gaps == {
+    assert workload_of(recorded, SINCE, UNTIL, UNTIL).gaps == {
         Gap.BEHAVIOUR: 3,
         Gap.AGENTS_GONE: 1,
         Gap.AGENTS_TODAY: 1,
@@ -181,24 +181,24 @@ def test_agents_join_and_leave() -> None:
     agents = [
         agent("lost", left=5),
         agent("new", joined=30),
-        # Its last placement is the last time at which it is known to have accepted sessions.
+        # The last known time at which this agent accepted sessions is its last placement.
         agent("drained", is_schedulable=False),
         agent("never", is_schedulable=False, joined=10),
     ]
     on_drained = (Placement("drained", ResourceSlots({"cpu": 4000})),)
-    found = record(
+    recorded = record(
         session("a", 0, 0, 20, placements=on_drained),
         session("b", 1, 1, 21),
         session("c", 6, 30, 40),
         agents=agents,
     )
-    workload = workload_of(found, SINCE, UNTIL, UNTIL)
-    left = {name: second - NOON for name, second in workload.conditions.left.items()}
+    workload = workload_of(recorded, SINCE, UNTIL, UNTIL)
+    left = {name: second - START for name, second in workload.conditions.left.items()}
     assert left == {"lost": 5, "drained": 1, "never": 11}
     replayed = policy().replay(
         workload.jobs, workload.agents, group=GROUP, conditions=workload.conditions
     )
-    starts = {o.job.id: (o.started - NOON, o.placements[0].agent_id) for o in replayed.outcomes}
+    starts = {o.job.id: (o.started - START, o.placements[0].agent_id) for o in replayed.outcomes}
     assert starts == {"a": (0, "drained"), "b": (1, "lost"), "c": (10, "never")}
 
 
@@ -214,14 +214,14 @@ def test_quotas_and_earlier_usage_are_considered() -> None:
 
 
 def test_comparison_of_history_and_policies() -> None:
-    """Without backfill, the small session must wait for the wide one."""
-    found = record(
+    """Without backfill, the session "small" starts after "wide", which needs more cores."""
+    recorded = record(
         session("long", 0, 0, 1000, cores=3, limit_seconds=1000),
         session("wide", 1, 1000, 1900, cores=4, limit_seconds=900, user="u2", priority=20),
         session("small", 2, 2, 602, cores=1, limit_seconds=600, domain="acme", user="u3"),
         names={"u1": "ann", "u2": "bob", "u3": "eve", "p1": "vision"},
     )
-    result = compared(found, policy("strict", backfill=Backfill.OFF))
+    result = compared(recorded, policy("strict", backfill=Backfill.OFF))
     assert [r.name for r in result.reports] == ["history", "current", "strict"]
     history, current, strict = result.reports
     assert (result.since, result.until, result.sessions) == (SINCE, UNTIL, 3)
@@ -241,20 +241,20 @@ def test_comparison_of_history_and_policies() -> None:
 
 
 def test_names_of_other_domains_are_hidden() -> None:
-    found = record(
+    recorded = record(
         session("a", 0, 0, 10, user="u1", project="p1"),
         session("b", 1, 10, 20, user="u2", project="p2", domain="acme"),
         session("c", 2, 20, 30, user="u3", project="p3", domain="other"),
         names={"u1": "ann", "u2": "eve", "p2": "secret-plan"},
     )
-    for report in compared(found, visible_in="default").reports:
+    for report in compared(recorded, visible_in="default").reports:
         assert [(g.domain, g.name, g.sessions) for g in report.by_user] == [
             ("default", "ann", 1), ("", "", 2),
         ]  # fmt: skip
         assert report.by_user[-1] == report.by_project[-1]
         assert report.by_user[-1].wait_seconds.max == 18
         assert "eve" not in repr(report) and "secret" not in repr(report)
-    for report in compared(found, visible_in="empty-domain").reports:
+    for report in compared(recorded, visible_in="empty-domain").reports:
         assert [(g.name, g.sessions) for g in report.by_user] == [("", 3)]
 
 

@@ -16,20 +16,20 @@ ROCE_V2 = "RoCE v2"
 def nccl_defaults(granted: Sequence[GrantedDevice], host: HostFiles, engine: str) -> dict[str, str]:
     """Return the NCCL variables for a session with several whole GPUs; {} for other sessions.
 
-    They name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if there are
-    none on these nodes. Containers have no adapter, so NCCL's search for one is disabled.
+    The variables name the InfiniBand adapters on the NUMA nodes of the GPUs, or all adapters if
+    these nodes have none. Containers have no adapter, so NCCL's search for one is disabled.
     """
     if len(granted) < 2 or any(g.is_share or g.device.slot for g in granted):
         return {}
-    found = {}
+    variables = {}
     if _all_linked(granted):
-        found["NCCL_P2P_LEVEL"] = "NVL"
+        variables["NCCL_P2P_LEVEL"] = "NVL"
     adapters = [] if engine == "docker" else _adapters(granted, host)
     if not adapters:
-        return {**found, "NCCL_IB_DISABLE": "1"}
-    found["NCCL_IB_HCA"] = ",".join(adapter.rpartition("/")[2] for adapter in adapters)
+        return {**variables, "NCCL_IB_DISABLE": "1"}
+    variables["NCCL_IB_HCA"] = ",".join(adapter.rpartition("/")[2] for adapter in adapters)
     index = _roce_index(adapters[0], host)
-    return found if index is None else {**found, "NCCL_IB_GID_INDEX": str(index)}
+    return variables if index is None else {**variables, "NCCL_IB_GID_INDEX": str(index)}
 
 
 def _all_linked(granted: Sequence[GrantedDevice]) -> bool:

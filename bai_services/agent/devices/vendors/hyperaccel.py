@@ -1,4 +1,4 @@
-"""HyperAccel LPUs: a card has two PCI functions, from which the names of its nodes are derived."""
+"""HyperAccel LPUs: the names of a card's device nodes are derived from its two PCI functions."""
 
 from __future__ import annotations
 

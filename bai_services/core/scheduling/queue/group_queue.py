@@ -82,7 +82,10 @@ class GroupQueue:
         return Placer(agents, state.placement, state.tables, last_agent=state.last_agent)
 
     def fork(self, quotas: Quotas) -> GroupQueue:
-        """Return a read-only copy with the same shapes; later changes do not affect the copy."""
+        """Return a read-only copy.
+
+        It shares the shapes with this queue, so their members can still change.
+        """
         other = copy.copy(self)
         other.quotas = quotas
         other.agents, other.placer = dict(self.agents), self.placer.fork_for_thread()
@@ -97,8 +100,8 @@ class GroupQueue:
     def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
         """Return a copy with separate shapes, on which passes can be run.
 
-        Members of shapes and alarms are rebuilt from ``pending``: if this queue is a fork, its
-        original may have changed the shared ones.
+        The members of shapes and the alarms are rebuilt from ``pending``: a fork shares them with
+        its original, which may have changed them.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}

@@ -277,10 +277,10 @@ def allocate_picks(columns, costs, cache, policy, n, shape):  # type: ignore[no-
 
 
 @inner
-def release_shape(columns, cache, n, shape, measure_allocated):  # type: ignore[no-untyped-def]
-    """Release a shape on an agent; ``measure_allocated`` holds a device and an amount per row."""
-    for i in range(measure_allocated.shape[0]):
-        columns.free[n, measure_allocated[i, 0]] += measure_allocated[i, 1]
+def release_shape(columns, cache, n, shape, allocated):  # type: ignore[no-untyped-def]
+    """Release a shape on an agent; ``allocated`` holds a device and an amount per row."""
+    for i in range(allocated.shape[0]):
+        columns.free[n, allocated[i, 0]] += allocated[i, 1]
     columns.agents[n, CPU] += shape[CPU] * shape[KERNELS]
     columns.agents[n, MEM] += shape[MEM] * shape[KERNELS]
     log_change(cache, n | GREW)
@@ -339,21 +339,19 @@ def place_each(pointers, rows, release_steps, agents):  # type: ignore[no-untype
     # t, ``following[step]`` the next step in the same list; -1 ends a list.
     heads = np.full(rows.size + 1, -1, np.int64)
     following = np.full(rows.size, -1, np.int64)
-    measure_allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
+    allocated = np.zeros((rows.size, cache.picks.shape[0], 2), np.int64)  # device, amount
     counts = np.zeros(rows.size, np.int64)
     for step in range(rows.size):
         ended = heads[step]
         while ended >= 0:
             shape = shapes[rows[ended]]
-            release_shape(
-                columns, cache, agents[ended], shape, measure_allocated[ended, : counts[ended]]
-            )
+            release_shape(columns, cache, agents[ended], shape, allocated[ended, : counts[ended]])
             ended = following[ended]
         result = search_one(pointers, rows[step], True)
         agents[step], counts[step] = result[0], result[1]
         for i in range(counts[step]):
-            measure_allocated[step, i, 0] = cache.picks[i, PICK_DEVICE]
-            measure_allocated[step, i, 1] = cache.picks[i, PICK_AMOUNT]
+            allocated[step, i, 0] = cache.picks[i, PICK_DEVICE]
+            allocated[step, i, 1] = cache.picks[i, PICK_AMOUNT]
         end = release_steps[step]
         if agents[step] >= 0 and end < rows.size:
             following[step], heads[end] = heads[end], step

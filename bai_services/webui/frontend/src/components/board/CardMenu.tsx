@@ -4,7 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { useCardActions } from './cardActions';
 import { MAX_SPAN, sizeOf } from './layout';
 
-/** The handle by which a card is dragged; a click or a key opens a menu with the same actions. */
+/** Handle to drag a card. A click or the Enter key opens a menu to move and resize the card. */
 export function CardMenu({ title }: { title: string }) {
   const { t } = useTranslation();
   const card = useCardActions();

@@ -1,7 +1,10 @@
 import { createContext, useContext } from 'react';
 import type { CardSize } from './layout';
 
-/** What a card of a board can do with itself; undefined where it is at the end. */
+/**
+ * Actions that move and resize a card of a board. The first card has no `moveBack`, and the last
+ * card has no `moveForward`.
+ */
 export interface CardActions {
   key: string;
   size: CardSize;

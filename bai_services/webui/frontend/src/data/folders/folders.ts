@@ -19,7 +19,7 @@ interface FolderList {
 }
 
 const BUSY: readonly string[] = ['cloning', 'performing', 'delete-ongoing'];
-// There is no event for the progress of a folder's task.
+// Busy folders are polled, because the API sends no events about their tasks.
 const BUSY_POLL_MILLIS = 2_000;
 
 /** Whether the server is still copying, moving or deleting the files. */

@@ -4,7 +4,7 @@ import { Stored } from '../../data/stored';
 export const PANELS = ['limits', 'mine', 'group'] as const;
 export type Panel = (typeof PANELS)[number];
 
-/** An amount with what is used and free of it; without a total, it is not limited. */
+/** Used, free and total amount of a slot; `free` and `total` are null if the slot is not limited. */
 export interface Amount {
   slot: string;
   used: string;
@@ -13,7 +13,7 @@ export interface Amount {
   percent: number | null;
 }
 
-/** For each slot the scope that leaves least; without a limit, what the user has. */
+/** For each slot, the amounts in the scope that limits it most; without a limit, the user's usage. */
 export function limitsOf({ scopes, mine }: Quotas): Amount[] {
   const slots = new Map<string, Amount>();
   for (const { kind, slots: quotas } of scopes) {
@@ -23,7 +23,7 @@ export function limitsOf({ scopes, mine }: Quotas): Amount[] {
       }
     }
   }
-  // No scope limits these, and the user has nothing of them.
+  // The other slots are not limited, and the user uses none of them.
   const unlimited = mine.filter(({ slot }) => !slots.has(slot));
   const rest = { used: '0', free: null, total: null, percent: null };
   return [...slots.values(), ...unlimited.map(({ slot }) => ({ ...rest, slot }))];
@@ -45,5 +45,5 @@ export const readChoice = (stored: unknown): PanelChoice => {
   };
 };
 
-/** What the resource panel of the sessions page shows; the browser keeps it. */
+/** The user's choice for the resource panel of the sessions page, stored in the browser. */
 export const panelChoice = new Stored('bai-resource-panel', readChoice);

@@ -10,7 +10,7 @@ const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
 type Grouping = keyof typeof GROUPINGS;
 
-/** The comparison of the history with policies: table, charts, and what the replay cannot know. */
+/** The comparison of the history with policies: table, charts, and the facts that were not recorded. */
 export function ReplayResult({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   const { reports } = comparison;
@@ -49,7 +49,7 @@ interface ReportsProps {
 interface Row {
   key: string;
   label: string;
-  /** The number of sessions, where the row is about some of them. */
+  /** Number of sessions in the row's group; absent in a row about all sessions. */
   count?: string;
   texts: readonly string[];
 }
@@ -216,8 +216,8 @@ function GroupTable({ reports, names }: ReportsProps) {
       key,
       label: labelOf(group),
       count: number(group.sessions),
-      texts: groups.map(found => {
-        const wait = found.get(key)?.wait_seconds;
+      texts: groups.map(byKey => {
+        const wait = byKey.get(key)?.wait_seconds;
         return wait ? `${seconds(wait.median)} / ${seconds(wait.p95)}` : number(0);
       })
     };

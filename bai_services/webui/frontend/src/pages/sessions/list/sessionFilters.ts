@@ -6,7 +6,7 @@ import { meQuery } from '../../../data/accounts/me';
 const RESULTS = ['undefined', 'success', 'failure'] as const;
 const MODES = ['single-node', 'multi-node'] as const;
 
-/** The properties by which the server filters sessions; some only administrators see. */
+/** Properties to filter sessions by. Owner, agent and domain are not offered to the role *user*. */
 export function useSessionFilters(): FilterProperty[] {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);
