@@ -38,13 +38,13 @@ PATIENCE_MS = 120_000
 READY = """
 () => new Promise(done => {
     const seen = {};
-    const look = () => {
+    const check = () => {
         const now = performance.now();
         if (document.querySelector('.jp-Launcher, .jp-FileBrowser')) seen.lab ??= now;
         if (document.querySelector('[data-id="bai-session-panel"]')) seen.panel ??= now;
-        if (seen.lab && seen.panel) done(seen); else requestAnimationFrame(look);
+        if (seen.lab && seen.panel) done(seen); else requestAnimationFrame(check);
     };
-    look();
+    check();
 })
 """
 
@@ -57,10 +57,10 @@ def bundle_bytes() -> tuple[int, int]:
 
 async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
     """Wait one minute and return its requests, bytes of headers and bodies, and CPU time."""
-    asked: list[Response] = []
+    responses: list[Response] = []
 
     def record_response(response: Response) -> None:
-        asked.append(response)
+        responses.append(response)
 
     page.on("response", record_response)
     browser = await page.context.new_cdp_session(page)
@@ -70,7 +70,7 @@ async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
     await page.evaluate("ms => new Promise(done => setTimeout(done, ms))", OPEN_SECONDS * 1000)
     after = {**cpu_seconds(parts), **await page_seconds(browser)}
     page.remove_listener("response", record_response)
-    ours = [response for response in asked if "/bai/api/" in response.url]
+    ours = [response for response in responses if "/bai/api/" in response.url]
     return {
         "requests": len(ours),
         "kilobytes": sum([await bytes_of(response) for response in ours]) / 1000,
@@ -86,13 +86,13 @@ async def bytes_of(response: Response) -> int:
 
 
 def parts_of(hub: RunningHub) -> dict[str, psutil.Process]:
-    found: dict[str, psutil.Process] = {}
+    parts: dict[str, psutil.Process] = {}
     for process in hub.left_running():
         words = " ".join(process.cmdline())
         # The sandbox wrapper has the same command line as the session; do not count it.
         is_shell = "bwrap" in words
-        found |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
-    return found
+        parts |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
+    return parts
 
 
 def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
@@ -103,28 +103,28 @@ def cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:
 async def page_seconds(browser: CDPSession) -> dict[str, float]:
     """Return the CPU seconds of the page's main thread so far, in total and in scripts."""
     metrics = (await browser.send("Performance.getMetrics"))["metrics"]
-    found = {metric["name"]: metric["value"] for metric in metrics}
-    return {"page": found["TaskDuration"], "page_script": found["ScriptDuration"]}
+    values = {metric["name"]: metric["value"] for metric in metrics}
+    return {"page": values["TaskDuration"], "page_script": values["ScriptDuration"]}
 
 
 async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, Any]:
     """Compare minutes with an open panel and minutes without the extension, interleaved."""
-    found: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
+    minutes: dict[str, list[dict[str, float]]] = {"open": [], "without": []}
     for _ in range(MINUTES):
         await page.route(SCRIPTS, lambda route: route.abort())
         await page.goto(url)
         await page.locator(".jp-Launcher").wait_for(timeout=PATIENCE_MS)
         await wait_until_settled(page)
-        found["without"].append(await measure_minute(page, hub))
+        minutes["without"].append(await measure_minute(page, hub))
         await page.unroute_all(behavior="wait")
         await page.goto(url)
         tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
         await tab.click(timeout=PATIENCE_MS)
         await page.locator(".bai-Chart").first.wait_for(timeout=PATIENCE_MS)
         await wait_until_settled(page)
-        found["open"].append(await measure_minute(page, hub))
+        minutes["open"].append(await measure_minute(page, hub))
     opened, without = (
-        {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
+        {key: statistics.median(each[key] for each in minutes[kind]) for key in minutes[kind][0]}
         for kind in ("open", "without")
     )
     costs = {key: opened[key] - without[key] for key in opened if key.endswith("cpu_seconds")}
@@ -134,7 +134,7 @@ async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, An
             key.removesuffix("_cpu_seconds"): round(seconds * 100 / OPEN_SECONDS, 2)
             for key, seconds in costs.items()
         },
-        "minutes": found,
+        "minutes": minutes,
     }
 
 

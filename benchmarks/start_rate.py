@@ -25,7 +25,7 @@ from .noop_engine import URL_VARIABLE, serve_empty_responses
 USERS = ("user", "user2")
 CALLERS = 16
 ROUNDS = 3
-LOOK_SECONDS = 0.1
+POLL_INTERVAL_SECONDS = 0.1
 TIMEOUT_SECONDS = 300
 PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 PAGE = 500
@@ -56,18 +56,18 @@ def rates(starts: int) -> dict[str, Any]:
 
 
 def _in_turns(ours: _Sessions, bare: _Servers, starts: int) -> dict[str, Any]:
-    found, peers, costs = [], [], []
+    own, peers, costs = [], [], []
     for number in range(ROUNDS + 1):
         before = ours.cpu_seconds()
         rate = ours.start(number, starts)
         after = ours.cpu_seconds()
         peer = bare.start(number, starts)
         if number:  # the first run of each only warms up
-            found.append(rate)
+            own.append(rate)
             peers.append(peer)
             costs.append({part: (after[part] - before[part]) / starts for part in PARTS})
     return {
-        "starts_per_second": round(statistics.median(found), 1),
+        "starts_per_second": round(statistics.median(own), 1),
         "bare_starts_per_second": round(statistics.median(peers), 1),
         "cpu_ms_per_start": {
             part: round(statistics.median(cost[part] for cost in costs) * 1000, 1) for part in PARTS
@@ -119,7 +119,7 @@ class _Sessions:
                 last = {**query, "sort": "-started_at"}
                 items = self._admin.get("/sessions", params=last).json()["items"]
                 return datetime.fromisoformat(items[0]["started_at"]).timestamp()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_INTERVAL_SECONDS)
         raise RuntimeError(f"not all sessions run after {TIMEOUT_SECONDS} s")
 
 

@@ -17,12 +17,12 @@ def test_process_with_parentheses_in_its_name_is_read(tmp_path: Path) -> None:
     program = tmp_path / "a) S (b"
     program.symlink_to(sys.executable)
     with subprocess.Popen([program, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        found = procfs.process_stat(process.pid)
+        stat = procfs.process_stat(process.pid)
         assert process.stdin is not None
         process.stdin.close()
-    assert found is not None
-    assert found.parent == os.getpid()
-    assert int(found.start_tick) > 0
+    assert stat is not None
+    assert stat.parent == os.getpid()
+    assert int(stat.start_tick) > 0
 
 
 def test_stat_of_a_missing_process_is_none() -> None:

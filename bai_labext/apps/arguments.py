@@ -102,8 +102,10 @@ class Arguments:
         return str(path)
 
     def temporary(self, app: App) -> list[str]:
-        """Return the arguments for which the panel warns that their path is deleted with the
-        session. These are all arguments with default values, if no writable folder is mounted.
+        """Return the names of the arguments whose default path is deleted with the session.
+
+        These are the arguments with default values, if no writable folder is mounted. The panel
+        shows a warning for them.
         """
         stored = self._stored(app)
         return [

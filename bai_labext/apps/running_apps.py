@@ -37,7 +37,7 @@ MAX_START_ATTEMPTS = 3
 IDLE_CHECK_INTERVAL_SECONDS = 30.0
 LOG_TAIL_BYTES = 16 * 1024
 MAX_LOG_BYTES = 8 * 2**20
-# A log that exceeds its maximum size is truncated to this fraction of it (1/8).
+# A log that exceeds its maximum size is truncated to 1/8 of that size.
 TRUNCATED_LOG_DIVISOR = 8
 
 
@@ -122,8 +122,8 @@ class RunningApps:
         if offer.app.kind in (AppKind.BUILTIN, AppKind.TCP):
             return AppState.BUILTIN
         if offer.app.kind is AppKind.PORT:
-            found = listeners() if listening is None else listening
-            return AppState.RUNNING if is_reachable(offer.port, found) else AppState.STOPPED
+            sockets = listeners() if listening is None else listening
+            return AppState.RUNNING if is_reachable(offer.port, sockets) else AppState.STOPPED
         route = self.proxy_route(name)
         if self._is_starting(name) or (route and _is_locked(route.state)):
             return AppState.STARTING
@@ -215,7 +215,10 @@ class RunningApps:
             return ""
 
     def record_uses(self) -> None:
-        """Make the handlers of jupyter-server-proxy, which must be loaded, record uses."""
+        """Make the handlers of jupyter-server-proxy record uses of apps.
+
+        Call this only when jupyter-server-proxy has been loaded.
+        """
         for name, offer in self._offers.items():
             route = self.proxy_route(name)
             if route is not None:
@@ -235,7 +238,7 @@ class RunningApps:
         return self._uses
 
     async def stop_idle(self) -> None:
-        """Stop apps whose idle timeout has expired, and truncate long logs of apps, in a loop."""
+        """In a loop, stop apps whose idle timeout has expired, and truncate long logs of apps."""
         while True:
             await asyncio.sleep(IDLE_CHECK_INTERVAL_SECONDS)
             for name in self.idle():

@@ -145,7 +145,10 @@ def kill(pid: int, started: str) -> None:
 
 
 def read_status(path: Path) -> dict[str, int]:
-    """Return the values in a sandbox's status file: ``child-pid``, and ``exit-code`` after its end."""
+    """Return the values in the status file of a sandbox.
+
+    They are ``child-pid`` and, after the sandbox has ended, ``exit-code``.
+    """
     status: dict[str, int] = {}
     try:
         text = path.read_text()

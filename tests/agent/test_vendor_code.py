@@ -84,7 +84,7 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    "module, tells",
+    "module, reports_processes",
     [
         pytest.param(amdsmi(amdsmi_init=raise_amdsmi_error), False, id="no driver"),
         pytest.param(amdsmi(amdsmi_get_gpu_activity=raise_amdsmi_error), True, id="failing call"),
@@ -96,12 +96,12 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
     ],
 )
 def test_metric_missing_from_amd_smi_is_none(
-    machine: FakeMachine, module: Any, tells: bool
+    machine: FakeMachine, module: Any, reports_processes: bool
 ) -> None:
     kind = amd_gpus(machine, module)
     kind.discover()
     assert kind.sample()[f"{UUID}0"]["utilization_percent"] is None
-    assert (kind.reports_processes, kind.processes()) == (tells, [])
+    assert (kind.reports_processes, kind.processes()) == (reports_processes, [])
 
 
 class Tool:

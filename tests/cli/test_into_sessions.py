@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +14,7 @@ from bai_services.cli.apps.ssh import index_of_host
 from bai_services.cli.apps.ssh_client import SshFiles, proxy_command
 from bai_services.cli.sessions.watch import new_text
 from tests.cli.conftest import Bai
+from tests.testbed.skip import skip_or_fail
 
 
 @pytest.mark.parametrize(
@@ -57,8 +61,22 @@ def test_pinned_key_replaces_the_previous_key(
     assert files.known_hosts.read_text() == "b.bai k\nlab.bai ssh-ed25519 B\n"
 
 
-def test_proxy_command_passes_the_host_name() -> None:
-    assert proxy_command().endswith(" ssh-proxy %n")
+def test_proxy_command_passes_the_host_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("ssh") is None:
+        skip_or_fail("ssh", "it is not installed")
+    # OpenSSH expands % sequences and runs the command in a shell.
+    folder = tmp_path / "100% of it"
+    folder.mkdir()
+    program = folder / "python"
+    program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/arguments"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    ssh = ("ssh", "-F", "none", "-o", f"ProxyCommand={proxy_command()}", "Lab.bai")
+    assert subprocess.run(ssh, capture_output=True).returncode == 255
+    arguments = (folder / "arguments").read_text()
+    assert arguments == "-m bai_services.cli.main ssh-proxy Lab.bai\n"
 
 
 async def test_ssh_keys_are_generated_listed_and_deleted(bai: Bai, tmp_path: Path) -> None:

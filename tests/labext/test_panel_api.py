@@ -100,9 +100,9 @@ def wait_for_state(server: JupyterServer, *states: str) -> dict[str, Any]:
         app = vscode(server)
         return app if app["state"] in states else None
 
-    found = wait_until(app_in_state, 90, f"VS Code to be {states}")
-    assert found is not None
-    return found
+    app = wait_until(app_in_state, 90, f"VS Code to be {states}")
+    assert app is not None
+    return app
 
 
 def test_an_app_is_started_and_stopped(server: JupyterServer) -> None:
@@ -188,11 +188,11 @@ def test_poll_returns_changed_sections_only(
         answer = server.get(f"bai/api/poll?usage=&session=&folders=&sessions=&apps={apps}")
         assert answer.status_code == 200
         assert "secret-of-the-session" not in answer.text
-        found: dict[str, Any] = answer.json()
+        sections: dict[str, Any] = answer.json()
         # The sections of the manager are missing; the sections of this server are present.
-        assert found.pop("error") == "unavailable"
-        assert "cannot be reached" in found.pop("message")
-        return found
+        assert sections.pop("error") == "unavailable"
+        assert "cannot be reached" in sections.pop("message")
+        return sections
 
     first = poll("")
     mark = first["marks"]["apps"]
@@ -325,7 +325,7 @@ def name_server(
 
 
 def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> None:
-    """With a fake program, because no image here contains RStudio."""
+    """The program is a fake, because no image of this repository contains RStudio."""
     assert post(server, "rstudio").status_code == 202
     wait_until(lambda: app(server, "rstudio")["state"] == "running", 60, "RStudio")
     arguments = server.get("rstudio/").json()
@@ -344,7 +344,7 @@ def test_rstudio_gets_its_command_line(server: JupyterServer, home: Path) -> Non
 
 
 def test_nni_is_running_when_an_experiment_listens(server: JupyterServer) -> None:
-    """With a fake server on the port in the image's label."""
+    """A fake server listens on the port in the image's label."""
     board = app(server, "nniboard")
     assert (board["title"], board["port"], board["state"]) == ("NNI", NNI_PORT, "stopped")
     with name_server("127.0.0.1", NNI_PORT):

@@ -67,13 +67,13 @@ def test_structures_passed_to_the_kernel(quota_library: Path, tmp_path: Path, ki
     words = [sys.executable, "-c", SCRIPT, str(tmp_path), kind]
     done = subprocess.run(words, env=environ, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    limit, none_left, used, project = map(int, done.stdout.split())
+    limit, smallest_limit, used, project = map(int, done.stdout.split())
     # Limits are in blocks of 1024 bytes, rounded up; a limit of 0 is set as one block.
-    assert (limit, none_left, used) == (50 * MIB + 1024, 1024, 123456789)
+    assert (limit, smallest_limit, used) == (50 * MIB + 1024, 1024, 123456789)
     assert project >= 2**20
-    said = calls.read_text().splitlines()
-    assert f"FS_IOC_FSSETXATTR projid={project} inherits=1" in said
-    assert [line for line in said if line.startswith(f"Q_SETQUOTA id={project} ")] == [
+    recorded = calls.read_text().splitlines()
+    assert f"FS_IOC_FSSETXATTR projid={project} inherits=1" in recorded
+    assert [line for line in recorded if line.startswith(f"Q_SETQUOTA id={project} ")] == [
         f"Q_SETQUOTA id={project} limits_only=1 hard={50 * 1024 + 1} soft=0",
         f"Q_SETQUOTA id={project} limits_only=1 hard=0 soft=0",
     ]

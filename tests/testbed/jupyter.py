@@ -33,7 +33,7 @@ class JupyterServer:
     def page(self, path: str) -> httpx.Response:
         """Return a page, requested with the server's token.
 
-        A redirect may only change the query: VS Code adds its folder to it.
+        A redirect may only change the query, to which VS Code adds its folder.
         """
         answer = httpx.get(
             self.url + path, headers=self.headers(), timeout=60, follow_redirects=True
@@ -42,7 +42,10 @@ class JupyterServer:
         return answer
 
     def headers(self, token: str | None = "") -> dict[str, str]:
-        """Return the header with ``token``; empty: the server's token; None: no token."""
+        """Return the Authorization header for ``token``.
+
+        If ``token`` is empty, the header has the server's token; if it is None, there is no header.
+        """
         if token is None:
             return {}
         return {"Authorization": f"token {token or self.token}"}

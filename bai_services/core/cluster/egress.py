@@ -172,7 +172,7 @@ def ruleset(
     if policy is Policy.DEFAULT:
         blocked = [f"-d {net} {reject}" for net in BLOCKED if net.version == version]
     discovery = _NEIGHBOUR_DISCOVERY if version == 6 else ()
-    found = [f"-p ipv6-icmp --icmpv6-type {kind} -j RETURN" for kind in discovery]
+    neighbours = [f"-p ipv6-icmp --icmpv6-type {kind} -j RETURN" for kind in discovery]
     for chain, last in ((chains.forwarded_rules, blocked), (chains.local_rules, [reject])):
-        lines += [f"-A {chain} {rule}" for rule in (_ESTABLISHED, *found, *allowed, *last)]
+        lines += [f"-A {chain} {rule}" for rule in (_ESTABLISHED, *neighbours, *allowed, *last)]
     return "\n".join([*lines, "COMMIT", ""])

@@ -95,7 +95,9 @@ def next_status(status: Status, event: Event) -> Status:
         return TRANSITIONS[status, event]
     except KeyError:
         raise InvalidTransition(
-            f"a session that is {status} cannot be {event}", status=status, event=event
+            f"the event {event} is not valid for a session that is {status}",
+            status=status,
+            event=event,
         ) from None
 
 

@@ -46,8 +46,8 @@ class AccountStore:
 
     async def by_access_key(self, access_key: str) -> KeypairAccount | None:
         async with self._db.read() as tx:
-            found = await tx.execute(sa.select(keypairs).where(keypairs.c.access_key == access_key))
-            keypair = found.mappings().one_or_none()
+            rows = await tx.execute(sa.select(keypairs).where(keypairs.c.access_key == access_key))
+            keypair = rows.mappings().one_or_none()
             if keypair is None:
                 return None
             account = await read_account(tx, "id", keypair["user_id"])
@@ -76,12 +76,12 @@ class AccountStore:
     async def max_concurrent_logins(self, user_id: str) -> int | None:
         """Return the maximum number of browsers in which a user may be signed in, or None."""
         async with self._db.read() as tx:
-            found: int | None = await tx.scalar(
+            maximum: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)
                 .join(users, users.c.resource_policy == user_policies.c.name)
                 .where(users.c.id == user_id)
             )
-        return found
+        return maximum
 
     async def caps_and_usage(
         self, scopes: Sequence[Scope]
@@ -91,6 +91,7 @@ class AccountStore:
             return await read_caps(tx, scopes), await read_usage(tx, scopes)
 
     async def used(self, access_key: str, at: datetime) -> None:
+        """Store the time of a keypair's last use."""
         async with self._db.write() as tx:
             await tx.execute(
                 keypairs.update().where(keypairs.c.access_key == access_key).values(last_used=at)

@@ -1,4 +1,4 @@
-"""Store of users, and reads of the accounts behind requests."""
+"""Store of users; also reads the account of a request's caller."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class UserStore:
             users.c.id == key, users.c.username == key.lower(), users.c.email == key.lower()
         )
         async with self._db.read() as tx:
-            found = await tx.execute(_visible(domain, user_id).where(condition))
+            rows = await tx.execute(_visible(domain, user_id).where(condition))
             # An id takes precedence. User names and e-mail addresses never conflict: only addresses
             # contain @.
-            matches = sorted(records(_user, found), key=lambda user: user.id != key)
-            users_found = await _with_projects(tx, matches[:1])
-        return users_found[0] if users_found else None
+            matches = sorted(records(_user, rows), key=lambda user: user.id != key)
+            best = await _with_projects(tx, matches[:1])
+        return best[0] if best else None
 
     async def create(
         self,
@@ -139,8 +139,8 @@ class UserStore:
                 await tx.execute(
                     keypairs.update().where(keypairs.c.user_id == user_id).values(is_active=False)
                 )
-            found = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
-            changed = await _with_projects(tx, records(_user, found))
+            rows = await tx.execute(sa.select(*_COLUMNS).where(users.c.id == user_id))
+            changed = await _with_projects(tx, records(_user, rows))
             if not changed:
                 raise NotFound("the user no longer exists")
             await record(tx, audit)
@@ -156,16 +156,16 @@ class UserStore:
 
     async def _due(self, condition: sa.ColumnElement[bool]) -> Sequence[PendingSignOut]:
         async with self._db.read() as tx:
-            found = await tx.execute(
+            rows = await tx.execute(
                 sa.select(users.c.id, users.c.username, users.c.tokens_to_end).where(condition)
             )
-            return records(PendingSignOut, found)
+            return records(PendingSignOut, rows)
 
     async def ids_with_roles(self, roles: Collection[Role]) -> frozenset[str]:
         """Return the ids of all users with one of these roles."""
         async with self._db.read() as tx:
-            found = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
-            return frozenset(found)
+            ids = await tx.scalars(sa.select(users.c.id).where(users.c.role.in_(sorted(roles))))
+            return frozenset(ids)
 
     async def mark_revoked(self, user_id: str, revocation: Revocation) -> None:
         """Mark a revocation as done, unless a wider revocation has been requested since."""
@@ -179,14 +179,15 @@ class UserStore:
     async def live_sessions(self, user_id: str) -> Sequence[str]:
         """Return the ids of a user's live sessions."""
         async with self._db.read() as tx:
-            found = await tx.execute(
+            ids = await tx.scalars(
                 sa.select(sessions.c.id).where(
                     sessions.c.owner_id == user_id, sessions.c.live_name.is_not(None)
                 )
             )
-            return [row.id for row in found]
+            return list(ids)
 
     async def signed_out(self, user_id: str) -> None:
+        """Mark the sign-out of a user at the Hub as done."""
         async with self._db.write() as tx:
             await tx.execute(
                 users.update().where(users.c.id == user_id).values(needs_hub_sign_out=False)
@@ -241,18 +242,18 @@ def _user(*, role: str, **columns: Any) -> User:
     return User(role=Role(role), projects=(), **columns)
 
 
-async def _with_projects(tx: AsyncConnection, found_users: Sequence[User]) -> list[User]:
-    """Return the users with their projects, sorted by name."""
-    found = await tx.execute(
+async def _with_projects(tx: AsyncConnection, plain_users: Sequence[User]) -> list[User]:
+    """Return the users with their projects, which are sorted by name."""
+    rows = await tx.execute(
         sa.select(memberships.c.user_id, projects.c.id, projects.c.name)
         .join(projects, projects.c.id == memberships.c.project_id)
-        .where(memberships.c.user_id.in_([user.id for user in found_users]))
+        .where(memberships.c.user_id.in_([user.id for user in plain_users]))
         .order_by(projects.c.name)
     )
     of_user: dict[str, list[ProjectName]] = {}
-    for row in found:
+    for row in rows:
         of_user.setdefault(row.user_id, []).append(ProjectName(row.id, row.name))
-    return [replace(user, projects=of_user.get(user.id, ())) for user in found_users]
+    return [replace(user, projects=of_user.get(user.id, ())) for user in plain_users]
 
 
 def _missing() -> NotFound:
@@ -286,12 +287,12 @@ async def _require_other_superadmin(
     if stays and changes.get("status", "active") == "active":
         return
     # Lock the rows: two concurrent changes must not remove the last two superadmins.
-    found = await tx.execute(
+    ids = await tx.scalars(
         sa.select(users.c.id)
         .where(users.c.role == Role.SUPERADMIN, users.c.status == "active")
         .with_for_update()
     )
-    if [row.id for row in found] == [user_id]:
+    if list(ids) == [user_id]:
         raise Conflict(
             "this is the last active superadmin; create another one first", user_id=user_id
         )
@@ -341,8 +342,8 @@ _ACCOUNT_BY = {
 
 async def read_account(tx: AsyncConnection, by: str, key: str) -> Account | None:
     """Return the account whose column ``by`` (id, username or email) is ``key``, or None."""
-    found = await tx.execute(_ACCOUNT_BY[by], {"key": key})
-    row = found.mappings().one_or_none()
+    rows = await tx.execute(_ACCOUNT_BY[by], {"key": key})
+    row = rows.mappings().one_or_none()
     if row is None:
         return None
     projects = await tx.execute(_PROJECTS_OF, {"user_id": row["id"]})

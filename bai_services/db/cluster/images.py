@@ -25,10 +25,11 @@ from ..tables.accounts import projects
 from ..tables.cluster import image_aliases, images
 from ..tables.sessions import sessions
 
-_NOT_COMPARED = {"labels", "min_slots", "max_slots"}
+# JSON columns, by which a list cannot be filtered or sorted.
+_JSON_COLUMNS = {"labels", "min_slots", "max_slots"}
 
 _LISTING = Listing(
-    columns={c.name: c for c in images.columns if c.name not in _NOT_COMPARED},
+    columns={c.name: c for c in images.columns if c.name not in _JSON_COLUMNS},
     default_sort=("name", "architecture"),
 )
 
@@ -202,9 +203,8 @@ async def find_images(
     aliased = sa.select(image_aliases.c.image_id).where(image_aliases.c.alias == key)
     names = sorted({key, canonical or key})
     for condition in (images.c.id == key, images.c.id.in_(aliased), images.c.name.in_(names)):
-        found = await tx.execute(sa.select(images).where(condition).order_by(images.c.architecture))
-        rows = records(ImageRow, found)
-        if rows:
+        select = sa.select(images).where(condition).order_by(images.c.architecture)
+        if rows := records(ImageRow, await tx.execute(select)):
             return await _with_aliases(tx, rows)
     return []
 
@@ -219,20 +219,20 @@ async def _lock_image(tx: AsyncConnection, image_id: str) -> None:
 
 
 async def _alias(tx: AsyncConnection, alias: str) -> ImageAlias:
-    found = await tx.execute(_ALIASES.where(image_aliases.c.alias == alias))
-    record_found = first_record(ImageAlias, found)
-    if record_found is None:
+    rows = await tx.execute(_ALIASES.where(image_aliases.c.alias == alias))
+    image_alias = first_record(ImageAlias, rows)
+    if image_alias is None:
         raise NotFound(f"there is no image alias {alias}", alias=alias)
-    return record_found
+    return image_alias
 
 
 async def _with_aliases(tx: AsyncConnection, rows: Sequence[ImageRow]) -> list[ImageRow]:
-    found = await tx.execute(
+    pairs = await tx.execute(
         sa.select(image_aliases.c.image_id, image_aliases.c.alias)
         .where(image_aliases.c.image_id.in_([row.id for row in rows]))
         .order_by(image_aliases.c.alias)
     )
     of_image: dict[str, list[str]] = defaultdict(list)
-    for image_id, alias in found:
+    for image_id, alias in pairs:
         of_image[image_id].append(alias)
     return [replace(row, aliases=of_image[row.id]) for row in rows]

@@ -130,7 +130,7 @@ async def read_pending(
     tx: AsyncConnection, ids: Collection[str] | None = None
 ) -> list[PendingSession]:
     """Return the pending sessions, all or those in ``ids``, in the order of creation."""
-    found: list[PendingSession] = []
+    pending: list[PendingSession] = []
     unmet = await read_unmet(tx) if ids is None else {}
     previous_agents = await _previous_agents(tx) if ids is None else {}
     async for rows in _pages(tx, _PENDING, ids, Status.PENDING):
@@ -138,11 +138,11 @@ async def read_pending(
             part = [row.id for row in rows]
             unmet = await read_dependencies(tx, part)
             previous_agents = await _previous_agents(tx, part)
-        found += [
+        pending += [
             _pending_session(row, unmet.get(row.id, ()), previous_agents.get(row.id, ()))
             for row in rows
         ]
-    return sorted(found, key=lambda waiting: waiting.sequence)
+    return sorted(pending, key=lambda session: session.sequence)
 
 
 async def _previous_agents(
@@ -159,36 +159,37 @@ async def _previous_agents(
         .where(sessions.c.status == Status.PENDING)
         .order_by(allocations.c.session_id, allocations.c.agent_id)
     )
-    found: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    previous: dict[str, tuple[str, ...]] = defaultdict(tuple)
     parts = [None] if ids is None else [ids[n : n + CHUNK] for n in range(0, len(ids), CHUNK)]
     for part in parts:
         only = sa.true() if part is None else allocations.c.session_id.in_(part)
         for session_id, agent_id in await tx.execute(select.where(only)):
-            found[session_id] += (agent_id,)
-    return found
+            previous[session_id] += (agent_id,)
+    return previous
 
 
 async def read_running(
     tx: AsyncConnection, ids: Collection[str] | None = None
 ) -> list[RunningSession]:
     """Return the sessions with allocated resources, all or those in ``ids``."""
-    found: list[tuple[int, RunningSession]] = []
+    numbered: list[tuple[int, RunningSession]] = []
     async for rows in _pages(tx, _RUNNING, ids, *OCCUPYING):
         placements = await _placements(tx, [row.id for row in rows])
-        found += [
+        numbered += [
             (row.sequence, _running(row, placements[row.id]))
             for row in rows
             if row.id in placements
         ]
-    return [running for _, running in sorted(found, key=itemgetter(0))]
+    return [running for _, running in sorted(numbered, key=itemgetter(0))]
 
 
 async def read_durations(
     tx: AsyncConnection, before: datetime | None = None
 ) -> dict[str, list[int]]:
-    """Return the run times in seconds of recently ended sessions, by kind (see ``kind_of``).
+    """Return the run times in seconds of recently started sessions that have ended, by kind.
 
-    With ``before``, only sessions that had ended at that time are considered.
+    The kinds are those of ``kind_of``. If ``before`` is given, only sessions that had ended at that
+    time are considered.
     """
     is_wanted = sa.true() if before is None else sessions.c.terminated_at <= before
     rows = await tx.execute(
@@ -199,11 +200,11 @@ async def read_durations(
         .order_by(sessions.c.started_at.desc())
         .limit(_MAX_ENDED)
     )
-    found: dict[str, list[int]] = defaultdict(list)
+    durations: dict[str, list[int]] = defaultdict(list)
     for row in rows:
         seconds = (row.terminated_at - row.started_at).total_seconds()
-        found[kind_of(row)].append(max(0, int(seconds)))
-    return dict(found)
+        durations[kind_of(row)].append(max(0, int(seconds)))
+    return dict(durations)
 
 
 async def read_recent(
@@ -213,8 +214,7 @@ async def read_recent(
 
     A run time is in seconds, None for a session that has not ended or never ran.
     """
-    found = await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))
-    rows = found.all()
+    rows = (await tx.execute(_RECENT.where(sessions.c.resource_group == group).limit(limit))).all()
     seconds = [
         (row.terminated_at - row.started_at).total_seconds()
         if row.started_at and row.terminated_at
@@ -227,15 +227,15 @@ async def read_recent(
 async def read_dependents(tx: AsyncConnection, ids: Iterable[str]) -> set[str]:
     """Return the ids of the sessions that depend on any of these sessions."""
     wanted = sorted(ids)
-    found: set[str] = set()
+    dependents: set[str] = set()
     for start in range(0, len(wanted), CHUNK):
         rows = await tx.execute(
             sa.select(session_dependencies.c.session_id).where(
                 session_dependencies.c.depends_on.in_(wanted[start : start + CHUNK])
             )
         )
-        found |= set(rows.scalars())
-    return found
+        dependents |= set(rows.scalars())
+    return dependents
 
 
 async def _pages(
@@ -248,8 +248,8 @@ async def _pages(
     """
     if ids is None:
         is_wanted = sessions.c.status.in_(statuses)
-        everyone = sa.select(sessions.c.id).where(is_wanted).order_by(sessions.c.sequence)
-        ids = (await tx.scalars(everyone)).all()
+        all_ids = sa.select(sessions.c.id).where(is_wanted).order_by(sessions.c.sequence)
+        ids = (await tx.scalars(all_ids)).all()
     else:
         ids = sorted(ids)
     of_ids = select.where(sessions.c.id.in_(sa.bindparam("ids", expanding=True)))
@@ -284,10 +284,10 @@ async def _placements(
             slots[row.slot] = slots.get(row.slot, 0) + row.amount
         else:
             picked.append(DeviceAmount(row.device_id, row.slot, row.amount))
-    found: dict[str, tuple[Placement, ...]] = defaultdict(tuple)
+    placements: dict[str, tuple[Placement, ...]] = defaultdict(tuple)
     for (session_id, _), (agent_id, slots, picked) in of_kernel.items():
-        found[session_id] += (Placement(agent_id, ResourceSlots(slots), tuple(picked)),)
-    return found
+        placements[session_id] += (Placement(agent_id, ResourceSlots(slots), tuple(picked)),)
+    return placements
 
 
 def _pending_session(

@@ -210,10 +210,10 @@ def stored_log(log: str) -> str:
 
 def row_of(values: Sequence[Any]) -> SessionRow:
     """Return the session in a row of ``SELECT``."""
-    found = list(values)
-    found[_STATUS] = Status(found[_STATUS])
-    found[_OWNER_ROLE] = Role(found[_OWNER_ROLE])
-    return SessionRow(*found)
+    converted = list(values)
+    converted[_STATUS] = Status(converted[_STATUS])
+    converted[_OWNER_ROLE] = Role(converted[_OWNER_ROLE])
+    return SessionRow(*converted)
 
 
 def row_from_columns(**columns: Any) -> SessionRow:
@@ -223,8 +223,7 @@ def row_from_columns(**columns: Any) -> SessionRow:
 
 async def read_by_id(tx: AsyncConnection, session_id: str) -> list[SessionRow]:
     """Return the session with an id as a list; [] if there is none."""
-    found = await tx.execute(_BY_ID, {"session_id": session_id})
-    return [row_of(row) for row in found]
+    return [row_of(row) for row in await tx.execute(_BY_ID, {"session_id": session_id})]
 
 
 async def require_by_id(tx: AsyncConnection, session_id: str) -> SessionRow:
@@ -237,14 +236,14 @@ async def require_by_id(tx: AsyncConnection, session_id: str) -> SessionRow:
 
 async def read_rows(tx: AsyncConnection, *conditions: sa.ColumnElement[bool]) -> list[SessionRow]:
     """Return the sessions that meet every condition, oldest first."""
-    found = await tx.execute(SELECT.where(*conditions).order_by(sessions.c.sequence))
-    return [row_of(row) for row in found]
+    select = SELECT.where(*conditions).order_by(sessions.c.sequence)
+    return [row_of(row) for row in await tx.execute(select)]
 
 
 async def read_kernels_of(tx: AsyncConnection, session_id: str) -> tuple[KernelRow, ...]:
     """Return the kernels of one session, main kernel first."""
-    found = await tx.execute(_KERNELS_OF, {"ids": [session_id]})
-    return tuple(KernelRow(**row) for row in found.mappings())
+    rows = await tx.execute(_KERNELS_OF, {"ids": [session_id]})
+    return tuple(KernelRow(**row) for row in rows.mappings())
 
 
 async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[SessionView]:
@@ -254,8 +253,8 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
     ids = [row.id for row in rows]
     allocations_of = await _allocations_of(tx, ids)
     of_session: dict[str, list[KernelRow]] = defaultdict(list)
-    found = await tx.execute(_KERNELS_OF, {"ids": ids})
-    for kernel in (KernelRow(**row) for row in found.mappings()):
+    kernel_rows = await tx.execute(_KERNELS_OF, {"ids": ids})
+    for kernel in (KernelRow(**row) for row in kernel_rows.mappings()):
         of_session[kernel.session_id].append(kernel)
     awaited = await read_dependencies(tx, ids)
     running = [row.id for row in rows if row.status is Status.RUNNING]
@@ -282,18 +281,18 @@ async def read_views(tx: AsyncConnection, rows: Sequence[SessionRow]) -> list[Se
 async def _callbacks_of(tx: AsyncConnection, ids: Sequence[str]) -> Mapping[str, CallbackState]:
     if not ids:
         return {}
-    found = await tx.execute(_CALLBACKS_OF, {"ids": ids})
-    return {row[0]: CallbackState(*row[1:]) for row in found}
+    rows = await tx.execute(_CALLBACKS_OF, {"ids": ids})
+    return {row[0]: CallbackState(*row[1:]) for row in rows}
 
 
 async def _allocations_of(
     tx: AsyncConnection, ids: Sequence[str]
 ) -> Mapping[str, list[AllocationRow]]:
     """Return the current allocations of each session."""
-    found = await tx.execute(_ALLOCATIONS_OF, {"ids": ids})
-    rows: dict[str, list[AllocationRow]] = defaultdict(list)
-    for row in found.mappings():
-        rows[row["session_id"]].append(
+    rows = await tx.execute(_ALLOCATIONS_OF, {"ids": ids})
+    of_session: dict[str, list[AllocationRow]] = defaultdict(list)
+    for row in rows.mappings():
+        of_session[row["session_id"]].append(
             AllocationRow(**{**row, "is_simulated": bool(row["is_simulated"])})
         )
-    return rows
+    return of_session

@@ -89,8 +89,7 @@ class Mounts:
             if not await self._may_mount(owner_id, project_id, row):
                 raise Forbidden(
                     f"folder {row.name} cannot be mounted: you do not have the permission "
-                    f"{MOUNT_PERMISSION} "
-                    f"on storage host {row.host}",
+                    f"{MOUNT_PERMISSION} on storage host {row.host}",
                     host=row.host,
                     permission=MOUNT_PERMISSION,
                 )
@@ -163,21 +162,21 @@ class Mounts:
         self, owner_id: str, project_id: str, requested: Sequence[ResolvedMount]
     ) -> list[ResolvedMount]:
         """Return the owner's auto-mounted folders; folders that cannot be mounted are left out."""
-        found: list[ResolvedMount] = []
+        resolved: list[ResolvedMount] = []
         requested_ids = {mount.vfolder_id for mount in requested}
         for row in await self._store.mountable(owner_id, project_id):
             if not _is_auto(owner_id, row) or row.id in requested_ids:
                 continue
             mount = replace(self._mount(owner_id, row, MountRequest(row.id)), is_auto=True)
-            paths = [(m.path, m.vfolder) for m in (*requested, *found, mount)]
+            paths = [(m.path, m.vfolder) for m in (*requested, *resolved, mount)]
             try:
                 check_no_overlap(paths)
             except InvalidRequest:
                 continue  # it overlaps a requested or an earlier mount
-            is_full = len(requested) + len(found) >= MAX_MOUNTS
+            is_full = len(requested) + len(resolved) >= MAX_MOUNTS
             if not is_full and await self._may_mount(owner_id, project_id, row):
-                found.append(mount)
-        return found
+                resolved.append(mount)
+        return resolved
 
     async def _may_mount(self, owner_id: str, project_id: str, row: VfolderRow) -> bool:
         projects = {row.project_id or project_id}

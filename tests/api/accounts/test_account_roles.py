@@ -117,7 +117,7 @@ async def test_outcome_of_reads_and_of_denied_changes(api: Api, caller: str) -> 
             assert (request, body, outcome) == (request, body, expected)
 
 
-# One test per change, each with a new SQLite database. Other tests cover PostgreSQL.
+# Each change needs a new database, so it is a separate test. Other tests cover PostgreSQL.
 @pytest.mark.parametrize("caller, request_, body", PERMITTED_CHANGES)
 async def test_permitted_change_succeeds(
     api: Api, caller: str, request_: str, body: object

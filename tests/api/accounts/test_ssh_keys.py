@@ -55,7 +55,7 @@ async def test_concurrent_requests_respect_the_maximum_number_of_keys(api: Api) 
 @pytest.mark.parametrize(
     "body", [{"name": "a b"}, {"name": "x", "public_key": "ssh-dss AAAA"}, {"name": "x", "y": 1}]
 )
-async def test_invalid_public_key_is_rejected(api: Api, body: dict[str, str]) -> None:
+async def test_invalid_ssh_key_is_rejected(api: Api, body: dict[str, str]) -> None:
     user = await api.client("user")
     with pytest.raises(InvalidRequest):
         await user.post("/me/ssh-keys", body)

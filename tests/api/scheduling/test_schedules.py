@@ -24,8 +24,8 @@ async def test_schedule_lists_running_and_pending_sessions_of_the_group(
     admin = await api.client("domain-admin")
 
     async def schedule_with_two_waiting() -> dict[str, Any] | None:
-        found = dict(await admin.get(PATH))
-        return found if found["waiting_count"] == 2 else None
+        schedule = dict(await admin.get(PATH))
+        return schedule if schedule["waiting_count"] == 2 else None
 
     schedule = await wait_until_async(schedule_with_two_waiting, 10, "two pending sessions")
     assert (schedule["order"], schedule["running_count"]) == ("fifo", 1)
@@ -58,8 +58,8 @@ async def test_sessions_of_other_domains_have_no_name(
         client = await api.client(role)
 
         async def schedule_with_a_waiting_session(client: Client = client) -> dict[str, Any] | None:
-            found = dict(await client.get(PATH))
-            return found if found["waiting_count"] else None
+            schedule = dict(await client.get(PATH))
+            return schedule if schedule["waiting_count"] else None
 
         seen[role] = await wait_until_async(
             schedule_with_a_waiting_session, 10, "the pending session"

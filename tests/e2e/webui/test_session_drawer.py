@@ -237,7 +237,7 @@ async def test_apps_are_connected_shared_and_opened(
     connect = ui.page.get_by_role("dialog", name="Connect to Desktop (VNC)")
     await connect.get_by_text("bai app drawer-apps --tcp 5900 --bind 5900").wait_for()
     await connect.get_by_label("Port on your computer").fill("80")
-    await connect.get_by_text("1025 to 65534").wait_for()
+    await connect.get_by_text("1024 to 65535").wait_for()
     assert await connect.get_by_text("bai app").count() == 0
     await connect.get_by_label("Port on your computer").fill("15900")
     await connect.get_by_text("--tcp 5900 --bind 15900").wait_for()

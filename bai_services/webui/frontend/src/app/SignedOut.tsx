@@ -6,7 +6,7 @@ import { queries } from '../data/queries';
 
 const ACCOUNT_REASONS: readonly string[] = ['inactive', 'deleted', 'address'];
 
-/** Replaces the page of a user who was signed out; nothing that was read remains. */
+/** Replaces the page of a user who was signed out, and deletes the cached data. */
 export function SignedOut({ reason }: { reason: string }) {
   const { t } = useTranslation();
   useEffect(() => queries.clear(), []);
@@ -17,7 +17,7 @@ export function SignedOut({ reason }: { reason: string }) {
       // Another account can sign in only when the browser is signed out of the Hub, too.
       location.assign(`${config.hub}logout`);
     } else {
-      // The page leads to the sign-in, and from there back to the same address.
+      // The reload redirects to the sign-in, and from there back to this page.
       location.reload();
     }
   };

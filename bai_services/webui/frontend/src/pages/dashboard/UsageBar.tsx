@@ -5,10 +5,11 @@ const FULL_PERCENT = 90;
 interface UsageBarProps {
   name: string;
   text: string;
-  /** Percentage of the bar; null: show only the text. */
+  /** Used percentage; null: show only the text. */
   percent: number | null;
-  /** The bar consists of segments, and is the free part. */
+  /** Whether the bar shows the free part instead of the used part. */
   isFree?: boolean;
+  /** Whether the bar is divided into segments. */
   hasSegments?: boolean;
 }
 

@@ -5,8 +5,9 @@ import type { SessionApp } from '../../data/sessions/apps';
 import type { Session } from '../../data/sessions/sessions';
 import { CopyableFacts } from './drawer/CopyableFacts';
 
-const LOWEST_PORT = 1025;
-const HIGHEST_PORT = 65534;
+// Local ports for `bai app`. Lower ports require root privileges on most systems.
+const LOWEST_PORT = 1024;
+const HIGHEST_PORT = 65535;
 
 interface ConnectDialogProps {
   session: Session;
