@@ -33,8 +33,8 @@ SETTLE_SECONDS = 10
 SCRIPTS = "**/lab/extensions/bai-labext/**"
 # Processes that serve an open panel, by a string that only their command line contains.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
-PATIENCE_MS = 120_000
-# Returns the milliseconds from JupyterLab's first paint to the panel's tab, and to its content.
+TIMEOUT_MS = 120_000
+# Returns the times in milliseconds at which JupyterLab and the panel's tab have appeared.
 READY = """
 () => new Promise(done => {
     const seen = {};
@@ -113,14 +113,14 @@ async def compare_minutes(page: Page, hub: RunningHub, url: str) -> dict[str, An
     for _ in range(MINUTES):
         await page.route(SCRIPTS, lambda route: route.abort())
         await page.goto(url)
-        await page.locator(".jp-Launcher").wait_for(timeout=PATIENCE_MS)
+        await page.locator(".jp-Launcher").wait_for(timeout=TIMEOUT_MS)
         await wait_until_settled(page)
         minutes["without"].append(await measure_minute(page, hub))
         await page.unroute_all(behavior="wait")
         await page.goto(url)
         tab = page.locator('.lm-TabBar-tab[data-id="bai-session-panel"]')
-        await tab.click(timeout=PATIENCE_MS)
-        await page.locator(".bai-Chart").first.wait_for(timeout=PATIENCE_MS)
+        await tab.click(timeout=TIMEOUT_MS)
+        await page.locator(".bai-Chart").first.wait_for(timeout=TIMEOUT_MS)
         await wait_until_settled(page)
         minutes["open"].append(await measure_minute(page, hub))
     opened, without = (

@@ -83,7 +83,7 @@ def without_cookie(header: str) -> str:
 
 
 def shared_handler(handler: type, app: App, visits: Visits) -> type:
-    """Return a subclass of an app's handler that requires a visit instead of a sign-in."""
+    """Return a subclass of an app's handler that requires a visit token instead of a sign-in."""
     return type("SharedHandler", (_VisitMixin, handler), {"shared_app": app, "visits": visits})
 
 

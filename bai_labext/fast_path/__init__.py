@@ -1,8 +1,8 @@
 """Optional fast path for requests to apps; `FastPath` is its interface.
 
-The fast path makes requests cheaper without changing what they may do; `docs/fast-path.md` explains
-how it works, and the security of its cached authorizations. Without it, all requests pass through
-Jupyter's handlers and `bai_labext.app_proxy`.
+The fast path makes requests cheaper without changing their permissions. `docs/fast-path.md`
+explains how it works and why its cached authorizations are secure. Without the fast path, all
+requests pass through Jupyter's handlers and `bai_labext.app_proxy`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ HOLE_BYTES = 64 * 2**10
 _ZEROS = bytes(HOLE_BYTES)
 # The unit of ``st_blocks`` on every file system.
 _BLOCK_BYTES = 512
-# Errors of a copy system call that the file system, or the pair of file systems, does not support.
+# Errors of a copy system call which mean that the file systems do not support it.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS, errno.ENOTTY)
 
 

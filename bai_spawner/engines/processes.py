@@ -40,8 +40,7 @@ def reap(pid: int) -> None:
 def started_at(pid: int) -> str:
     """Return the boot id and clock tick at which a process started; empty if it does not exist.
 
-    Unlike a start time that is computed from the tick, the tick does not change when the clock is
-    set.
+    The tick is used instead of a time of day, because it does not change when the clock is set.
     """
     stat = process_stat(pid)
     return _started(stat) if stat else ""

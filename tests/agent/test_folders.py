@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bai_services.agent.folders.kernel_folders import LOG_LIMIT_BYTES, Folders, SessionFolder
+from bai_services.agent.folders.kernel_folders import LOG_LIMIT_BYTES, Folders, KernelFolder
 from bai_services.agent.kernels import Task
 from bai_services.core.errors import InvalidRequest
 
@@ -36,7 +36,7 @@ def test_folder_creation_and_removal_are_idempotent(tmp_path: Path) -> None:
     (home / "file").write_text("kept")
     assert folders.create(mine, None, None) == home
     assert (home / "file").read_text() == "kept"
-    assert folders.all() == [SessionFolder(mine.session_id, mine.kernel_id)]
+    assert folders.all() == [KernelFolder(mine.session_id, mine.kernel_id)]
     assert folders.remove(mine.session_id)
     assert folders.remove(mine.session_id)
     assert folders.all() == []

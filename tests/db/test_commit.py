@@ -71,7 +71,7 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 async def test_commit_rejects_second_share_size_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """Between the placement of two sizes and the commit, the device starts to be uniform."""
+    """The device becomes uniform after two sizes were placed on it, and before the commit."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

@@ -28,6 +28,7 @@ from .world import make_world
 async def test_support_of_subpath_mounts_is_read_without_all_facts(
     database_url: str, facts: list[dict[str, bool]], expected: bool
 ) -> None:
+    """The query reads only this fact, because all facts of an agent can be large."""
     world = await make_world(database_url)
     try:
         await world.write(sa.delete(agents))

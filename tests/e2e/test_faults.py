@@ -216,7 +216,7 @@ async def test_killed_components_leak_nothing_and_allocate_nothing_twice(hub: Ru
     RetryingClient(hub, "domain-admin").call("DELETE", f"/sessions/{steady['id']}")
     session_in(hub, "domain-admin", steady["id"], "TERMINATED")
     wait_until(lambda: not session_processes(hub), TIMEOUT_SECONDS, "the last process to end")
-    # After a kill, the Hub polls the remaining servers only when it has been restarted.
+    # The Hub may notice the end of a server later than the process ends.
     wait_until(lambda: not active_servers(hub), TIMEOUT_SECONDS, "the Hub's last server to end")
     hub.stop()
     database = Database(f"sqlite+aiosqlite:///{hub.home}/bai.sqlite")

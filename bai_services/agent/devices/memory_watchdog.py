@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 CHECK_INTERVAL_SECONDS = 1.0
 # Tolerated usage in percent of the limit, because the driver itself uses memory in each process.
 TOLERANCE_PERCENT = 102
-# Memory in use that a device may report while no process uses it (Gaudi does).
+# Some devices, such as Gaudi, report up to this amount of used memory while no process uses them.
 IDLE_BYTES = 2**30
 # One check over the limit is ignored: the session may be between two allocations.
 CHECKS_BEFORE_ACTING = 2

@@ -29,7 +29,7 @@ KERNEL_FILE = "kernel.json"
 
 
 @dataclass(frozen=True, slots=True)
-class SessionFolder:
+class KernelFolder:
     """The folder of a kernel that was prepared here and not removed yet."""
 
     session_id: str
@@ -64,9 +64,9 @@ class Folders:
     def create(self, task: Task, uid: int | None, gid: int | None) -> Path:
         """Create the folder of a kernel and return its home; idempotent.
 
-        The home belongs to ``uid`` and ``gid`` if they are given and this process may change
-        owners. Otherwise the home is writable for every user, but only the user of this process can
-        enter the folder that contains it.
+        If ``uid`` and ``gid`` are given, they become the owner of the home. If this process may not
+        change owners, the home becomes writable for every user instead, but only the user of this
+        process can enter the folder that contains it.
 
         Raises
         ------
@@ -97,13 +97,13 @@ class Folders:
         """Remove mount points that an earlier agent process has left without a mount."""
         self._binds.remove_stale_mount_points()
 
-    def all(self) -> list[SessionFolder]:
+    def all(self) -> list[KernelFolder]:
         """Return every folder that ``create`` has created; unreadable folders are left out."""
         folders = []
         for path in self._paths():
             try:
                 kernel = json.loads((path / KERNEL_FILE).read_text())
-                folder = SessionFolder(
+                folder = KernelFolder(
                     str(kernel["session_id"]),
                     str(kernel["kernel_id"]),
                     str(kernel.get("hostname") or MAIN_HOST),

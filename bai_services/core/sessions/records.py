@@ -67,7 +67,7 @@ class ListedDependency:
 
 @dataclass(frozen=True, slots=True)
 class SessionAllocation:
-    """``amount`` is in the form that users write."""
+    """An allocated amount of one slot; ``amount`` is a text such as ``1g``."""
 
     agent: str
     device: str | None

@@ -64,7 +64,7 @@ class UserStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, user_id: str | None = None
     ) -> Page[User]:
-        """Return a page of the users; ``domain`` and ``user_id`` restrict them if given."""
+        """Return a page of all users, or only of the users with ``domain`` and ``user_id``."""
         async with self._db.read() as tx:
             page = await _LISTING.page(tx, _visible(domain, user_id), query, _user)
             return page.with_items(await _with_projects(tx, page.items))

@@ -217,7 +217,7 @@ def row_of(values: Sequence[Any]) -> SessionRow:
 
 
 def row_from_columns(**columns: Any) -> SessionRow:
-    """Return the session in a row of ``SELECT``, given by column."""
+    """Return the session in a row of ``SELECT``, whose columns are the keyword arguments."""
     return row_of(list(columns.values()))
 
 

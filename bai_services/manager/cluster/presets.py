@@ -73,7 +73,7 @@ class Presets:
         Raises
         ------
         AlreadyExists
-            If the group, or all groups, already have a preset with that name.
+            If a preset with that name and resource group exists.
         """
         authorizer.require(caller, "preset.write")
         values = {

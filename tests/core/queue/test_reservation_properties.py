@@ -107,7 +107,8 @@ def simulate(
 ) -> Simulation:
     """Simulate arrivals, starts and ends until no event remains.
 
-    A promised start is void after the start of an earlier session that had exceeded a cap.
+    If a session that had exceeded a cap starts, the promised starts of later sessions in its group
+    are void.
     """
     queue = Queue(
         Snapshot(

@@ -69,7 +69,7 @@ class Sessions(Shell):
         await self.drawer.get_by_text(name, exact=True).first.wait_for()
 
     def fact(self, label: str) -> Locator:
-        """Return the row of the drawer with this label."""
+        """Return the row with this label in the drawer."""
         title = self.page.get_by_text(label, exact=True)
         return self.drawer.locator(".ant-descriptions-item", has=title)
 
@@ -77,7 +77,7 @@ class Sessions(Shell):
         """Press a button, or a link with the role of a button."""
         await self.page.get_by_role("button", name=button, exact=True).click()
 
-    async def opens(self, page: Page, text: str) -> None:
+    async def reload_until(self, page: Page, text: str) -> None:
         """Reload a page until it contains a text."""
 
         async def is_shown() -> bool:

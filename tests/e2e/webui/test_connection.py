@@ -154,7 +154,7 @@ async def test_slow_network_shows_progress_and_sends_each_form_once(
 
 
 async def submit_repeatedly(page: Page) -> None:
-    """Submit the open dialog with the keyboard and with the mouse while it is being sent."""
+    """Submit the open dialog, and submit it again while the request is in progress."""
     await page.get_by_role("dialog").locator(".ant-modal-footer .ant-btn-primary").click()
     button = page.get_by_role("dialog").locator(".ant-btn-loading")
     await button.wait_for()

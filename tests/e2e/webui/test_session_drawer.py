@@ -266,7 +266,7 @@ async def test_apps_are_connected_shared_and_opened(
     server = JupyterServer(hub.url + session["url"], rest.headers["Authorization"].split()[1])
     command = f"python -m http.server {port} --bind 127.0.0.1 & echo st''arted"
     await server.run_in_terminal(command, "started")
-    await ui.opens(app, "Directory listing")
+    await ui.reload_until(app, "Directory listing")
     stop(rest, session["id"])
 
 

@@ -50,8 +50,9 @@ class GroupQueue:
         self.deferred: dict[str, PendingSession] = {}
         self.blocked: dict[str, PendingSession] = {}
         self.running: dict[str, RunningSession] = {}
-        # (end, start, id) of running sessions with a limit, sorted; running sessions without one.
+        # Running sessions with a limit: (end, start, id), sorted.
         self.by_end: list[tuple[datetime, datetime, str]] = []
+        # Running sessions without a limit.
         self.unlimited: dict[str, RunningSession] = {}
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
         self._alarms: list[tuple[datetime, str]] = []

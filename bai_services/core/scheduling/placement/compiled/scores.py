@@ -254,8 +254,9 @@ def round_score(change, costs):  # type: ignore[no-untyped-def]
 def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
     """Return whether ``plain_score`` can score a shape on an agent.
 
-    A shape is plain for an agent if it has one kernel and at most one need, the agent has at most
-    one device family, and there is no choice of several devices by topology or by fragments.
+    A shape is plain for an agent if it has one kernel and at most one need, and the agent has at
+    most one device family. The need must not require several devices that are chosen by topology,
+    or a share that is divided over several devices.
     """
     family = columns.tallies[n, ONLY_FAMILY]
     if shape[KERNELS] != 1 or shape[NEED_COUNT] > 1 or shape[MAY_FRAGMENT] == 1 or family == MIXED:

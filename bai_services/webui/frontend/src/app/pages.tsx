@@ -96,7 +96,7 @@ export const PAGES: readonly Page[] = [
   { path: '/settings', title: 'pages.settings', icon: <SettingOutlined />, isInAccountMenu: true }
 ];
 
-/** The pages that a role may open; if the role is unknown, the pages for all roles. */
+/** The pages that a role may open; if the role is unknown, the pages that every role may open. */
 export const pagesFor = (role: string | undefined) =>
   PAGES.filter(
     page =>
