@@ -1,4 +1,4 @@
-"""Client for the manager that authenticates with the session's own token.
+"""Client of the manager, authenticated with the session's own token.
 
 The token never leaves this server: the browser sends its requests to the session, which sends them
 to the manager. The token authorizes as the session, not as the user
@@ -208,7 +208,7 @@ def _reason(session: Mapping[str, Any]) -> str:
 
 
 def log_mark(text: str) -> str:
-    """Return a mark of a text, its length and hash, to recognize it in a longer text."""
+    """Return the length and hash of a text, to recognize it as the beginning of a longer text."""
     return f"{len(text)}-{zlib.crc32(text.encode())}"
 
 

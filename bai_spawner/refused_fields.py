@@ -66,8 +66,8 @@ def problems_of(error: errors.BaiError) -> tuple[tuple[str, str], ...]:
     """Return the (field, problem) pairs of a validation error; empty if it names no field."""
     given = error.details.get("problems")
     if isinstance(given, list):
-        found = [each for each in given if isinstance(each, Mapping)]
-        return tuple((str(each.get("field", "")), str(each.get("problem", ""))) for each in found)
+        problems = [each for each in given if isinstance(each, Mapping)]
+        return tuple((str(p.get("field", "")), str(p.get("problem", ""))) for p in problems)
     field = error.details.get("field")
     return ((str(field), error.message),) if field else ()
 

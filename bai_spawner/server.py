@@ -63,9 +63,9 @@ class SessionServer(Spawner):
         30,
         min=0,
         help="""
-        Seconds that a start from the Hub waits in the queue before it ends with a link to the
-        pending session, which starts later by itself. 0 checks once. It is part of
-        `start_timeout`.
+        Seconds that a start from the Hub waits in the queue. Then the start ends with a link to
+        the session, which remains pending and starts later by itself. 0 checks once. The wait
+        counts towards `start_timeout`.
         """,
     ).tag(config=True)
 
@@ -131,8 +131,8 @@ class SessionServer(Spawner):
             shared["sessions"] = Sessions.connect(
                 self.manager_url, self.hub_token_file, self.manager_timeout_seconds
             )
-        found: Sessions = shared["sessions"]
-        return found
+        sessions: Sessions = shared["sessions"]
+        return sessions
 
     @property
     def translate(self) -> Translator:
@@ -161,8 +161,8 @@ class SessionServer(Spawner):
             raise EngineError(f"this Hub has no engine {name!r}", reason="no-engine")
         cls = self.engine_classes[name]
         cls = import_item(cls) if isinstance(cls, str) else cls
-        found: Engine = cls(self._shared, parent=self)
-        return found
+        engine: Engine = cls(self._shared, parent=self)
+        return engine
 
     def own_command(self) -> list[str]:
         """Return the command in the Hub's configuration; empty if it is JupyterHub's default."""

@@ -38,7 +38,7 @@ def is_ended(session: Mapping[str, Any]) -> bool:
 
 
 def was_stopped_before_start(session: Mapping[str, Any]) -> bool:
-    """Return whether a session was stopped before the start that the manager requested for it.
+    """Return whether a session that the manager starts itself was stopped before it started.
 
     Such a session must not be created again, because its user has stopped it.
     """
@@ -97,7 +97,7 @@ class Sessions:
         return next(live, None)
 
     async def wait_until_prepared(self, session_id: str, seconds: float) -> dict[str, Any]:
-        """Return the session once it is prepared or has ended, or its state after ``seconds``."""
+        """Wait up to ``seconds`` until a session is prepared or has ended; return the session."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -113,7 +113,7 @@ class Sessions:
                 return session
 
     async def detach(self, session_id: str) -> dict[str, Any]:
-        """Let the manager start a pending session itself, when it is prepared."""
+        """Let the manager itself start a pending session as soon as it is prepared."""
         return await self._post(_path(session_id, "detach"), {})
 
     async def launch(self, session_id: str, user: str, server: str) -> LaunchPlan:

@@ -83,24 +83,24 @@ def _seconds(rng: random.Random, size: int) -> int:
 
 
 def _arrivals(rng: random.Random, count: int) -> list[float]:
-    at, found = 0.0, []
+    at, arrivals = 0.0, []
     for _ in range(count):
         hour = at / 3600 % 24
         # Four times as many arrivals by day as in the middle of the night.
         pace = 0.4 + 0.6 * (1 - math.cos(2 * math.pi * (hour - 3) / 24)) / 2
         at += math.exp(rng.gammavariate(10.2303, 0.4871)) / pace
-        found.append(at)
-    return found
+        arrivals.append(at)
+    return arrivals
 
 
 def measure(
     jobs: Sequence[Job], agents: Sequence[AgentState], backfill: Backfill
 ) -> tuple[dict[str, Any], float]:
-    """Return the report of a replay with a backfill mode, and its duration."""
+    """Return the report of a replay with a backfill mode, and the seconds that the replay took."""
     state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
     began = time.perf_counter()
-    found = replay(jobs, agents, state)
-    return report(found), time.perf_counter() - began
+    replayed = replay(jobs, agents, state)
+    return report(replayed), time.perf_counter() - began
 
 
 def main() -> int:

@@ -101,7 +101,7 @@ async def _measure(url: str, spec: argparse.Namespace) -> float:
             await world.add_agent(f"m{number}", cpu=64, mem=512, gpus=8)
         for start in range(0, spec.decisions, _INSERT_BATCH):
             numbers = range(start, min(start + _INSERT_BATCH, spec.decisions))
-            news = [world.new(f"lab{n}", SLOTS) for n in numbers]
+            news = [world.new_session(f"lab{n}", SLOTS) for n in numbers]
             await world.sessions.enqueue_all(news, NOW + timedelta(seconds=start))
         snapshot = await world.queue.snapshot(NOW)
         decisions = run_pass(snapshot).decisions

@@ -62,7 +62,7 @@ class Echo(tornado.websocket.WebSocketHandler):
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Send the number of bytes in the first line; if it is 0, count the received bytes."""
+    """Read a number and send that many bytes; for 0, receive all bytes and send their count."""
     left = int(await reader.readline())
     if left:
         while left > 0:

@@ -33,9 +33,9 @@ from tests.testbed.ports import free_port
 from .start_rate import rates
 
 EXIT_MISSING = 6
-LOOK_SECONDS = 0.005
+POLL_SECONDS = 0.005
 TIMEOUT_SECONDS = 120
-AMOUNTS = {"cpu": "1", "mem": "1g"}
+RESOURCES = {"cpu": "1", "mem": "1g"}
 
 
 def main() -> int:
@@ -121,7 +121,7 @@ def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[Run
 def session_seconds(hub: RunningHub) -> float:
     """Start a session and return the time until JupyterLab is usable through the proxy; stop it."""
     with hub.rest("user") as rest:
-        body = {"name": f"bench-{secrets.token_hex(4)}", "resources": AMOUNTS}
+        body = {"name": f"bench-{secrets.token_hex(4)}", "resources": RESOURCES}
         began = time.perf_counter()
         made = rest.post("/sessions", json=body).raise_for_status().json()
         path = f"/sessions/{made['id']}"
@@ -194,7 +194,7 @@ def wait_until_usable(url: str, authorization: str) -> None:
                     return
             except httpx.TransportError:
                 pass
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     raise RuntimeError(f"{url} cannot be used after {TIMEOUT_SECONDS} s")
 
 

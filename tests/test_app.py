@@ -90,7 +90,7 @@ def test_two_managers_started_together_migrate_one_database(tmp_path: Path) -> N
             assert process.poll() is None, (tmp_path / "log").read_text()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_manager_stops_on_sigterm_with_a_dead_storage_host(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     port, hosts = free_port(), f"near=local:{tmp_path}/near,far=local:{tmp_path}/disk"

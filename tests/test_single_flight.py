@@ -35,6 +35,7 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 
 async def settle() -> None:
+    """Let all tasks run until each of them waits for an event."""
     for _ in range(10):
         await asyncio.sleep(0)
 

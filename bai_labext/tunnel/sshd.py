@@ -157,13 +157,13 @@ def _variables(environ: Mapping[str, str]) -> list[str]:
 
 def _program(environ: Mapping[str, str]) -> str:
     path = f"{environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-    found = shutil.which("sshd", path=path)
-    if found is None or shutil.which("ssh-keygen") is None:
+    program = shutil.which("sshd", path=path)
+    if program is None or shutil.which("ssh-keygen") is None:
         raise Conflict(
             "this session's image has no SSH server (package openssh-server); "
             "`bai session attach` and `bai app` work without it"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 def _user() -> str:

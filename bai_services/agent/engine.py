@@ -60,7 +60,7 @@ class Engine(ABC):
 
     @abstractmethod
     async def log(self, task: Task) -> str | None:
-        """Return the end of a kernel's output; None if there is none."""
+        """Return the end of a kernel's output; None if the kernel has no output."""
 
     async def owners(self, pids: Collection[int]) -> Mapping[int, str]:
         """Return the session id by pid, for those processes that belong to a session."""

@@ -100,7 +100,7 @@ def operation(
     Parameters
     ----------
     returns
-        Model of the response; with ``is_list``, of one item.
+        Model of the response; with ``is_list``, the model of one item.
     is_open
         The operation requires no sign-in.
     parameters
@@ -108,7 +108,7 @@ def operation(
     is_file
         The response to a GET, or the body of a PUT or PATCH, is the content of a file.
     is_for_sessions
-        The operation accepts session tokens; all others reject them.
+        The operation accepts session tokens. Operations without this flag reject them.
     is_expensive
         At most two expensive operations of a caller run at a time. Lists are always expensive.
     """
@@ -145,7 +145,7 @@ async def _call(
 ) -> None:
     """Authenticate the caller, validate the input, call the method and write the response.
 
-    If the caller may not make a change, that is recorded in the audit log.
+    A change that the caller is not allowed to make is recorded in the audit log.
     """
     # A handler that streams its body has already authenticated the caller, in ``prepare``.
     if not declared.is_open and getattr(handler, "caller", None) is None:
@@ -186,7 +186,7 @@ async def _result(
     caller: Caller | None = getattr(handler, "caller", None)
     if not declared.is_expensive or caller is None or caller.user_id is None:
         return await method(handler, **arguments)
-    limit: CallerLimit = handler.settings.setdefault("costly_calls", CallerLimit())
+    limit: CallerLimit = handler.settings.setdefault("expensive_calls", CallerLimit())
     async with limit.slot(caller.user_id):
         return await method(handler, **arguments)
 
@@ -320,10 +320,10 @@ def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidR
     count = error.error_count()
     if count > MAX_PROBLEMS:
         return errors.InvalidRequest(f"the body has {count} invalid or unknown fields", problems=[])
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+    details = error.errors(include_url=False, include_context=False, include_input=False)
     problems = [
         {"field": ".".join(map(str, e["loc"]))[:MAX_FIELD_LENGTH], "problem": e["msg"]}
-        for e in found
+        for e in details
     ]
     text = "; ".join(f"{p['field'] or 'body'}: {p['problem']}" for p in problems)
     return errors.InvalidRequest(f"{prefix}: {text}" if prefix else text, problems=problems)

@@ -69,7 +69,7 @@ def content_disposition(filename: str) -> str:
             "without slashes, backslashes and control characters",
             field="filename",
         )
-    # Names in ASCII for clients that do not know RFC 8187.
+    # The name in ASCII is for clients that do not know RFC 8187.
     plain = _NOT_PLAIN.sub("_", filename)
     encoded = quote(filename, safe="", errors="replace")
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{encoded}"

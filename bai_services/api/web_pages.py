@@ -114,7 +114,7 @@ class WebPageHandler(PageHandler):
 
 
 class TrailingSlashHandler(RequestHandler):
-    """Redirects the UI's address without a trailing slash."""
+    """Redirects from the UI's address without a trailing slash to the address with a slash."""
 
     def get(self) -> None:
         self.redirect(manager_of(self).settings.base_url.rstrip("/") + "/")

@@ -26,7 +26,7 @@ class CountStore:
         )
         of_agents = sa.select(agents.c.status, sa.func.count()).group_by(agents.c.status)
         async with self._db.read() as tx:
-            found = await tx.execute(of_sessions)
-            live = {status: count for status, count in found}
-            found = await tx.execute(of_agents)
-            return live, {status: count for status, count in found}
+            rows = await tx.execute(of_sessions)
+            live = {status: count for status, count in rows}
+            rows = await tx.execute(of_agents)
+            return live, {status: count for status, count in rows}

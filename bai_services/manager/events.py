@@ -70,7 +70,7 @@ class Subscription:
             self._is_not_empty.set()
 
     def put_positions(self, changes: Mapping[str, Change]) -> None:
-        """Add changed positions of one owner's sessions, for which ``matches`` is true."""
+        """Add changed positions of one owner's sessions; the caller has checked ``matches``."""
         self._positions.update(changes)
         self._is_not_empty.set()
 
@@ -176,7 +176,7 @@ class Feed:
     def follow(
         self, caller: Caller, session_id: str | None, keepalive_seconds: float
     ) -> AsyncGenerator[Change | None, None]:
-        """Yield changes of one session or of all, endlessly.
+        """Yield changes of one session, or of all sessions without ``session_id``, endlessly.
 
         Yields None after ``keepalive_seconds`` without a change.
 

@@ -1,4 +1,4 @@
-"""File operations in one open folder, relative to its descriptor, so that no path leads out."""
+"""File operations in one open folder, relative to its descriptor: no path can leave the folder."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from .trees import copy_file, copy_metadata, copy_tree, descriptor, open_subdire
 # have no access.
 SHARED_MODE = 0o2770
 PRIVATE_MODE = 0o700
+# Constants of renameat2(2); Python does not define them.
+_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 # Names are cached only if the directory was not modified in the last 2 s. Two changes within one
 # kernel clock tick have the same modification time, so the second would not be detected.
@@ -95,20 +97,20 @@ class OpenFolder:
                 names = [name for name in names if text.lower() in name.lower()]
             if field == "name":
                 page = _slice(names, offset, limit, is_descending)
-                found = [entry for name in page if (entry := entry_of(name, here))]
+                entries = [entry for name in page if (entry := entry_of(name, here))]
             else:
                 every = [entry for name in names if (entry := entry_of(name, here))]
                 every.sort(key=SORTS[field], reverse=is_descending)
-                found = every[offset : offset + limit]
-        return Entries(found, len(names))
+                entries = every[offset : offset + limit]
+        return Entries(entries, len(names))
 
     def entry(self, parts: Sequence[str]) -> Entry:
         """Return the entry at a path, without following a link."""
         with self.directory(parts[:-1]) as here:
-            found = entry_of(parts[-1], here)
-        if found is None:
+            entry = entry_of(parts[-1], here)
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
-        return found
+        return entry
 
     def make_directory(self, parts: Sequence[str], exists_ok: bool) -> None:
         """Create a directory and its missing parents."""
@@ -135,8 +137,8 @@ class OpenFolder:
                 check_expected(parent, name, expected)
                 move_into_place(None, str(temporary), parent, name)
             os.fsync(parent)
-            found = entry_of(name, parent)
-        return found or _describe(name, os.fstat(file))
+            entry = entry_of(name, parent)
+        return entry or _describe(name, os.fstat(file))
 
     def check_target(self, parts: Sequence[str], expected: Precondition = NO_PRECONDITION) -> None:
         """Raise the error that ``put`` would raise now, before the client sends the content."""
@@ -162,10 +164,10 @@ class OpenFolder:
                 rename_new(outer, source[-1], inner, target[-1])
             os.fsync(inner)
             os.fsync(outer)
-            found = entry_of(target[-1], inner)
-        if found is None:
+            entry = entry_of(target[-1], inner)
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
-        return found
+        return entry
 
     def copy(
         self, source: Sequence[str], target: Sequence[str], staging: Path, progress: CopyProgress
@@ -194,10 +196,10 @@ class OpenFolder:
         with self.directory(target[:-1], create_missing=True) as inner:
             move_into_place(None, str(staging), inner, target[-1], is_new=True)
             os.fsync(inner)
-            found = entry_of(target[-1], inner)
-        if found is None:
+            entry = entry_of(target[-1], inner)
+        if entry is None:
             raise FileNotFoundError(errno.ENOENT, "gone")
-        return found
+        return entry
 
     def remove(self, parts: Sequence[str], trash: Path | None) -> bool:
         """Remove a file, a link or an empty directory; with ``trash``, move a directory there.
@@ -231,10 +233,10 @@ class OpenFolder:
             os.fchmod(file, 0o700 if is_executable else 0o600)
             return
         os.fchmod(file, 0o770 if is_executable else 0o660)
-        is_listed = acl.share_file(file, is_executable)
+        has_acl = acl.share_file(file, is_executable)
         # Keep the owner if there are no ACLs: otherwise, sessions that run as the manager's user
         # would have no access.
-        os.fchown(file, self._owner.uid if is_listed else -1, self._owner.gid)
+        os.fchown(file, self._owner.uid if has_acl else -1, self._owner.gid)
 
     def _make_all(self, parts: Sequence[str]) -> bool:
         is_new = False
@@ -264,8 +266,8 @@ class OpenFolder:
 def grant_directory_access(directory: int, owner: Owner) -> None:
     """Set mode, ACL and owner of a new directory, so that all users of the folder have access."""
     os.fchmod(directory, SHARED_MODE)
-    is_listed = acl.share_directory(directory)
-    os.fchown(directory, owner.uid if is_listed else -1, owner.gid)
+    has_acl = acl.share_directory(directory)
+    os.fchown(directory, owner.uid if has_acl else -1, owner.gid)
     os.fchmod(directory, SHARED_MODE)
 
 
@@ -338,9 +340,8 @@ def check_expected(parent: int, name: str, expected: Precondition) -> None:
 
 def rename_new(source: int | None, name: str, target: int, new_name: str) -> None:
     """Rename an entry; raise FileExistsError if the new name exists."""
-    at_cwd = -100
     result = _libc.renameat2(
-        at_cwd if source is None else source,
+        _AT_FDCWD if source is None else source,
         os.fsencode(name),
         target,
         os.fsencode(new_name),
@@ -409,14 +410,14 @@ def _rename(source: int | None, name: str, target: int, new_name: str) -> None:
 
 
 def sync_file_system(directory: int) -> None:
-    """Flush a whole file system to the disk; for many files faster than fsync on each."""
+    """Flush a whole file system to the disk, which is faster than one fsync for each new file."""
     if _libc.syncfs(directory) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 class _Names:
-    """LRU cache of directory listings, which saves a listing for each further page."""
+    """LRU cache of the names in directories, so that further pages need no ``os.listdir``."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[int, list[str]]] = {}

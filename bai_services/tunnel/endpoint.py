@@ -137,8 +137,8 @@ class Stream(asyncio.Protocol):
 class TunnelEndpoint:
     """An endpoint. Call ``run`` for each successive websocket, and finally ``close``.
 
-    ``connect`` makes the local connection of a stream opened by the peer; only a server has
-    it. ``on_failure`` is called with the reason if a stream fails.
+    ``connect`` makes the local connection of a stream that the peer has opened; a client passes
+    None. ``on_failure`` is called with the reason if a stream fails.
     """
 
     def __init__(
@@ -251,7 +251,8 @@ class TunnelEndpoint:
         try:
             await wire.send(message)
         finally:
-            # Even if the send failed: the link retransmits the frame on the next websocket.
+            # Handle the event even if the send failed: the link retransmits the frame on the next
+            # websocket.
             if event is not None:
                 self._handle(event)
         return True
@@ -275,11 +276,11 @@ class TunnelEndpoint:
             self._connecting.add(task)
             task.add_done_callback(self._connecting.discard)
             return
-        found = self._streams.get(event.stream)
-        if found is None:
+        known = self._streams.get(event.stream)
+        if known is None:
             return
         if isinstance(event, Reset):
             del self._streams[event.stream]
             if event.message and self._on_failure is not None:
                 self._on_failure(event.message)
-        found.handle(event)
+        known.handle(event)

@@ -31,10 +31,10 @@ from tests.testbed.wait import wait_until_async
 from .conftest import Agents, wait_for_session
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount"),
     pytest.mark.usefixtures("refused_sockets"),
 ]
-# Run as an unprivileged user, who may not mount.
+# Command prefix that removes the capability to mount.
 UNPRIVILEGED = ("setpriv", "--bounding-set", "-sys_admin")
 END = "the-end-of-the-script"
 ENVIRON = {"JUPYTERHUB_SERVICE_URL": "http://127.0.0.1:9999/user/ada/", "LC_ALL": "C"}
@@ -51,7 +51,7 @@ class Machine:
     home: Path
 
     async def create_session(self, name: str, *mounts: Mapping[str, str]) -> dict[str, Any]:
-        """Create a session with mounts; return it when it is PREPARED or has ended."""
+        """Create a session with mounts; return it when it is PREPARED or has failed."""
         body = {"name": name, **self.spec, "mounts": list(mounts)}
         session = await self.user.post("/sessions", body)
         return await wait_for_session(
@@ -179,13 +179,13 @@ async def test_subpath_mount_shows_only_its_directory(machine: Machine) -> None:
         ("raw/2024", "/in"),
         ("raw", "/home/work/out"),
     ]
-    said = await machine.run(
+    output = await machine.run(
         session,
         "ls /in /home/work/out; cat /in/f; echo; echo x > /in/g; ls /in/..; "
         "echo new > /home/work/out/new",
     )
-    assert "raw/2024/f" in said and "Read-only file system" in said
-    assert "top" not in said.split()
+    assert "raw/2024/f" in output and "Read-only file system" in output
+    assert "top" not in output.split()
     answer = [e["name"] async for e in machine.user.items("/vfolders/data/files", path="raw")]
     assert answer == ["2024", "new", "other"]
 
@@ -200,8 +200,8 @@ async def test_link_created_after_preparation_is_not_followed(
     place = path_of(machine.api, folder)
     (place / "own").rename(place / "aside")
     (place / "own").symlink_to("/etc")
-    said = await machine.run(session, "ls /in; cat /in/f; echo")
-    assert said.split() == ["f", "own/f", END]
+    output = await machine.run(session, "ls /in; cat /in/f; echo")
+    assert output.split() == ["f", "own/f", END]
 
 
 @pytest.mark.parametrize(
@@ -234,16 +234,16 @@ async def test_sandbox_mounts_subpaths_if_agent_may_not_mount(
     )
     assert session["status"] == "PREPARED", session["status_info"]
     assert not list((unprivileged_machine.home / "mounts").glob("*/*"))
-    said = await unprivileged_machine.run(
+    output = await unprivileged_machine.run(
         session,
         "cd ~; cat in/f; echo; echo new > in/new; ls again/2024; echo x > again/x; "
         "ls in/.. /home/work",
     )
-    assert "raw/2024/f" in said
+    assert "raw/2024/f" in output
     is_isolated = unprivileged_machine.engine.isolation == "bubblewrap"  # type: ignore[attr-defined]
-    assert ("Read-only file system" in said) == is_isolated
+    assert ("Read-only file system" in output) == is_isolated
     if is_isolated:
-        assert "top" not in said.split()
+        assert "top" not in output.split()
     names = [
         e["name"]
         async for e in unprivileged_machine.user.items("/vfolders/data/files", path="raw/2024")

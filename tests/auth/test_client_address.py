@@ -63,7 +63,7 @@ OWN_ADDRESS = "198.51.100.9"
 
 
 @pytest.mark.parametrize(
-    "trusted, peer, forwarded, found",
+    "trusted, peer, forwarded, address",
     [
         pytest.param(
             ["own"], OWN_ADDRESS, "10.0.0.9", "10.0.0.9", id="own proxy from the machine's address"
@@ -101,11 +101,11 @@ OWN_ADDRESS = "198.51.100.9"
     ],
 )
 def test_trusted_forwarded_headers(
-    trusted: list[str], peer: str, forwarded: str, found: str
+    trusted: list[str], peer: str, forwarded: str, address: str
 ) -> None:
     own = frozenset({ipaddress.ip_address(OWN_ADDRESS)})
     proxies = replace(TrustedProxies.parse(trusted), read_addresses=lambda: own)
-    assert proxies.client_address(peer, forwarded) == found
+    assert proxies.client_address(peer, forwarded) == address
 
 
 def test_own_addresses_are_the_addresses_of_the_interfaces() -> None:

@@ -24,7 +24,7 @@ async def world(database_url: str) -> AsyncIterator[World]:
 
 
 async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
-    """Two cores are used from 09:00 to 06:00 of the next day: for 15 h and for 6 h."""
+    """Two cores are used from 09:00 until 06:00 of the next day: 15 h and 6 h."""
     store, day = UsageBucketStore(world.database), day_of(NOW)
     row, _ = await world.sessions.enqueue(world.new_session("lab", {"cpu": "2", "mem": "1g"}), NOW)
     await world.run_pass()
@@ -34,17 +34,17 @@ async def test_usage_is_split_between_days_at_midnight(world: World) -> None:
     for _ in range(2):  # a second call changes nothing
         await store.recompute(day, end, token=None)
         await store.recompute(day + 1, end, token=None)
-    found = (await store.history(day))["main"]
-    assert [(b.day, b.slots["cpu"]) for b in found[USER]] == [
+    history = (await store.history(day))["main"]
+    assert [(b.day, b.slots["cpu"]) for b in history[USER]] == [
         (day, 2000 * 15 * 3600),
         (day + 1, 2000 * 6 * 3600),
     ]
-    assert {scope.kind for scope in found} == {"domain", "project", "user"}
+    assert {scope.kind for scope in history} == {"domain", "project", "user"}
     assert await store.last_day() == day + 1
     assert [b.day for b in (await store.history(day + 1))["main"][USER]] == [day + 1]
 
 
-async def test_snapshot_reads_run_times_by_kind(world: World) -> None:
+async def test_snapshot_reads_run_times_by_type_and_image(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     for event in (Event.DISPATCHED, Event.PREPARED, Event.STARTED):

@@ -1,4 +1,4 @@
-"""Hubs for end-to-end tests: one shared demo, and separate ones for tests that change it."""
+"""Hubs for end-to-end tests: a shared demo per engine, and own demos for tests that change it."""
 
 from __future__ import annotations
 
@@ -107,5 +107,5 @@ def docker_hub(
 def any_hub(request: pytest.FixtureRequest) -> RunningHub:
     """The shared demo on each engine."""
     name = {"process": "hub", "docker": "docker_hub"}[request.param]
-    found: RunningHub = request.getfixturevalue(name)
-    return found
+    hub: RunningHub = request.getfixturevalue(name)
+    return hub

@@ -56,7 +56,7 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
-    """Stop all sessions and move all folders to the trash that were created since a time."""
+    """Stop the sessions, and move the folders to the trash, that were created since a time."""
     for session in checked(rest.get("/sessions"), 200)["items"]:
         if session["status"] not in ENDED and _created_at(session) >= since:
             rest.delete(f"/sessions/{session['id']}", params={"force": "true"})

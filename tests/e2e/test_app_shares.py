@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-# Returns the path and headers of each request; its websocket echoes messages.
+# A program that returns the path and headers of each request; its websocket echoes messages.
 SERVER = """
 import asyncio, json, sys
 from tornado.web import Application, RequestHandler
@@ -61,8 +61,8 @@ class SharedPort:
             f"/sessions/{self.session['id']}/app-shares", json={"app": app, **audience}
         )
         assert made.status_code == 201, made.text
-        found: dict[str, Any] = made.json()
-        return found
+        share: dict[str, Any] = made.json()
+        return share
 
     def routes(self, app: str) -> list[str]:
         """Return all paths of an app: its own path, the paths by port, and the shared path."""
@@ -139,12 +139,12 @@ def final_response(client: httpx.Client, path: str, headers: dict[str, str]) -> 
 
 
 def visitor_cookie(client: httpx.Client) -> dict[str, str]:
-    """Return the Cookie header with the visitor's token."""
-    found = [c.value for c in client.cookies.jar if c.name == "bai-visit"]
-    return {"Cookie": f"bai-visit={found[0]}"} if found else {}
+    """Return the Cookie header with the visitor's token; empty if the client has no token."""
+    tokens = [c.value for c in client.cookies.jar if c.name == "bai-visit"]
+    return {"Cookie": f"bai-visit={tokens[0]}"} if tokens else {}
 
 
-async def test_the_link_of_a_share_opens_only_that_app(shared_port: SharedPort) -> None:
+async def test_the_link_of_a_share_opens_only_the_shared_app(shared_port: SharedPort) -> None:
     share = shared_port.share(shared_port.app, user="user2")
     shared = f"{shared_port.session['url']}shared/{shared_port.app}/"
     with shared_port.hub.sign_in("user2") as guest:
@@ -253,8 +253,8 @@ async def test_a_public_share_is_accessible_only_from_the_allowed_addresses(
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
         for path in shared_port.routes(shared_port.app)[:-1]:
-            found = nobody.get(path, follow_redirects=True)
-            assert found.url.path == "/hub/login", path
+            denied = nobody.get(path, follow_redirects=True)
+            assert denied.url.path == "/hub/login", path
     elsewhere = shared_port.share(shared_port.app, public=True, allowed_addresses=["192.0.2.0/24"])
     with shared_port.hub.client() as nobody:
         answer = nobody.get(elsewhere["url"], follow_redirects=True)

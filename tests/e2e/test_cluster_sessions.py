@@ -66,9 +66,9 @@ def large_hub(
 @pytest.fixture(params=["process", pytest.param("docker", marks=pytest.mark.docker)])
 def cluster_hub(request: pytest.FixtureRequest) -> Iterator[RunningHub]:
     name = {"process": "hub", "docker": "large_hub"}[request.param]
-    found: RunningHub = request.getfixturevalue(name)
-    with three_kernels_allowed(found):
-        yield found
+    hub: RunningHub = request.getfixturevalue(name)
+    with three_kernels_allowed(hub):
+        yield hub
 
 
 def create(rest: httpx.Client, size: int) -> JSON:

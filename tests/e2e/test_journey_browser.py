@@ -22,7 +22,7 @@ async def open_form(page: Page, hub: RunningHub) -> None:
 
     async def has_form() -> bool:
         # While the Hub stops the previous default server, it shows another page instead of the
-        # form. The stop of the server may take longer than the end of its session.
+        # form. The server may stop later than its session.
         await page.goto(f"{hub.url}/hub/spawn/user")
         return await page.locator("#bai-preset").count() == 1
 

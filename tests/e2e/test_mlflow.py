@@ -20,8 +20,8 @@ def test_mlflow_responds_only_to_the_owner_of_the_session(docker_hub: RunningHub
         assert "<title>MLflow</title>" in mine.get("mlflow/").text
         made = mine.post("mlflow/api/2.0/mlflow/experiments/create", json={"name": "first"})
         assert made.status_code == 200, made.text
-        found = mine.get("mlflow/api/2.0/mlflow/experiments/get-by-name?experiment_name=first")
-        assert found.json()["experiment"]["experiment_id"] == made.json()["experiment_id"]
+        read = mine.get("mlflow/api/2.0/mlflow/experiments/get-by-name?experiment_name=first")
+        assert read.json()["experiment"]["experiment_id"] == made.json()["experiment_id"]
         assert hub.jupyter(other, session["url"]).get("mlflow/health").status_code == 403
         denied = nobody.get(f"{session['url']}mlflow/health")
         is_sign_in = "/hub/" in denied.headers.get("Location", "")

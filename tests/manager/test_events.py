@@ -15,10 +15,10 @@ def position_changes(*numbers: int, owner: str = "u1") -> dict[str, Change]:
 
 
 async def received_changes(subscription: Subscription) -> list[tuple[str, str]]:
-    found = []
+    received = []
     while (one := await subscription.get(0)) is not None:
-        found.append((one.session_id, one.kind))
-    return found
+        received.append((one.session_id, one.kind))
+    return received
 
 
 def every_change(change: Change) -> bool:
@@ -43,9 +43,9 @@ async def test_many_changed_positions_do_not_evict_status_changes() -> None:
     with events.follow(None, every_change) as subscription:
         events.publish(change(0))
         events.publish_positions(position_changes(*range(10_000)))
-        found = await received_changes(subscription)
-    assert found[0] == ("s0", "status")
-    assert len(found) == 10_001
+        received = await received_changes(subscription)
+    assert received[0] == ("s0", "status")
+    assert len(received) == 10_001
 
 
 async def test_slow_subscriber_loses_the_oldest_status_changes() -> None:

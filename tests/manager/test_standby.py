@@ -210,7 +210,8 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     60,
                     "manager b to be on standby",
                 )
-                # A manager reads agents together with sessions that another manager created.
+                # Manager a reads the agents again when it finds a session that another manager
+                # created, so the agent must be ALIVE by then.
                 await beat(after_seconds=0)
                 hub.start_statuses = [202]
                 one = await create_prepared_at_once("lab1")

@@ -107,7 +107,7 @@ def test_errors_of_the_manager_have_reason_and_status(
     assert (refused.reason, refused.status_code) == (reason, status)
 
 
-def test_unavailable_manager_is_not_reported_as_quota() -> None:
+def test_unavailable_manager_is_not_reported_as_exceeded_quota() -> None:
     text = refusals.of_manager(errors.Unavailable("x"), ENGLISH).jupyterhub_message
     assert text.startswith("The resource manager cannot be reached.")
     # The manager may have received the request before the connection was lost.

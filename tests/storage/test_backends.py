@@ -41,7 +41,7 @@ class FakeCephfs(CephfsBackend):
 
 
 @dataclass
-class Leaf:
+class BackendCase:
     """A backend, and the commands that create a file system for it."""
 
     name: str
@@ -52,18 +52,18 @@ class Leaf:
     is_enforced: bool = False
 
 
-LEAVES = [
-    Leaf("local", LocalBackend),
-    Leaf(
+BACKENDS = [
+    BackendCase("local", LocalBackend),
+    BackendCase(
         "btrfs", BtrfsBackend, ["mkfs.btrfs", "-q"], after=["btrfs", "quota", "enable"],
         is_enforced=True,
     ),
-    Leaf("xfs", XfsBackend, ["mkfs.xfs", "-q"], "loop,prjquota", is_enforced=True),
-    Leaf(
+    BackendCase("xfs", XfsBackend, ["mkfs.xfs", "-q"], "loop,prjquota", is_enforced=True),
+    BackendCase(
         "ext4", Ext4Backend, ["mkfs.ext4", "-q", "-O", "project,quota", "-E", "quotatype=prjquota"],
         "loop,prjquota", is_enforced=True,
     ),
-    Leaf("cephfs", FakeCephfs),
+    BackendCase("cephfs", FakeCephfs),
 ]  # fmt: skip
 
 
@@ -75,35 +75,35 @@ def run(*words: str) -> str | None:
     return None if done.returncode == 0 else f"{' '.join(words)}: {done.stderr.strip()}"
 
 
-@pytest.fixture(scope="module", params=LEAVES, ids=lambda leaf: leaf.name)
+@pytest.fixture(scope="module", params=BACKENDS, ids=lambda case: case.name)
 def mounted(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Leaf, Path]]:
+) -> Iterator[tuple[BackendCase, Path]]:
     """A backend, and the root of a new file system for it."""
-    leaf: Leaf = request.param
-    place = tmp_path_factory.mktemp(leaf.name)
-    if not leaf.make:
-        yield leaf, place / "root"
+    case: BackendCase = request.param
+    place = tmp_path_factory.mktemp(case.name)
+    if not case.make:
+        yield case, place / "root"
         return
     image, root = place / "image", place / "mounted"
     root.mkdir()
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
-    for words in ([*leaf.make, str(image)], ["mount", "-o", leaf.options, str(image), str(root)]):
+    for words in ([*case.make, str(image)], ["mount", "-o", case.options, str(image), str(root)]):
         if problem := run(*words):
-            skip_or_fail(leaf.name, problem)
+            skip_or_fail(case.name, problem)
     try:
-        if leaf.after and (problem := run(*leaf.after, str(root))):
-            skip_or_fail(leaf.name, problem)
-        yield leaf, root
+        if case.after and (problem := run(*case.after, str(root))):
+            skip_or_fail(case.name, problem)
+        yield case, root
     finally:
         subprocess.run(["umount", str(root)], check=True)
 
 
 @pytest.fixture
-async def host(mounted: tuple[Leaf, Path]) -> AsyncIterator[StorageHost]:
-    leaf, root = mounted
-    made = StorageHost(leaf.name, leaf.backend(root))
+async def host(mounted: tuple[BackendCase, Path]) -> AsyncIterator[StorageHost]:
+    case, root = mounted
+    made = StorageHost(case.name, case.backend(root))
     await made.start()
     assert made.health.status is HostStatus.READY, made.health.message
     yield made
@@ -129,10 +129,10 @@ async def put(host: StorageHost, location: Location, path: str, content: bytes) 
 
 
 async def test_capabilities_match_file_system(
-    mounted: tuple[Leaf, Path], host: StorageHost
+    mounted: tuple[BackendCase, Path], host: StorageHost
 ) -> None:
-    leaf, _ = mounted
-    if leaf.is_enforced:
+    case, _ = mounted
+    if case.is_enforced:
         assert {Capability.QUOTA, Capability.FAST_USAGE} <= host.capabilities
     else:
         assert Capability.QUOTA not in host.capabilities
@@ -151,16 +151,16 @@ async def test_folder_is_created_filled_and_deleted(host: StorageHost) -> None:
 
 
 async def test_folders_of_one_scope_share_its_quota(
-    mounted: tuple[Leaf, Path], host: StorageHost
+    mounted: tuple[BackendCase, Path], host: StorageHost
 ) -> None:
-    leaf, root = mounted
+    case, root = mounted
     one = fresh()
     other = fresh(one.scope)
     await host.create(one)
     await host.create(other)
     await host.set_quota(one.scope, 8 * MIB)
     await put(host, one, "first", os.urandom(5 * MIB))
-    if not leaf.is_enforced:
+    if not case.is_enforced:
         await put(host, other, "second", os.urandom(5 * MIB))
         return
     assert host.backend.quota(root.joinpath(*one.scope.parts)) == 8 * MIB
@@ -179,17 +179,17 @@ async def test_folders_of_one_scope_share_its_quota(
 
 
 async def test_scope_bytes_match_stored_files(
-    mounted: tuple[Leaf, Path], host: StorageHost
+    mounted: tuple[BackendCase, Path], host: StorageHost
 ) -> None:
-    leaf, _ = mounted
+    case, _ = mounted
     location = fresh()
     await host.create(location)
     await put(host, location, "f", os.urandom(3 * MIB))
     used = await host.scope_bytes(location.scope)
-    if leaf.is_enforced:
+    if case.is_enforced:
         assert used is not None and 3 * MIB <= used < 4 * MIB
     else:
-        assert used is None or leaf.name == "cephfs"
+        assert used is None or case.name == "cephfs"
 
 
 async def test_clone_is_complete_and_independent(host: StorageHost) -> None:
@@ -227,7 +227,7 @@ async def test_move_to_another_scope_is_idempotent(host: StorageHost) -> None:
 
 
 async def test_delete_of_scope_removes_its_folders(
-    mounted: tuple[Leaf, Path], host: StorageHost
+    mounted: tuple[BackendCase, Path], host: StorageHost
 ) -> None:
     _, root = mounted
     location = fresh()

@@ -76,8 +76,8 @@ class Containers:
         owner = await self.world.user_id(username)
         project = await self.world.project_id()
         mounts = self.world.manager.folders.mounts
-        found = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(requested))
-        sources = await mounts.sources(owner, [mount.as_row() for mount in found])
+        resolved = await mounts.resolve_mounts(SUPERADMIN, owner, project, list(requested))
+        sources = await mounts.sources(owner, [mount.as_row() for mount in resolved])
         return [
             Mount(s.target, s.source, "bind", s.read_only, propagation="rprivate") for s in sources
         ]
@@ -122,8 +122,8 @@ async def test_permissions_are_enforced_inside_containers(containers: Containers
     owner = await world.caller("user")
     await manager.folders.vfolders.create(owner, {"name": "data"})
     mine = await containers.mounts("user", MountRequest("data"))
-    code, said = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
-    assert (code, said) == (0, "f\n")
+    code, output = await containers.sh(100_001, mine, "cd /home/work/data && echo mine > f && ls")
+    assert (code, output) == (0, "f\n")
 
     # With read-only permission every write fails, also as root of the container.
     await share(world, Permission.RO)
@@ -132,22 +132,22 @@ async def test_permissions_are_enforced_inside_containers(containers: Containers
     reading = await containers.mounts("user2", MountRequest("data"))
     # One stream for both: Docker does not keep the order of output and errors.
     tries = "cd /home/work/data; cat f; echo x > g; echo x >> f; rm f; chmod 777 f; mkdir d; ls"
-    _, said = await containers.sh(100_002, reading, f"exec 2>&1; {tries}")
-    assert said.count("Read-only file system") == 5 and said.endswith("\nf\n")
-    _, said = await containers.sh(
+    _, output = await containers.sh(100_002, reading, f"exec 2>&1; {tries}")
+    assert output.count("Read-only file system") == 5 and output.endswith("\nf\n")
+    _, output = await containers.sh(
         0, reading, "mount -o remount,rw /home/work/data; echo x > /home/work/data/g"
     )
-    assert "Read-only file system" in said
+    assert "Read-only file system" in output
 
     # With read-write permission both users can change each other's files.
     await share(world, Permission.RW)
     writing = await containers.mounts("user2", MountRequest("data"))
-    code, said = await containers.sh(
+    code, output = await containers.sh(
         100_002, writing, "cd /home/work/data && echo theirs >> f && mkdir d && echo x > d/x"
     )
-    assert (code, said) == (0, "")
-    code, said = await containers.sh(100_001, mine, "cd /home/work/data && cat f && echo >> d/x")
-    assert (code, said) == (0, "mine\ntheirs\n")
+    assert (code, output) == (0, "")
+    code, output = await containers.sh(100_001, mine, "cd /home/work/data && cat f && echo >> d/x")
+    assert (code, output) == (0, "mine\ntheirs\n")
 
 
 async def test_revoked_share_stays_mounted_only_in_running_sessions(
@@ -160,6 +160,7 @@ async def test_revoked_share_stays_mounted_only_in_running_sessions(
     await share(world, Permission.RW)
     mounts = world.manager.folders.mounts
     created = await mounts.resolve_mounts(SUPERADMIN, guest, project, [MountRequest("data")])
+    # A running session keeps the mounts that it got before the revocation.
     held = await containers.mounts("user2", MountRequest("data"))
     await world.manager.folders.grants.delete(owner, "data", "user2")
     assert (await containers.sh(100_002, held, "echo x > /home/work/data/f"))[0] == 0
@@ -179,9 +180,9 @@ async def test_quota_is_enforced_inside_container(containers: Containers) -> Non
     assert (shown.is_enforced, shown.source) == (True, "counter")
     mounts = await containers.mounts("user", MountRequest("data"))
     fill = "dd if=/dev/urandom of=/home/work/data/f bs=1M count=40 conv=fsync"
-    code, said = await containers.sh(100_001, mounts, fill)
-    assert code != 0 and "Disk quota exceeded" in said
+    code, output = await containers.sh(100_001, mounts, fill)
+    assert code != 0 and "Disk quota exceeded" in output
     assert (await containers.sh(100_001, mounts, "rm /home/work/data/f"))[0] == 0
     await manager.folders.quotas.put(SUPERADMIN, "local", scope, -1)
-    code, said = await containers.sh(100_001, mounts, fill)
-    assert code == 0, said
+    code, output = await containers.sh(100_001, mounts, fill)
+    assert code == 0, output

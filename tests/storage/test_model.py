@@ -61,15 +61,15 @@ class Model:
         return True
 
     def remove(self, path: Path_, is_recursive: bool) -> bool:
-        held = self.below(path)
-        if path not in self.tree or (len(held) > 1 and not is_recursive):
+        entries = self.below(path)
+        if path not in self.tree or (len(entries) > 1 and not is_recursive):
             return False
-        for known in held:
+        for known in entries:
             del self.tree[known]
         return True
 
     def transfer(self, source: Path_, target: Path_, keeps_source: bool) -> bool:
-        held = self.below(source)
+        entries = self.below(source)
         is_inside = target[: len(source)] == source
         if (
             source not in self.tree
@@ -80,9 +80,9 @@ class Model:
             return False
         self.make_parents(target)
         if not keeps_source:
-            for known in held:
+            for known in entries:
                 del self.tree[known]
-        for known, content in held.items():
+        for known, content in entries.items():
             self.tree[target + known[len(source) :]] = content
         return True
 
@@ -163,11 +163,11 @@ class FolderMachine(RuleBasedStateMachine):
     @invariant()
     def folder_equals_model(self) -> None:
         root = Path(self.host.source_path(self.folder))
-        found = {
+        tree = {
             path.relative_to(root).parts: path.read_bytes() if path.is_file() else None
             for path in root.rglob("*")
         }
-        assert found == {p: c for p, c in self.model.tree.items() if p}
+        assert tree == {p: c for p, c in self.model.tree.items() if p}
         assert not list(self.home.glob("user/*/.staging/*"))
 
 

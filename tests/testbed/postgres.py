@@ -85,9 +85,9 @@ def find_programs() -> Path:
     ComponentMissing
         If PostgreSQL is not installed.
     """
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).resolve().parent
+    program = shutil.which("initdb")
+    if program:
+        return Path(program).resolve().parent
     # Debian installs the server's programs outside of PATH, in one folder per version.
     folders = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if not folders:

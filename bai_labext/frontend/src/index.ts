@@ -18,7 +18,7 @@ import { StopNotifications } from './stopNotifications';
 import { Translate, loadTexts } from './i18n';
 
 const ID = 'bai-labext:plugin';
-const DEFAULT_SECONDS = 5;
+const DEFAULT_POLL_SECONDS = 5;
 const RANK = 50;
 
 const plugin: JupyterFrontEndPlugin<void> = {
@@ -70,7 +70,7 @@ const plugin: JupyterFrontEndPlugin<void> = {
     }
     const seconds = (): number => {
       const chosen = settings?.composite.interval;
-      return typeof chosen === 'number' ? chosen : DEFAULT_SECONDS;
+      return typeof chosen === 'number' ? chosen : DEFAULT_POLL_SECONDS;
     };
     settings?.changed.connect(() => model.setInterval(seconds()));
     model.start(seconds());

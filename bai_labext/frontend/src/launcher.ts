@@ -10,7 +10,7 @@ import type { App } from './types';
 
 const COMMAND = 'bai:open-app';
 
-/** Launcher tiles of the apps that have no tile of JupyterLab. */
+/** Launcher tiles of the apps for which JupyterLab itself has no tile. */
 export class LauncherTiles {
   private tiles = new Map<string, ReturnType<ILauncher['add']>>();
 

@@ -25,7 +25,10 @@ export function stepReached(left: number): number | null {
   return lowestStep(left, WARNING_STEPS_SECONDS);
 }
 
-/** The same for the idle timeout, but null until half of the timeout has elapsed. */
+/**
+ * The lowest warning step that the time until the idle stop has reached; null if it has reached
+ * none. The first step is half of the idle timeout, but at most 30 minutes.
+ */
 export function idleStepReached(session: Idleness, now = Date.now()): number | null {
   const left = idleSecondsLeft(session, now);
   const limit = idleSecondsLeft(session, Date.parse(session.idle_since ?? ''));

@@ -164,7 +164,7 @@ export interface OtherSession {
   page: string;
 }
 
-/** Output of a kernel or an app. A request with `mark` returns the output that follows. */
+/** Output of a kernel or an app. A request with `mark` returns only the output after it. */
 export interface Log {
   log: string;
   mark?: string;

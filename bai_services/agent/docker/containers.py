@@ -85,14 +85,14 @@ class DockerEngine(Engine):
 
     async def observe(self) -> list[Kernel] | None:
         try:
-            found = await self._calls.run("query", self._list)
+            containers = await self._calls.run("query", self._list)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("containers cannot be listed: %s", error)
             # A restart of the engine resets the machine's rules.
             self._networks_with_rules = None
             return None
-        await self._refresh_rules(found)
-        kernels = await asyncio.gather(*(self._kernel(container) for container in found))
+        await self._refresh_rules(containers)
+        kernels = await asyncio.gather(*(self._kernel(container) for container in containers))
         self._session_of = {kernel.container_id: kernel.session_id for kernel in kernels}
         self._meter.retain(kernel.container_id for kernel in kernels)
         self._layers.retain(kernel.container_id for kernel in kernels)
@@ -111,7 +111,8 @@ class DockerEngine(Engine):
                 f"the Docker engine rejected the request: {error.explanation}"
             ) from error
         finally:
-            # The network is created in parallel with the pull; if the pull failed, cancel it.
+            # The network is created while the image is pulled. If the pull failed, cancel the
+            # creation.
             network.cancel()
             await asyncio.gather(network, return_exceptions=True)
 
@@ -222,8 +223,8 @@ class DockerEngine(Engine):
 
     def _list(self, client: docker.APIClient) -> list[Mapping[str, Any]]:
         filters = {"label": f"{AGENT}={self._agent_id}"}
-        found: list[Mapping[str, Any]] = client.containers(all=True, filters=filters)
-        return [c for c in found if c["Labels"].get(SESSION) and c["Labels"].get(KERNEL)]
+        containers: list[Mapping[str, Any]] = client.containers(all=True, filters=filters)
+        return [c for c in containers if c["Labels"].get(SESSION) and c["Labels"].get(KERNEL)]
 
     async def _kernel(self, container: Mapping[str, Any]) -> Kernel:
         container_id, labels = str(container["Id"]), container["Labels"]
@@ -263,15 +264,15 @@ class DockerEngine(Engine):
 
 def _containers_of(pids: Collection[int]) -> dict[int, str]:
     """Return the container id by pid, from the process's cgroup, which users cannot change."""
-    found = {}
+    container_ids = {}
     for pid in pids:
         try:
             match = CONTAINER.search(Path(f"/proc/{pid}/cgroup").read_text())
         except OSError:
             continue
         if match is not None:
-            found[pid] = match[0]
-    return found
+            container_ids[pid] = match[0]
+    return container_ids
 
 
 def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APIClient], None]:

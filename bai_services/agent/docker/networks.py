@@ -25,7 +25,8 @@ from .calls import DockerCalls
 
 PREFIX = "bai-u-"
 CLUSTER_PREFIX = "bai-c-"
-# Longer than a start of a cluster session, which may take 15 minutes; networks are not reused.
+# Maximum time for which an unused network of a cluster session is kept. The network is created
+# before the containers, and the start of a session may take 15 minutes.
 CLUSTER_UNUSED_SECONDS = 1200.0
 LABEL = "bai.agent-id"
 OWNER = "bai.owner"
@@ -153,23 +154,23 @@ class Networks:
     async def remove_unused(self, unused_seconds: float) -> list[str]:
         """Remove this agent's networks that were unused for this time, and return their names.
 
-
-        Networks of cluster sessions are removed after at most ``CLUSTER_UNUSED_SECONDS``.
+        Unused networks of cluster sessions are removed after ``CLUSTER_UNUSED_SECONDS`` at the
+        latest, because no other session uses them again.
         """
         now = self._clock()
         try:
-            found = await self._calls.run("query", self._list_own)
+            networks = await self._calls.run("query", self._list_own)
         except (Unavailable, docker.errors.APIError):
             return []
         removed = []
-        for name, is_used in found.items():
+        for name, is_used in networks.items():
             if is_used:
                 self._used_at[name] = now
             elif now - self._used_at.setdefault(name, now) >= _unused_timeout(name, unused_seconds):
                 async with self._create_lock:
                     if await self._calls.run("change", _remover(name)):
                         removed.append(name)
-        self._used_at = {n: at for n, at in self._used_at.items() if n in found or now - at < 60}
+        self._used_at = {n: at for n, at in self._used_at.items() if n in networks or now - at < 60}
         return removed
 
     def _create(self, client: docker.APIClient, name: str, user: str) -> None:
@@ -225,8 +226,8 @@ class Networks:
     def _session_networks(
         self, client: docker.APIClient, containers: frozenset[str]
     ) -> SessionNetworks:
-        found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
-        bridges = [n for n in found if n["Driver"] == "bridge"]
+        own = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
+        bridges = [n for n in own if n["Driver"] == "bridge"]
         sources = {Source(_interface(network)) for network in bridges}
         shared = client.networks(names=[SHARED_BRIDGE]) if containers else []
         for bridge in shared:
@@ -240,8 +241,8 @@ class Networks:
 
     def _list_own(self, client: docker.APIClient) -> dict[str, bool]:
         """Return the names of this agent's networks, and whether each has a container."""
-        found = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
-        names = [n["Name"] for n in found if n["Name"].startswith((PREFIX, CLUSTER_PREFIX))]
+        own = client.networks(filters={"label": f"{LABEL}={self._agent_id}"})
+        names = [n["Name"] for n in own if n["Name"].startswith((PREFIX, CLUSTER_PREFIX))]
         return {name: bool(client.inspect_network(name)["Containers"]) for name in names}
 
 
@@ -262,13 +263,13 @@ def _find(client: docker.APIClient, name: str) -> bool:
 
 
 def _subnets(client: docker.APIClient) -> list[Network]:
-    found = []
+    subnets = []
     for network in client.networks():
         for config in (network.get("IPAM") or {}).get("Config") or ():
             subnet = _parse_subnet(config.get("Subnet"))
             if subnet is not None:
-                found.append(subnet)
-    return found
+                subnets.append(subnet)
+    return subnets
 
 
 def _parse_subnet(text: Any) -> Network | None:

@@ -41,9 +41,7 @@ MAX_DISCARDED_BYTES = 64 * 2**20
 
 
 class FileEntry(ResponseModel):
-    """``type``: file, directory, link or other. ``size`` is in bytes. ``etag`` is null except for
-    files.
-    """
+    """``type``: file, directory, link or other. ``size``: in bytes. ``etag``: only for files."""
 
     name: str
     type: str
@@ -118,7 +116,7 @@ class CopyHandler(APIHandler):
 class StreamedBodyHandler(APIHandler, Generic[T]):
     """Base class of handlers that stream a request body of any size to storage.
 
-    ``begin`` starts an upload of the manager, which receives the body.
+    ``begin`` returns the manager's upload, to which the body is written.
     """
 
     streamed_method: ClassVar[str] = "PUT"
@@ -212,7 +210,7 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
 
 @stream_request_body
 class ContentHandler(StreamedBodyHandler[Entry]):
-    """Reads, replaces and removes one file."""
+    """Downloads and uploads one file; removes a file, a link or a directory."""
 
     async def begin(self, size: int | None) -> Upload[Entry]:
         return await self.manager.folders.files.upload(

@@ -130,12 +130,12 @@ def run(program: str, words: Sequence[str]) -> None:
     BaiError
         If ``program`` is not installed.
     """
-    found = shutil.which(program)
-    if found is None:
+    path = shutil.which(program)
+    if path is None:
         raise BaiError(f"{program} is not installed; install the OpenSSH client")
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execv(found, [program, *words])
+    os.execv(path, [program, *words])
 
 
 def generate_key_pair(path: Path, comment: str) -> None:

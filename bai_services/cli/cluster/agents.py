@@ -33,11 +33,11 @@ def agent() -> None:
 @connected
 async def list_agents(connection: Connection, *, as_json: bool) -> None:
     """List the agents of your resource groups, if the installation shows them to users."""
-    found = [one async for one in connection.client.items("/agent-summaries", sort="id")]
+    summaries = [one async for one in connection.client.items("/agent-summaries", sort="id")]
     if as_json:
-        output.print_json({"items": found})
+        output.print_json({"items": summaries})
         return
-    rows = map(with_formatted_capacity, found)
+    rows = map(with_formatted_capacity, summaries)
     output.print_table(rows, SUMMARY_COLUMNS, empty="no agents in your resource groups")
 
 
@@ -51,23 +51,23 @@ async def devices(connection: Connection, name: str | None, *, as_json: bool) ->
     """List the detected accelerators with the shares they support, and why others are not found."""
     client = connection.client
     if name is None:
-        found = [one async for one in client.items("/agents")]
+        agents = [one async for one in client.items("/agents")]
     else:
-        found = [await client.get(f"/agents/{segment(name)}")]
+        agents = [await client.get(f"/agents/{segment(name)}")]
     devices = [
         {**device, "agent": agent["id"], "notes": notes_of(device)}
-        for agent in found
+        for agent in agents
         for device in agent["devices"]
     ]
     discovery = [
         {"agent": agent["id"], **result}
-        for agent in found
+        for agent in agents
         for result in agent["facts"].get("discovery", ())
     ]
     if as_json:
         output.print_json({"devices": devices, "discovery": discovery})
         return
-    empty = "no accelerators detected" if found else "no agents are connected"
+    empty = "no accelerators detected" if agents else "no agents are connected"
     output.print_table(map(_table_row, devices), COLUMNS, empty=empty)
     for device in devices:
         for note in device["notes"]:

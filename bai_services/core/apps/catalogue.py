@@ -104,7 +104,7 @@ def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[S
         if app.kind is not AppKind.PORT
         and (app.name in _ALWAYS_OFFERED or names & {app.name, *app.aliases})
     ]
-    found = [
+    apps = [
         SessionApp(a.name, a.title, a.category, a.kind, a.path, is_shareable=_is_shareable(a))
         for a in offered
     ]
@@ -122,7 +122,7 @@ def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[S
                 ports[number] = SessionApp(name, title, PORTS, AppKind.TCP, "", False, number)
     for number in preopened:
         ports.setdefault(number, _port_app(f"port-{number}", f"Port {number}", number))
-    return [*found, *ports.values()]
+    return [*apps, *ports.values()]
 
 
 def _port_app(name: str, title: str, number: int) -> SessionApp:

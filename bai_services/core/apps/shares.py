@@ -85,7 +85,7 @@ def check_app(name: str) -> str:
 
 
 def check_sharing(allowed: str, audience: Audience) -> None:
-    """Check that a user policy permits sharing with an audience; ``allowed`` is its widest one.
+    """Check that a user policy, whose widest audience is ``allowed``, permits an audience.
 
     Raises
     ------
@@ -116,22 +116,22 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
             f"{len(texts)} addresses; at most {MAX_ADDRESSES} are allowed",
             field="allowed_addresses",
         )
-    found = []
+    networks = []
     for text in texts:
         try:
-            found.append(str(ipaddress.ip_network(text.strip())))
+            networks.append(str(ipaddress.ip_network(text.strip())))
         except ValueError:
             raise InvalidRequest(
                 f"{text[:64]!r} is not an address or network; write 192.0.2.7 or 192.0.2.0/24",
                 field="allowed_addresses",
             ) from None
-    if audience is Audience.PUBLIC and not found:
+    if audience is Audience.PUBLIC and not networks:
         raise InvalidRequest(
             "a public share requires the networks from which visitors may connect; "
             "0.0.0.0/0 and ::/0 together allow every address",
             field="allowed_addresses",
         )
-    return found or None
+    return networks or None
 
 
 def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:

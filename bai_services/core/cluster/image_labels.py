@@ -17,6 +17,7 @@ MIN_CUDA = PREFIX + "min-cuda"
 
 # Ports that the platform uses in a session: for the interpreter, the remote shell, the terminal.
 RESERVED_PORTS = frozenset({2000, 2001, 2002, 2003, 2200, 7681})
+# Ports on which an app may listen; lower ports are privileged.
 LOWEST_PORT, HIGHEST_PORT = 1025, 65534
 # Port of the session's Jupyter server in a container.
 SERVER_PORT = 8888
@@ -136,7 +137,7 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
     """
     if len(text) > MAX_LABEL_CHARACTERS:
         raise _invalid("service-ports", text, f"it has more than {MAX_LABEL_CHARACTERS} characters")
-    found: list[ServicePort] = []
+    services: list[ServicePort] = []
     for entry in filter(None, (part.strip() for part in _BETWEEN_PORTS.split(text))):
         name, _, rest = entry.partition(":")
         protocol, _, ports = rest.partition(":")
@@ -144,10 +145,10 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
             continue
         if not _APP_NAME.fullmatch(name) or protocol not in set(Protocol):
             raise _invalid("service-ports", entry, f"write NAME:{'|'.join(Protocol)}:PORT")
-        found.append(ServicePort(name, Protocol(protocol), _ports(entry, ports)))
-    _check_unique([port.name for port in found], "app")
-    _check_unique([number for port in found for number in port.ports], "port")
-    return tuple(found)
+        services.append(ServicePort(name, Protocol(protocol), _ports(entry, ports)))
+    _check_unique([service.name for service in services], "app")
+    _check_unique([number for service in services for number in service.ports], "port")
+    return tuple(services)
 
 
 def check_preopen_ports(ports: Sequence[int], labels: Mapping[str, str]) -> tuple[int, ...]:
@@ -221,7 +222,7 @@ def _slots(ours: Mapping[str, str]) -> tuple[dict[str, ResourceSlots], int | Non
             shared_memory = parse_amount(MEM, text)
         else:
             amounts[bound][slot] = parse_amount(slot, text)
-    return {bound: ResourceSlots(found) for bound, found in amounts.items()}, shared_memory
+    return {bound: ResourceSlots(slots) for bound, slots in amounts.items()}, shared_memory
 
 
 def _check_range(low: ResourceSlots, preferred: ResourceSlots, high: ResourceSlots) -> None:

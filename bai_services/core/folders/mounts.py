@@ -36,7 +36,7 @@ SYSTEM_DIRECTORIES = frozenset(
         "var",
     ]
 )
-# Default mount paths of folders whose content depends on its path.
+# Default mount paths of folders that work only at this path, because their files contain it.
 FIXED_PATHS: Mapping[str, str] = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 MAX_PATH = 255
 MAX_PART = 64

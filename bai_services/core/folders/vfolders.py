@@ -158,8 +158,9 @@ class InvitationStatus(StrEnum):
 def check_name(name: str) -> str:
     """Return ``name`` if it is a valid name of a folder.
 
-    A valid name has 1 to 64 ASCII letters, digits and ``. _ -``, begins with a letter, a digit or a
-    dot, does not consist of dots, and is not the name of a file that sessions create.
+    A valid name has 1 to 64 ASCII letters, digits and ``. _ -``. It begins with a letter, a digit
+    or a dot, has at least one other character than dots, and is not the name of a file that
+    sessions create.
 
     Raises
     ------

@@ -94,15 +94,15 @@ def violations(
 
     With ``ever``, return only violations of caps that ``slots`` alone exceeds.
     """
-    found = []
+    exceeded = []
     for scope_caps in caps:
         used = usage.get(scope_caps.scope, _NOTHING)
         for slot, amount in needs(slots).items():
             limit = scope_caps.limit(slot)
             have = used.get(slot, 0)
             if limit is not None and amount + (0 if ever else have) > limit:
-                found.append(_violation(scope_caps, slot, (amount, limit, have)))
-    return found
+                exceeded.append(_violation(scope_caps, slot, (amount, limit, have)))
+    return exceeded
 
 
 def pending_violations(
@@ -120,7 +120,7 @@ def pending_violations(
     """
     usage_before = pending if usage_before is None else usage_before
     requested = needs(slots) if requested is None else requested
-    found = []
+    exceeded = []
     for scope_caps in caps:
         used = pending.get(scope_caps.scope, _NOTHING)
         before = usage_before.get(scope_caps.scope, _NOTHING)
@@ -134,8 +134,8 @@ def pending_violations(
         for slot, limit in limits.items():
             if used.get(slot, 0) + needs(slots)[slot] > limit:
                 amounts = (requested[slot], limit, before.get(slot, 0))
-                found.append(_violation(scope_caps, slot, amounts, is_pending=True))
-    return found
+                exceeded.append(_violation(scope_caps, slot, amounts, is_pending=True))
+    return exceeded
 
 
 def container_violations(caps: Iterable[ScopeCaps], kernels: int) -> list[Violation]:
@@ -162,11 +162,12 @@ def highest(caps: Iterable[ScopeCaps], slot: str) -> int | None:
     return min((n for c in caps if (n := c.limit(slot)) is not None), default=None)
 
 
-def raise_if_violated(found: Sequence[Violation]) -> None:
+def raise_if_violated(exceeded: Sequence[Violation]) -> None:
     """Raise ``QuotaExceeded`` with all violations, if there are any."""
-    if found:
+    if exceeded:
         raise QuotaExceeded(
-            "; ".join(v.message for v in found), violations=[violation_facts(v) for v in found]
+            "; ".join(v.message for v in exceeded),
+            violations=[violation_facts(v) for v in exceeded],
         )
 
 

@@ -47,8 +47,8 @@ class Idleness:
 def has_idle_timeout(kind: SessionType, timeout_seconds: int) -> bool:
     """Return whether a session is stopped when it is idle.
 
-    Only interactive sessions are, because other sessions run unattended. ``timeout_seconds`` is 0
-    for no limit.
+    Only interactive sessions are stopped, because other sessions run unattended.
+    ``timeout_seconds`` is 0 for no limit.
     """
     return timeout_seconds > 0 and kind is SessionType.INTERACTIVE
 
@@ -73,8 +73,8 @@ def next_report_seconds(
 ) -> float:
     """Return the seconds until a session must send its next activity report.
 
-    With an idle timeout: ``REPORT_INTERVAL_SECONDS``, or less if the timeout ends sooner. Without
-    ``idleness``, such a session has not started yet and reports again soon.
+    With an idle timeout: ``REPORT_INTERVAL_SECONDS``, or less if the timeout ends sooner. A session
+    with an idle timeout but without ``idleness`` has not started yet and reports again after 1 s.
     """
     if not has_idle_timeout(kind, timeout_seconds):
         return REPORT_INTERVAL_WITHOUT_TIMEOUT_SECONDS

@@ -37,8 +37,8 @@ from ..tables.accounts import (
 class PolicyKind:
     """A kind of policy.
 
-    ``make`` is the class of its record, ``reference`` the column that refers to a policy, and
-    ``referring_noun`` a plural noun for the rows that refer to one.
+    ``make`` is the class of its record. ``reference`` is the column that refers to a policy, and
+    ``referring_noun`` the plural noun for the rows of that column's table.
     """
 
     name: str
@@ -81,8 +81,8 @@ class PolicyStore:
 
     async def one(self, name: str) -> ResourcePolicy | None:
         async with self._db.read() as tx:
-            found = await tx.execute(sa.select(self._table).where(self._table.c.name == name))
-            return first_record(self._kind.make, found)
+            rows = await tx.execute(sa.select(self._table).where(self._table.c.name == name))
+            return first_record(self._kind.make, rows)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
         already_exists = AlreadyExists(
@@ -100,8 +100,8 @@ class PolicyStore:
         async with self._db.write() as tx:
             if changes:
                 await tx.execute(self._table.update().where(is_policy).values(changes))
-            found = await tx.execute(sa.select(self._table).where(is_policy))
-            policy = first_record(self._kind.make, found)
+            rows = await tx.execute(sa.select(self._table).where(is_policy))
+            policy = first_record(self._kind.make, rows)
             if policy is None:
                 raise NotFound(f"there is no {self._kind.name} policy {name}")
             await record(tx, audit)

@@ -67,10 +67,10 @@ class SignInFailureStore:
         """Return whether the user has signed in from this address."""
         known = known_sign_in_addresses.c
         async with self._db.read() as tx:
-            found = await tx.scalar(
+            last_at = await tx.scalar(
                 sa.select(known.last_at).where(known.user_id == user_id, known.address == address)
             )
-        return found is not None
+        return last_at is not None
 
     async def reset_after_sign_in(
         self,
@@ -113,12 +113,12 @@ class SignInFailureStore:
         """Return the end of the block of each blocked subject."""
         columns = sign_in_failures.c
         async with self._db.read() as tx:
-            found = await tx.execute(
+            rows = await tx.execute(
                 sa.select(columns.subject, columns.blocked_until).where(
                     _subject.in_(subjects), columns.blocked_until > now
                 )
             )
-            return {row.subject: row.blocked_until for row in found}
+            return {row.subject: row.blocked_until for row in rows}
 
     async def reset(self, subjects: Sequence[str], audit: AuditEntry) -> None:
         async with self._db.write() as tx:
@@ -133,8 +133,8 @@ async def _count(
         insert_ignoring(tx, sign_in_failures).values(subject=subject, count=0, last_at=now)
     )
     is_subject = _subject == subject
-    found = await tx.execute(sa.select(sign_in_failures).where(is_subject).with_for_update())
-    row = found.mappings().one()
+    rows = await tx.execute(sa.select(sign_in_failures).where(is_subject).with_for_update())
+    row = rows.mappings().one()
     blocked_until: datetime | None = row["blocked_until"]
     if blocked_until is not None and blocked_until > now:
         return AttemptCount(row["count"], blocked_until)

@@ -55,7 +55,7 @@ class AppShare:
 
 @dataclass(frozen=True, slots=True)
 class SharingPolicy:
-    """Widest audience and maximum duration (0: no limit) of a user's shares."""
+    """Widest audience and maximum duration in seconds (0: no limit) of a user's shares."""
 
     app_sharing: str
     max_app_share_seconds: int
@@ -119,12 +119,12 @@ class AppShareStore:
 
     async def policy(self, user_id: str) -> SharingPolicy:
         async with self._db.read() as tx:
-            found = await tx.execute(
+            result = await tx.execute(
                 sa.select(user_policies.c.app_sharing, user_policies.c.max_app_share_seconds)
                 .join(users, users.c.resource_policy == user_policies.c.name)
                 .where(users.c.id == user_id)
             )
-        return SharingPolicy(*found.one())
+        return SharingPolicy(*result.one())
 
     async def create(self, values: Mapping[str, Any], now: datetime, audit: AuditEntry) -> None:
         """Insert a share, and delete expired shares."""

@@ -121,8 +121,8 @@ class GroupStore:
         Raises
         ------
         InUse
-            If the engine changes while agents of the group that are not lost have another engine.
-            Lost agents do not count: they report their engine when they reconnect.
+            If the engine changes, but a live agent of the group has another engine. Lost agents do
+            not count: they report their engine when they reconnect.
         InvalidRequest
             If a fair-share weight names an unknown domain, project or user.
         """
@@ -231,8 +231,8 @@ def _visible(user: GroupFilter | None) -> sa.Select[Any]:
 
 
 async def _one(tx: AsyncConnection, name: str, user: GroupFilter | None = None) -> ResourceGroup:
-    found = await tx.execute(_visible(user).where(_groups.name == name))
-    group = first_record(ResourceGroup, found)
+    rows = await tx.execute(_visible(user).where(_groups.name == name))
+    group = first_record(ResourceGroup, rows)
     if group is None:
         raise _no_group(name)
     return group
@@ -269,7 +269,7 @@ async def _resolve_weights(tx: AsyncConnection, values: Mapping[str, Any]) -> Ma
             if target is None:
                 hint = "; name a project by its id or as DOMAIN/NAME"
                 raise InvalidRequest(
-                    f"the weight for {kind} {key[:80]!r} matches no {kind}, or several"
+                    f"the weight for {kind} {key[:80]!r} matches no {kind} or more than one"
                     + (hint if kind == LinkKind.PROJECT else ""),
                     field=field,
                 )
@@ -297,8 +297,8 @@ async def _resolve(tx: AsyncConnection, kind: LinkKind, key: str) -> str | None:
         select = sa.select(keypairs.c.access_key).where(keypairs.c.access_key == key)
     else:
         select = sa.select(domains.c.name).where(domains.c.name == key)
-    found = list((await tx.execute(select)).scalars())
-    return str(found[0]) if len(found) == 1 else None
+    ids = list((await tx.execute(select)).scalars())
+    return str(ids[0]) if len(ids) == 1 else None
 
 
 async def _name_of(tx: AsyncConnection, kind: str, target: str) -> str:

@@ -67,13 +67,13 @@ class GrantStore:
         """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""
         lower = key.strip().lower()
         async with self._db.read() as tx:
-            found = await tx.execute(
+            result = await tx.execute(
                 sa.select(users.c.id, users.c.username, users.c.status, users.c.domain).where(
                     users.c.domain == domain,
                     sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower),
                 )
             )
-            rows = found.mappings().all()
+            rows = result.mappings().all()
         # Several rows may match: ``key`` can be the id of one user and the name of another.
         ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
         return ranked[0] if ranked else None
@@ -99,7 +99,7 @@ class GrantStore:
     async def pending(self, vfolder_id: str, user_id: str) -> Grant | None:
         """Return the pending invitation of a user to a folder as a grant, or None."""
         async with self._db.read() as tx:
-            found = await tx.execute(
+            result = await tx.execute(
                 sa.select(
                     users.c.username.label("user"),
                     users.c.id.label("user_id"),
@@ -112,7 +112,7 @@ class GrantStore:
                 .where(_is_invited(vfolder_id, user_id))
                 .limit(1)
             )
-            row = found.mappings().one_or_none()
+            row = result.mappings().one_or_none()
         return None if row is None else Grant(**row, is_pending=True)
 
     async def grant(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
@@ -161,7 +161,7 @@ class GrantStore:
         return found is not None
 
     async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
-        """Delete a grant and cancel a pending invitation; raise ``NotFound`` without either."""
+        """Delete a grant and cancel a pending invitation; raise ``NotFound`` if neither exists."""
         values = {"vfolder_id": vfolder_id, "user_id": user_id}
         async with self._db.write() as tx:
             deleted = await tx.execute(vfolder_grants.delete().where(_is_granted(values)))

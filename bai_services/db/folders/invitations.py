@@ -68,8 +68,8 @@ class InvitationStore:
 
     async def get(self, invitation_id: str) -> Invitation | None:
         async with self._db.read() as tx:
-            found = await tx.execute(_rows().where(_table.c.id == invitation_id))
-            row = found.mappings().one_or_none()
+            rows = await tx.execute(_rows().where(_table.c.id == invitation_id))
+            row = rows.mappings().one_or_none()
         return None if row is None else Invitation(**row)
 
     async def create(self, values: Mapping[str, Any], audit: AuditEntry) -> None:
@@ -80,7 +80,7 @@ class InvitationStore:
         AlreadyExists
             If the user has a pending invitation, a grant, or an own folder with that name.
         NotFound
-            If the folder is no longer usable.
+            If the folder is not ready.
         """
         async with self._db.write() as tx:
             # Lock the folder: of two concurrent invitations, the second must find the first.
@@ -166,10 +166,8 @@ def _rows() -> sa.Select[Any]:
 
 
 async def _pending(tx: AsyncConnection, invitation_id: str) -> sa.RowMapping:
-    found = await tx.execute(
-        sa.select(_table).where(_table.c.id == invitation_id).with_for_update()
-    )
-    row = found.mappings().one_or_none()
+    rows = await tx.execute(sa.select(_table).where(_table.c.id == invitation_id).with_for_update())
+    row = rows.mappings().one_or_none()
     if row is None:
         raise NotFound("there is no such invitation")
     if row["status"] != InvitationStatus.PENDING:

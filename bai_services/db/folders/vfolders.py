@@ -72,14 +72,14 @@ class VfolderVisibility:
         usable = sa.or_(
             _is_granted(self.user_id), vfolders.c.project_id.in_(sorted(self.project_ids))
         )
-        found = [
+        conditions = [
             vfolders.c.owner_id == (self.user_id or ""),
             sa.and_(vfolders.c.status == VfolderStatus.READY, usable),
         ]
         if self.domain is not None:
             shown = is_owner_visible(vfolders.c.owner_id, self.hidden_roles)
-            found.append(sa.and_(vfolders.c.domain == self.domain, shown))
-        return sa.or_(*found)
+            conditions.append(sa.and_(vfolders.c.domain == self.domain, shown))
+        return sa.or_(*conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,8 +379,8 @@ class VfolderStore:
             values["wanted"] = sorted(set(keys))
         select = _mountable_select(project_id is not None, keys is not None)
         async with self._db.read() as tx:
-            found = await tx.execute(select, values)
-            return records(_row, found)
+            rows = await tx.execute(select, values)
+            return records(_row, rows)
 
 
 _User = str | sa.BindParameter[str] | None
@@ -455,16 +455,16 @@ def _row(*, status: str, owner_role: str | None, is_mounted: bool, **columns: An
 async def _read(
     tx: AsyncConnection, user_id: str | None, condition: sa.ColumnElement[bool]
 ) -> list[VfolderRow]:
-    found = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
-    return records(_row, found)
+    rows = await tx.execute(_select(user_id).where(condition).order_by(vfolders.c.name))
+    return records(_row, rows)
 
 
 async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
     """Lock and return a folder's row; raise ``NotFound`` if there is none."""
-    found = await tx.execute(
+    rows = await tx.execute(
         sa.select(vfolders).where(vfolders.c.id == vfolder_id).with_for_update()
     )
-    row = found.mappings().one_or_none()
+    row = rows.mappings().one_or_none()
     if row is None:
         raise NotFound("the folder no longer exists")
     return row
@@ -491,7 +491,7 @@ async def require_name_free_for_invitee(
 
 
 async def _require_unmounted(tx: AsyncConnection, vfolder_id: str, what: str) -> None:
-    found = await tx.execute(
+    result = await tx.execute(
         sa.select(sessions.c.id, sessions.c.name, sessions.c.status, users.c.username)
         .join_from(vfolder_mounts, sessions, vfolder_mounts.c.session_id == sessions.c.id)
         .join(users, sessions.c.owner_id == users.c.id)
@@ -499,7 +499,7 @@ async def _require_unmounted(tx: AsyncConnection, vfolder_id: str, what: str) ->
         .distinct()
         .order_by(sessions.c.name, sessions.c.id)
     )
-    rows: Sequence[Any] = found.all()
+    rows: Sequence[Any] = result.all()
     if not rows:
         return
     names = [f"{row.name} of {row.username}" for row in rows[:_SHOWN_SESSIONS]]

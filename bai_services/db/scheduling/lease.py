@@ -87,12 +87,12 @@ class LeaseStore:
             )
 
     async def _read(self, tx: AsyncConnection) -> LeaseRow | None:
-        found = await tx.execute(
+        rows = await tx.execute(
             sa.select(leases.c.holder, leases.c.token, leases.c.beat, leases.c.taken_at).where(
                 leases.c.name == self._name
             )
         )
-        row = found.one_or_none()
+        row = rows.one_or_none()
         return None if row is None else LeaseRow(*row)
 
 

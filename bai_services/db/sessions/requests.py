@@ -213,10 +213,10 @@ class RequestStore:
 
         Of several sessions with the same name, return the live one, else the newest.
         """
-        found: dict[str, Dependency] = {}
+        by_key: dict[str, Dependency] = {}
         live: set[str] = set()
         if not keys:
-            return found
+            return by_key
         async with self._db.read() as tx:
             for start in range(0, len(keys), CHUNK):
                 part = keys[start : start + CHUNK]
@@ -236,15 +236,15 @@ class RequestStore:
                 )
                 for row in rows:
                     item = Dependency(row.id, row.name, Status(row.status), row.result)
-                    found[row.id] = item
+                    by_key[row.id] = item
                     # Rows are sorted from old to new: a newer session replaces an older one that is
                     # not live.
                     if row.name not in live:
-                        found[row.name] = item
+                        by_key[row.name] = item
                     if row.live_name is not None:
                         live.add(row.name)
-                        found[row.name] = item
-        return found
+                        by_key[row.name] = item
+        return by_key
 
     async def admission_facts(
         self, agents: Sequence[AgentState], key: tuple[str, str, str, str], group: str
@@ -260,8 +260,8 @@ class RequestStore:
     async def used_in_group(self, owner_id: str, group: str) -> Mapping[str, int]:
         """Return the amounts that are allocated to a user's sessions in a resource group."""
         async with self._db.read() as tx:
-            found = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
-            return {slot: int(amount) for slot, amount in found}
+            rows = await tx.execute(_USED_IN_GROUP, {"owner_id": owner_id, "group": group})
+            return {slot: int(amount) for slot, amount in rows}
 
     async def agents(self, group: str) -> Sequence[AgentState]:
         """Return the agents of a resource group."""
@@ -269,7 +269,7 @@ class RequestStore:
             return await read_agents(tx, [group])
 
 
-# Built at import, because they run for each session that is created.
+# Built once at import, because these queries run for each session that is created.
 _OWNERS = sa.select(users, domains.c.is_active.label("is_domain_active")).join_from(
     users, domains, users.c.domain == domains.c.name
 )
@@ -303,7 +303,7 @@ _USED_IN_GROUP = (
         allocations.c.freed_at.is_(None),
         sessions.c.owner_id == sa.bindparam("owner_id"),
         sessions.c.resource_group == sa.bindparam("group"),
-        # For the index; allocations of other sessions are released.
+        # Lets the database use an index; sessions in other statuses have no allocations.
         sessions.c.status.in_(OCCUPYING),
     )
     .group_by(allocations.c.slot)
@@ -411,11 +411,11 @@ async def _groups(
 async def _notices(tx: AsyncConnection) -> dict[str, list[str]]:
     """Return the distinct notices of the agents of each resource group."""
     rows = await tx.execute(_NOTICES)
-    found: dict[str, list[str]] = {}
+    by_group: dict[str, list[str]] = {}
     for row in rows:
-        texts = found.setdefault(row.resource_group, [])
+        texts = by_group.setdefault(row.resource_group, [])
         texts += [str(text) for text in row.texts if text not in texts]
-    return found
+    return by_group
 
 
 async def _images(tx: AsyncConnection) -> list[ImageFacts]:

@@ -74,7 +74,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
     return range(int(last or 0) - count + 1, int(last or 0) + 1)
 
 
-# Built at import, because they run for each session that is created.
+# Built once at import, because the query runs for each session that is created.
 _CONFLICTING = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))
@@ -106,9 +106,9 @@ async def existing_sessions(
             "users": sorted({new.hub_user for new in part}),
             "servers": [new.hub_server for new in part],
         }
-        found = [row_of(row) for row in await tx.execute(_CONFLICTING, wanted)]
-        by_name |= {(row.owner_id, row.name): row for row in found}
-        by_server |= {(row.hub_user, row.hub_server): row for row in found}
+        rows = [row_of(row) for row in await tx.execute(_CONFLICTING, wanted)]
+        by_name |= {(row.owner_id, row.name): row for row in rows}
+        by_server |= {(row.hub_user, row.hub_server): row for row in rows}
     existing: dict[str, SessionRow] = {}
     for new in new_sessions:
         named = by_name.get((new.owner_id, new.name))
@@ -167,10 +167,10 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
     for new in new_sessions:
         requested.update(policy.needs(new.total_slots))
     for new in new_sessions:
-        found = policy.pending_violations(
+        violations = policy.pending_violations(
             caps_with_limit, new.total_slots, usage, usage_before=usage_before, requested=requested
         )
-        policy.raise_if_violated(found)
+        policy.raise_if_violated(violations)
         policy.add(usage, first.scopes, new.total_slots)
 
 

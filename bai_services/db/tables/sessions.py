@@ -140,8 +140,8 @@ scope_usage = sa.Table(
     sa.CheckConstraint("used >= 0", name="not_negative"),
 )
 
-# Means of a kernel's usage over intervals of two lengths, kept for a limited time. There is no
-# foreign key: a heartbeat may report a kernel that is deleted in the meantime.
+# Mean usage of a kernel in intervals of 15 s (kept for 1 hour) and of 300 s (kept for 30 days).
+# There is no foreign key: a heartbeat may report a kernel that was deleted in the meantime.
 usage_samples = sa.Table(
     "usage_samples",
     metadata,

@@ -113,7 +113,8 @@ class Agents:
         check_agent_id(agent_id)
         if invalid := sorted(set(beat.slots) - {"cpu", "mem"}):
             raise InvalidRequest(
-                f"{', '.join(invalid)}: only cpu and mem are counted per agent, not per device"
+                f"an agent cannot report the slots {', '.join(invalid)}: only cpu and mem are "
+                "slots of an agent; report other resources as devices"
             )
         result = await self._store.record_heartbeat(agent_id, beat, self._clock())
         _log(agent_id, result)

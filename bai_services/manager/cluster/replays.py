@@ -49,8 +49,9 @@ class ReplayStatus(StrEnum):
 class Replay:
     """A replay without its result.
 
-    ``progress`` is the finished part, 0 to 1. ``username`` started it; empty if the caller may not
-    see that user. ``policies`` are the names of the other policies. ``error`` says why it failed.
+    ``progress`` is the finished part, 0 to 1. ``username`` is the user who started it, empty if the
+    caller may not see that user. ``policies`` are the names of the policies that are compared with
+    the current policy. ``error`` says why the replay failed.
     """
 
     id: str
@@ -127,8 +128,8 @@ class GroupReplays:
         authorizer.require(caller, "replay.read")
         await self._groups.get(caller, group)
         self._discard_old()
-        found = [_view(entry, caller) for entry in self._entries.values() if entry.group == group]
-        return Replays(tuple(reversed(found)))
+        replays = [_view(entry, caller) for entry in self._entries.values() if entry.group == group]
+        return Replays(tuple(reversed(replays)))
 
     async def get(self, caller: Caller, group: str, replay_id: str) -> ReplayResult:
         """Return a replay. Its result names only projects and users whom the caller may see."""
@@ -152,13 +153,13 @@ class GroupReplays:
             If other users run as many replays as this manager allows.
         """
         authorizer.require(caller, "replay.create")
-        found = await self._groups.get(caller, group)
+        resource_group = await self._groups.get(caller, group)
         now = self._clock()
         since, until = _period(spec["since"], spec.get("until") or now, now)
         current = ReplayPolicy.of(
-            {SCHEDULER: found.scheduler, OPTIONS: found.scheduler_opts}, CURRENT
+            {SCHEDULER: resource_group.scheduler, OPTIONS: resource_group.scheduler_opts}, CURRENT
         )
-        others = [_policy(found, policy) for policy in spec["policies"]]
+        others = [_policy(resource_group, policy) for policy in spec["policies"]]
         _check_names([policy.name for policy in others])
         await self._check_sessions(group, since, until)
         self._check_running(caller)

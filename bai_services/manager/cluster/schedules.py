@@ -108,22 +108,22 @@ class Schedules:
             If there is no such group.
         """
         authorizer.require(caller, "agent.read")
-        found_group = await self._groups.get(caller, group)
+        resource_group = await self._groups.get(caller, group)
         await self._scheduler.wait_for_changes()
-        found = await self._scheduler.query(
+        schedule = await self._scheduler.query(
             partial(group_schedule, group=group, max_running=MAX_RUNNING, max_waiting=MAX_WAITING)
         )
-        if found is None:
-            return Schedule(group, False, self._clock(), Order(found_group.scheduler))
-        ids = [part.session_id for part in found.running]
-        ids += [part.session_id for part in found.waiting]
+        if schedule is None:
+            return Schedule(group, False, self._clock(), Order(resource_group.scheduler))
+        ids = [part.session_id for part in schedule.running]
+        ids += [part.session_id for part in schedule.waiting]
         names = await self._visible(caller, ids)
         return Schedule(
             resource_group=group,
             is_complete=True,
-            at=found.at,
-            order=found.order,
-            lanes=found.lanes,
+            at=schedule.at,
+            order=schedule.order,
+            lanes=schedule.lanes,
             running=tuple(
                 ScheduledSession(
                     names.get(part.session_id),
@@ -132,7 +132,7 @@ class Schedules:
                     ends_at=part.ends_at,
                     certainty=part.certainty,
                 )
-                for part in found.running
+                for part in schedule.running
             ),
             waiting=tuple(
                 ScheduledSession(
@@ -146,10 +146,10 @@ class Schedules:
                     reason=part.reason if part.session_id in names else "",
                     standing=part.standing,
                 )
-                for part in found.waiting
+                for part in schedule.waiting
             ),
-            running_count=found.running_count,
-            waiting_count=found.waiting_count,
+            running_count=schedule.running_count,
+            waiting_count=schedule.waiting_count,
         )
 
     async def _visible(self, caller: Caller, ids: Sequence[str]) -> Mapping[str, SessionName]:

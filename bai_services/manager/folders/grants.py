@@ -96,10 +96,10 @@ class Grants:
 
     async def _one(self, row: VfolderRow, user_id: str, username: str) -> Grant:
         page = await self._store.grants(row.id, ListQuery(limit=1), user_id)
-        found = page.items[0] if page.items else await self._store.pending(row.id, user_id)
-        if found is None:
+        grant = page.items[0] if page.items else await self._store.pending(row.id, user_id)
+        if grant is None:
             raise NotFound(f"folder {row.name} is not shared with {username}")
-        return found
+        return grant
 
     def _entry(
         self, caller: Caller, action: str, row: VfolderRow, user: Any, **details: Any

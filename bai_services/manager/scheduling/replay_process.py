@@ -19,7 +19,7 @@ from .replay_worker import OUT_OF_MEMORY, RESULT, ReplayTask
 
 log = logging.getLogger(__name__)
 
-# Address space; numba and numpy alone map more than 1 GiB.
+# Limit of the address space; numba and numpy alone map more than 1 GiB.
 MEMORY_BYTES = 4 * 2**30
 CPU_SECONDS = 600
 # Limit of elapsed time: with the lowest priority, the process may wait for the CPU.
@@ -66,8 +66,8 @@ async def run_replay(task: ReplayTask, on_progress: OnProgress) -> FullCompariso
             "the policies could not be compared: the replay needs too much memory, or fails; "
             "choose a shorter period"
         )
-    found: FullComparison = await asyncio.to_thread(pickle.loads, result)
-    return found
+    comparison: FullComparison = await asyncio.to_thread(pickle.loads, result)
+    return comparison
 
 
 async def _exchange(process: Process, content: bytes, on_progress: OnProgress) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Explain why a session is pending, its estimated start and how to start it sooner."""
+"""Explain why a session is pending, when it will probably start and how it can start sooner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from .scheduler import Scheduler
 
 
 class StartExplanations:
-    """Explains pending sessions from the scheduler's queue or, without a queue, stored reasons."""
+    """Explains pending sessions from the scheduler's queue.
+
+    Without a queue, the explanation has the stored reasons only.
+    """
 
     def __init__(self, sessions: Sessions, scheduler: Scheduler, store: RequestStore) -> None:
         self._sessions = sessions
@@ -79,7 +82,7 @@ def _explained(row: SessionRow, why: Explanation | None) -> PendingExplanation:
 
 
 def start_explanation(why: Explanation | None) -> StartExplanation:
-    """Return an explanation; for None, an incomplete one with empty values."""
+    """Convert the scheduler's explanation; for None, return an incomplete one without values."""
     if why is None:
         return StartExplanation(
             is_complete=False,

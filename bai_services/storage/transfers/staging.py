@@ -147,15 +147,15 @@ class Staging:
 
     def unfinished(self) -> list[UploadFacts]:
         """Return the incomplete uploads; their offset is not set."""
-        found = []
+        uploads = []
         for name in _list_names(self._directory):
             if name.endswith(_FACTS):
                 # The file may have been removed since the listing, or truncated by a crash.
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     facts = UploadFacts(**json.loads((self._directory / name).read_text()))
                     if not facts.is_done:
-                        found.append(facts)
-        return found
+                        uploads.append(facts)
+        return uploads
 
     def sweep(self, now: float, is_start: bool) -> int:
         """Remove expired uploads, and return their number.
@@ -321,10 +321,10 @@ def unfinished_uploads(root: Path) -> list[tuple[Scope, UploadFacts]]:
 def subdirectories(path: Path) -> list[Path]:
     """Return the subdirectories of a directory, [] if it does not exist."""
     try:
-        found = list(os.scandir(path))
+        entries = list(os.scandir(path))
     except FileNotFoundError:
         return []
-    return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
+    return [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _list_names(directory: Path) -> Iterator[str]:

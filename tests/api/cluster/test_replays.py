@@ -42,14 +42,14 @@ async def result_of(client: Client, replay: dict[str, Any], status: str = "done"
     seen = [0.0]
 
     async def ended() -> dict[str, Any] | None:
-        found = dict(await client.get(f"{PATH}/{replay['id']}"))
-        seen.append(found["replay"]["progress"])
-        return None if found["replay"]["status"] == "running" else found
+        answer = dict(await client.get(f"{PATH}/{replay['id']}"))
+        seen.append(answer["replay"]["progress"])
+        return None if answer["replay"]["status"] == "running" else answer
 
-    found = await wait_until_async(ended, WORKER_SECONDS, "the end of the replay")
+    answer = await wait_until_async(ended, WORKER_SECONDS, "the end of the replay")
     assert seen == sorted(seen)
-    assert found["replay"]["status"] == status, found["replay"]
-    return found
+    assert answer["replay"]["status"] == status, answer["replay"]
+    return answer
 
 
 async def advance(api: Api, agent: FakeAgent, seconds: int) -> None:
@@ -134,13 +134,15 @@ async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(api: Api) 
     with pytest.raises(Forbidden, match=r"replay\.cancel"):
         await domain_admin.delete(f"{PATH}/{first['id']}")
     second = await domain_admin.post(PATH, an_hour(api))
-    for replay in (first, second):
+    assert (await domain_admin.delete(f"{PATH}/{second['id']}"))["status"] == "cancelled"
+    third = await domain_admin.post(PATH, an_hour(api))
+    for replay in (first, third):
         assert (await admin.delete(f"{PATH}/{replay['id']}"))["status"] == "cancelled"
     # Repeating the request changes nothing, and the next replay can start.
     assert (await admin.delete(f"{PATH}/{first['id']}"))["status"] == "cancelled"
-    third = await admin.post(PATH, an_hour(api))
-    found = await result_of(admin, third)
-    assert found["comparison"]["sessions"] == 0
+    fourth = await admin.post(PATH, an_hour(api))
+    answer = await result_of(admin, fourth)
+    assert answer["comparison"]["sessions"] == 0
 
 
 async def test_number_of_replays_of_all_callers_is_limited(
@@ -163,9 +165,9 @@ async def test_process_over_its_memory_limit_fails_with_an_explanation(
     api.world.clock.advance(seconds=1)
     monkeypatch.setattr(replays, "MEMORY_BYTES", 2**20)
     admin = await api.client("admin")
-    found = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
-    assert "memory" in found["replay"]["error"]
-    assert found["comparison"] is None
+    answer = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
+    assert "memory" in answer["replay"]["error"]
+    assert answer["comparison"] is None
 
 
 async def test_process_over_its_time_limit_is_killed(
@@ -173,8 +175,8 @@ async def test_process_over_its_time_limit_is_killed(
 ) -> None:
     monkeypatch.setattr(replay_process, "WALL_SECONDS", 0.05)
     admin = await api.client("admin")
-    found = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
-    assert "exceeds its limit of time; choose a shorter period" in found["replay"]["error"]
+    answer = await result_of(admin, await admin.post(PATH, an_hour(api)), "failed")
+    assert "exceeds its limit of time; choose a shorter period" in answer["replay"]["error"]
 
 
 @pytest.mark.parametrize(

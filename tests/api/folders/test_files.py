@@ -167,18 +167,19 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         async for chunk in resting[0].aiter_bytes():
             received += len(chunk)
         assert received == size
-    # All clients have disconnected during the download, so their files must be closed.
+    # The first client has received the whole file, and the others have disconnected before, so
+    # all files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 
 
 def open_files_of_folders(opened: Path) -> list[str]:
-    """Return the files of folders that this process has open."""
-    found = []
+    """Return the files named ``big`` among the descriptors in the directory ``opened``."""
+    paths = []
     for number in opened.iterdir():
         with suppress(FileNotFoundError):
-            found.append(os.readlink(number))
-    return [path for path in found if path.endswith("/big")]
+            paths.append(os.readlink(number))
+    return [path for path in paths if path.endswith("/big")]
 
 
 async def test_download_of_a_shrinking_file_breaks_the_connection(
@@ -186,11 +187,11 @@ async def test_download_of_a_shrinking_file_breaks_the_connection(
 ) -> None:
     await put(user, "big", b"x" * (SENDFILE_MIN_BYTES + 1))
     (path,) = api.world.manager.settings.storage_root.glob("user/*/*/big")
-    opened = Download.send
+    send = Download.send
 
     async def shrink_and_send(file: Download, *arguments: Any) -> int:
         os.truncate(path, SENDFILE_MIN_BYTES - 1)
-        return await opened(file, *arguments)
+        return await send(file, *arguments)
 
     monkeypatch.setattr(Download, "send", shrink_and_send)
     with pytest.raises(httpx.RemoteProtocolError):
@@ -331,7 +332,7 @@ async def send_raw_put(api: Api, path: str, headers: str, read_until: bytes) -> 
         await writer.wait_closed()
 
 
-async def test_expect_100_continue_is_rejected_before_the_body(api: Api, user: Client) -> None:
+async def test_upload_without_sign_in_is_rejected_before_the_body(api: Api, user: Client) -> None:
     path = "/vfolders/data/content?path=f"
     refused = await send_raw_put(
         api, path, "Expect: 100-continue\r\nContent-Length: 99999999999", b"\r\n"

@@ -102,8 +102,8 @@ async def create_and_launch(api: Api, agent: FakeAgent, name: str, *folders: str
 
 async def wait_until_scheduled(user: Client, session: dict[str, Any]) -> None:
     # The first scheduling pass of a test run may have to compile its code.
-    found = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
-    assert found["status"] != "PENDING", found
+    session = await user.get(f"/sessions/{session['id']}", wait="SCHEDULED", timeout="60")
+    assert session["status"] != "PENDING", session
 
 
 async def probed_host(api: Api) -> dict[str, Any]:
@@ -123,8 +123,8 @@ async def test_session_starts_with_a_slow_host(
 
 
 async def test_session_starts_with_a_full_host(api: Api, agent: FakeAgent, disk: Path) -> None:
-    room = os.statvfs(disk)
-    (disk / "fill").write_bytes(bytes(room.f_bavail * room.f_frsize - MIN_FREE_BYTES + MIB))
+    space = os.statvfs(disk)
+    (disk / "fill").write_bytes(bytes(space.f_bavail * space.f_frsize - MIN_FREE_BYTES + MIB))
     shown = await probed_host(api)
     assert (shown["status"], "bytes are left" in shown["message"]) == ("full", True)
     assert (await create_and_launch(api, agent, "lab1", "data"))["mounts"]
@@ -195,7 +195,7 @@ async def test_unavailable_host_does_not_delay_quota_counts_of_other_hosts(
         api.world.clock.advance(minutes=11)
 
 
-async def test_host_that_fails_between_preparation_and_start(
+async def test_start_is_rejected_if_the_host_fails_after_the_preparation(
     api: Api, agent: FakeAgent, disk: Path, exit_stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mounts, "REACH_TIMEOUT_SECONDS", 0.5)

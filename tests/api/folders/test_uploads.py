@@ -286,7 +286,7 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
 async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client) -> None:
     folder = await user.get("/vfolders/data")
     scopes = (await user.get("/quota-scopes"))["items"]
-    scope = next(found for found in scopes if found["host"] == folder["host"])
+    scope = next(scope for scope in scopes if scope["host"] == folder["host"])
     admin = await api.client("admin")
     await admin.put(f"/quota-scopes/{scope['host']}/{scope['scope']}", {"limit_bytes": 10})
     await create_upload(user, 6, "f")

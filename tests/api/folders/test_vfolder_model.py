@@ -42,7 +42,7 @@ class ModelFolder:
     is_cloneable: bool = False
     grants: dict[str, Permission] = field(default_factory=dict)
 
-    def held_by(self, user: str) -> Permission | None:
+    def permission_of(self, user: str) -> Permission | None:
         if self.status != LIVE:
             return None
         return Permission.WD if user == self.owner else self.grants.get(user)
@@ -90,25 +90,26 @@ class FoldersMachine(RuleBasedStateMachine):
         return self.loop.run_until_complete(work)
 
     def caller(self, user: str) -> Caller:
-        found: Caller = self.run(self.manager.accounts.callers.by_username(user, "127.0.0.1"))
-        return found
+        caller: Caller = self.run(self.manager.accounts.callers.by_username(user, "127.0.0.1"))
+        return caller
 
     def expect_outcome(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
         """Run an operation that must either succeed or fail with an error for the user."""
         try:
-            found = self.run(work)
+            result = self.run(work)
         except BaiError as error:
             assert not expected, error
             return None
         assert expected, "the operation succeeded unexpectedly"
         self.run(self.manager.folders.vfolders.wait_for_tasks())
-        return found
+        return result
 
-    def is_free(self, user: str, name: str, but: ModelFolder | None = None) -> bool:
+    def is_free(self, user: str, name: str, ignored: ModelFolder | None = None) -> bool:
+        """Return whether a user has no live folder with this name, other than ``ignored``."""
         return not any(
             known.owner == user and known.name == name and known.status == LIVE
             for known in self.known
-            if known is not but
+            if known is not ignored
         )
 
     @rule(target=folders, user=USERS, name=NAMES, is_cloneable=st.booleans())
@@ -131,7 +132,7 @@ class FoldersMachine(RuleBasedStateMachine):
             await upload.write(content)
             await upload.commit()
 
-        held = folder.held_by(user)
+        held = folder.permission_of(user)
         self.expect_outcome(send(), held is not None and held.is_writable)
         if held is not None and held.is_writable:
             folder.content = content
@@ -173,7 +174,7 @@ class FoldersMachine(RuleBasedStateMachine):
 
     @rule(target=folders, folder=folders, user=USERS, name=NAMES)
     def clone(self, folder: ModelFolder, user: str, name: str) -> Any:
-        held = folder.held_by(user)
+        held = folder.permission_of(user)
         may = held is not None and folder.is_cloneable and self.is_free(user, name)
         work = self.manager.folders.vfolders.clone(self.caller(user), folder.id, {"name": name})
         made = self.expect_outcome(work, may)
@@ -221,7 +222,7 @@ class FoldersMachine(RuleBasedStateMachine):
             row = self.run(self.manager.folders.vfolders.get(SUPERADMIN, known.id))
             assert (row.status, row.name, row.owner) == (known.status, known.name, known.owner)
             for user in (OWNER, GUEST):
-                assert self.permission(user, known) == known.held_by(user)
+                assert self.permission(user, known) == known.permission_of(user)
 
     @invariant()
     def files_exist_until_the_purge(self) -> None:
@@ -234,10 +235,10 @@ class FoldersMachine(RuleBasedStateMachine):
 
     def permission(self, user: str, known: ModelFolder) -> Permission | None:
         try:
-            found = self.run(self.manager.folders.vfolders.get(self.caller(user), known.id))
+            row = self.run(self.manager.folders.vfolders.get(self.caller(user), known.id))
         except BaiError:
             return None
-        return found.permission if found.status == LIVE else None
+        return row.permission if row.status == LIVE else None
 
 
 TestFolders = FoldersMachine.TestCase

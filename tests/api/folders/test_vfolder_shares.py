@@ -22,10 +22,10 @@ async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[st
     """Return the mounts of a new session of a user that requests these folders."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
-    found = await api.world.manager.folders.mounts.resolve_mounts(
+    mounts = await api.world.manager.folders.mounts.resolve_mounts(
         SUPERADMIN, owner, project, requests
     )
-    return [mount.vfolder for mount in found]
+    return [mount.vfolder for mount in mounts]
 
 
 @pytest.mark.parametrize("giver", ["user2", "domain-admin", "admin"])
@@ -123,7 +123,7 @@ async def test_only_the_owner_may_rename_to_a_dot_folder(api: Api, user: Client)
     assert await mounts_of_new_session(api, "user") == [".local"]
     with pytest.raises(InvalidRequest, match="rename it first"):
         await admin.put(f"{path}/owner", {"user": "user2"})
-    # Users may still request the folder explicitly.
+    # Administrators may still transfer the folder to themselves.
     await admin.put(f"{path}/owner", {"user": "admin"})
     await api.world.manager.folders.vfolders.wait_for_tasks()
     assert (await admin.get(path))["owner"] == "admin"

@@ -18,11 +18,11 @@ SIX = {"cpu": "6", "mem": "1g"}
 
 
 async def complete_explanation(user: Client, name: str) -> dict[str, Any]:
-    async def found() -> dict[str, Any] | None:
+    async def explanation() -> dict[str, Any] | None:
         why = dict(await user.get(f"/sessions/{name}/why"))
         return why if why["is_complete"] else None
 
-    return dict(await wait_until_async(found, 10, "a complete explanation"))
+    return dict(await wait_until_async(explanation, 10, "a complete explanation"))
 
 
 async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
@@ -35,12 +35,13 @@ async def test_explanation_of_a_pending_session(api: Api, agent: FakeAgent, user
     assert checks["account"]["passed"]
     assert not checks["resources"]["passed"]
     assert checks["resources"]["shortages"] == [{"slot": "cpu", "asked": "6", "available": "2"}]
-    assert why["estimate"]["certainty"] in ("known", "estimated", "rough", "unknown")
+    # The running session has no time limit, and no session of its kind has ended yet.
+    assert why["estimate"] == {"starts_at": None, "certainty": "unknown"}
     smaller = next(remedy for remedy in why["sooner"] if remedy["kind"] == "smaller")
     assert smaller["facts"] == {"slots": {"cpu": "2"}}
 
 
-async def test_reservation_is_explained_after_a_restart(
+async def test_reservation_is_stored_and_read_with_the_next_snapshot(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     for name in ("big1", "big2"):
@@ -77,8 +78,8 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
     third = (await complete_explanation(user, "third"))["session_id"]
 
     async def position() -> int | None:
-        found = (await user.get(f"/sessions/{third}"))["queue_position"]
-        return None if found is None else int(found)
+        number = (await user.get(f"/sessions/{third}"))["queue_position"]
+        return None if number is None else int(number)
 
     async def is_third() -> bool:
         return await position() == 3

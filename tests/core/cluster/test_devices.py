@@ -87,7 +87,7 @@ def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str,
     assert max_amount(devices, slot) == most
 
 
-def test_largest_amount_at_best_ignores_usage_and_health() -> None:
+def test_fully_available_device_ignores_usage_health_and_pause() -> None:
     device = Device("g0", "cuda", used=900, is_healthy=False, sharing=Sharing(is_paused=True))
     assert max_amount([device], "cuda.shares") == 0
     assert max_amount([device.fully_available()], "cuda.shares") == 1000

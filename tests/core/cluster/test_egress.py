@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 
 import pytest
 
@@ -20,7 +21,7 @@ CHAINS = Chains.of("m1")
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, targets",
     [
         pytest.param("", (), id="nothing"),
         pytest.param("10.1.2.3/16", (Target("10.1.0.0/16"),), id="host bits"),
@@ -31,13 +32,13 @@ CHAINS = Chains.of("m1")
         ),
     ],
 )
-def test_egress_targets_are_parsed(text: str, found: tuple[Target, ...]) -> None:
-    assert parse_targets(text) == found
+def test_egress_targets_are_parsed(text: str, targets: tuple[Target, ...]) -> None:
+    assert parse_targets(text) == targets
 
 
 @pytest.mark.parametrize("text", ["hub", "10.1.0.0/33", "10.1.2.3:0", "10.1.2.3:65536"])
 def test_invalid_target_is_named(text: str) -> None:
-    with pytest.raises(ValueError, match="10.1|hub"):
+    with pytest.raises(ValueError, match=re.escape(text)):
         parse_targets(text)
 
 

@@ -3,7 +3,6 @@
 import random
 import statistics
 from dataclasses import replace
-from datetime import timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -115,7 +114,7 @@ def estimates(busy, queued, budget=None, **more):
     queue = queue_of(busy, queued, **more)
     pending = queue.all_pending()
     revision, version = queue.revision, queue.group_queue(GROUP).placer.version
-    found = estimate_starts(queue, budget)
+    estimated = estimate_starts(queue, budget)
     assert (queue.revision, queue.group_queue(GROUP).placer.version) == (revision, version)
     assert queue.all_pending() == pending
     return {
@@ -123,7 +122,7 @@ def estimates(busy, queued, budget=None, **more):
             None if e.starts_at is None else (e.starts_at - NOW).total_seconds(),
             str(e.certainty),
         )
-        for key, e in found.items()
+        for key, e in estimated.items()
     }
 
 
@@ -186,7 +185,7 @@ KNOWN, ESTIMATED, UNKNOWN = "known", "estimated", "unknown"
             {"s0": (30, ESTIMATED), "s1": (35, ESTIMATED)},
         ),
         (
-            "a session too large for the group blocks no other",
+            "a session too large for the group does not block others",
             [(4, 30, "")],
             [pending(9), pending(1)],
             {"s0": (None, UNKNOWN), "s1": (30, KNOWN)},
@@ -212,22 +211,22 @@ def test_estimates_include_reservations_of_later_sessions() -> None:
         pending(2, max_run_seconds=10),
         pending(4, max_run_seconds=10),
     ]
-    found = estimates([], [*queued, pending(1, max_run_seconds=1000)])
-    assert found == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
+    estimated = estimates([], [*queued, pending(1, max_run_seconds=1000)])
+    assert estimated == {"s1": (100, KNOWN), "s2": (110, KNOWN), "s3": (120, KNOWN)}
 
 
 def test_without_backfill_a_small_session_waits_behind_a_large_one() -> None:
     queued = [pending(4, max_run_seconds=10), pending(1, max_run_seconds=5)]
-    found = estimates([(3, 30, "")], queued, backfill=Backfill.OFF)
-    assert found == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
+    estimated = estimates([(3, 30, "")], queued, backfill=Backfill.OFF)
+    assert estimated == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
 def test_session_over_its_quota_is_overtaken_and_starts_later() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     queued = [pending(2, scopes=(USER,)), pending(6)]
-    found = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)
+    estimated = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)
     # Only estimated: a later session of the same user may use the quota that s0 waits for.
-    assert found == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
+    assert estimated == {"s0": (20, ESTIMATED), "s1": (50, ESTIMATED)}
 
 
 def test_start_of_first_session_is_known_even_if_the_next_start_is_not() -> None:
@@ -238,23 +237,25 @@ def test_start_of_first_session_is_known_even_if_the_next_start_is_not() -> None
 
 def test_drf_starts_are_estimated_because_later_sessions_may_come_first() -> None:
     queued = [pending(4, max_run_seconds=10), pending(4, max_run_seconds=10)]
-    found = estimates([(4, 30, "")], queued, order=Order.DRF)
-    assert found == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
+    estimated = estimates([(4, 30, "")], queued, order=Order.DRF)
+    assert estimated == {"s0": (30, ESTIMATED), "s1": (40, ESTIMATED)}
 
 
 def test_starts_beyond_the_budget_are_extrapolated() -> None:
     queued = [pending(4, max_run_seconds=10) for n in range(300)]
-    found = estimates([(4, 10, "")], queued, Budget(sessions=100, seconds=60))
-    assert found["s99"] == (1000, KNOWN)
-    assert found["s100"] == (1010, "rough")
-    assert found["s299"] == (3000, "rough")
+    estimated = estimates([(4, 10, "")], queued, Budget(sessions=100, seconds=60))
+    assert estimated["s99"] == (1000, KNOWN)
+    assert estimated["s100"] == (1010, "rough")
+    assert estimated["s299"] == (3000, "rough")
 
 
 def test_simulation_stops_when_its_time_budget_is_spent() -> None:
     ticks = iter(range(10**6))
     budget = Budget(seconds=50, clock=lambda: float(next(ticks)))
-    found = estimates([(4, 10, "")], [pending(4, max_run_seconds=10) for n in range(200)], budget)
-    labels = [certainty for _, certainty in found.values()]
+    estimated = estimates(
+        [(4, 10, "")], [pending(4, max_run_seconds=10) for n in range(200)], budget
+    )
+    labels = [certainty for _, certainty in estimated.values()]
     assert 40 <= labels.count(KNOWN) <= 60
     assert labels.count("rough") == 200 - labels.count(KNOWN)
 
@@ -262,12 +263,12 @@ def test_simulation_stops_when_its_time_budget_is_spent() -> None:
 def test_estimates_of_equal_sessions_are_in_order() -> None:
     rng = random.Random(3)
     queued = [pending(rng.choice([1, 2, 4]), max_run_seconds=rng.choice([5, 9])) for n in range(80)]
-    found = estimates([(1, rng.randrange(60), "") for _ in range(4)], queued)
+    estimated = estimates([(1, rng.randrange(60), "") for _ in range(4)], queued)
     by_shape = {}
     for n, session in enumerate(queued):
-        if f"s{n}" in found:
+        if f"s{n}" in estimated:
             by_shape.setdefault((session.request, session.max_run_seconds), []).append(
-                found[f"s{n}"][0]
+                estimated[f"s{n}"][0]
             )
     assert max(len(starts) for starts in by_shape.values()) > 1
     for starts in by_shape.values():
@@ -280,9 +281,10 @@ def test_rough_estimates_extrapolate_the_start_rate() -> None:
         pending(rng.choice([1, 2, 3, 4]), max_run_seconds=rng.randrange(1, 10_000))
         for n in range(2000)
     ]
-    found = estimates([(4, 50, "")], queued, Budget(sessions=50, seconds=60))
-    assert len(found) == 2000
-    assert all(seconds is not None for seconds, _ in found.values())
-    last = max(found.values())
-    assert last[1] == "rough"
-    assert time_after(0) + timedelta(seconds=last[0]) > time_after(50)
+    estimated = estimates([(4, 50, "")], queued, Budget(sessions=50, seconds=60))
+    simulated = sorted(seconds for seconds, label in estimated.values() if label != "rough")
+    rough = [estimated[f"s{n}"][0] for n in range(2000) if estimated[f"s{n}"][1] == "rough"]
+    assert (len(simulated), len(rough)) == (50, 1950)
+    # In order of the queue, one more start in each mean interval between the simulated starts.
+    interval = simulated[-1] / len(simulated)
+    assert rough == pytest.approx([simulated[-1] + n * interval for n in range(1, 1951)])

@@ -116,7 +116,7 @@ def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
                 (
                     "quota",
                     "blocked by the quota of user ann (0 sessions running); starts when the quota "
-                    "is raised or one of them ends",
+                    "is raised or one of the running sessions ends",
                 )
             ],
             id="user quota: no other group or preset is suggested",

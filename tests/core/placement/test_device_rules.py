@@ -59,7 +59,7 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
         ),
         pytest.param(
             [340, 340, 330], {"shares": "1.01"}, [340, 340, 330],
-            id="parts differ by at most one step; larger parts are on devices with more free",
+            id="parts differ by at most one step; devices with more free capacity get larger parts",
         ),
         pytest.param(
             [1000, 990], {"device": 2}, None,

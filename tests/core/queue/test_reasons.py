@@ -36,7 +36,7 @@ from .factories import (
     with_usage,
 )
 
-SORT_KEY = Scope(ScopeKind.KEYPAIR, "AKIA")
+KEYPAIR = Scope(ScopeKind.KEYPAIR, "AKIA")
 LAB = Scope(ScopeKind.PROJECT, "lab")
 EAST = Scope(ScopeKind.DOMAIN, "east")
 FULL = agent(used={"cpu": 8000})
@@ -97,7 +97,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             capped(EAST, slots={"cpu": 2000}), "s2", "policy", "domain east", id="cap of the domain"
         ),
         pytest.param(
-            capped(SORT_KEY, max_sessions=1),
+            capped(KEYPAIR, max_sessions=1),
             "s2",
             "policy",
             "keypair AKIA may have at most 1 running session: 1 running, 0 left, 1 requested",
@@ -111,7 +111,7 @@ def capped(scope: Scope, **caps: Any) -> Snapshot:
             id="slot cap of the resource group",
         ),
         pytest.param(
-            capped(SORT_KEY, slots={"cpu": 9000}, is_closed=True),
+            capped(KEYPAIR, slots={"cpu": 9000}, is_closed=True),
             "s1",
             "policy",
             "at most mem=0, of which 0 is left",
@@ -168,10 +168,10 @@ def test_pending_session_has_the_expected_reason(
     world: Snapshot, last: str, check: str, part: str
 ) -> None:
     result = run_pass(world)
-    found = result.reasons[last]
-    assert [reason["check"] for reason in found] == [check]
-    assert part in found[0]["message"]
-    assert not found[0]["passed"]
+    reasons = result.reasons[last]
+    assert [reason["check"] for reason in reasons] == [check]
+    assert part in reasons[0]["message"]
+    assert not reasons[0]["passed"]
     assert last not in started_sessions(result)
 
 
@@ -182,11 +182,11 @@ def test_reasons_contain_all_exceeded_caps_with_numbers() -> None:
     }
     pending = [pending_session(1, scopes=(LAB, ANN), wanted=request(cpu="2"))]
     result = run_pass(snapshot(pending, [agent()], caps=caps, usage={ANN: {"cpu": 500}}))
-    found = [
+    exceeded = [
         (r["scope"], r["slot"], r["asked"], r["limit"], r["used"], r["left"])
         for r in result.reasons["s1"]
     ]
-    assert found == [
+    assert exceeded == [
         ("project", SESSIONS, "1", "0", "0", "0"),
         ("user", "cpu", "2", "1", "0.5", "0.5"),
         ("user", "mem", "1g", "512m", "0", "512m"),
@@ -255,20 +255,18 @@ def test_backfill_mode_decides_which_sessions_overtake(mode: Backfill, expected:
     hour = timedelta(hours=1)
     blocker = running("r", BOB, "a", slots(cpu="4"), ends_at=NOW + hour)
     pending = [
-        pending_session(1, wanted=request(cpu="2")),
-        pending_session(2, wanted=request(cpu="7"), max_run_seconds=60),
+        pending_session(1, wanted=request(cpu="2"), max_run_seconds=1800),
+        pending_session(2, wanted=request(cpu="8"), max_run_seconds=60),
         pending_session(3, max_run_seconds=7200),
         pending_session(4, max_run_seconds=600),
     ]
-    pending[0] = pending_session(1, wanted=request(cpu="2"), max_run_seconds=1800)
-    pending[1] = pending_session(2, wanted=request(cpu="8"), max_run_seconds=60)
     world = snapshot(
         pending, [with_usage(agent(), slots(cpu="4"))], running=[blocker], group={"backfill": mode}
     )
     assert started_sessions(run_pass(world)) == expected
 
 
-def test_session_that_no_agent_can_run_blocks_no_other() -> None:
+def test_session_that_no_agent_can_run_does_not_block_others() -> None:
     base = request()
     designated = type(base)(
         base.slots,

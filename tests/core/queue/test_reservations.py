@@ -75,12 +75,12 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
     for name, ends in (("s1", 50), ("s2", 20), ("s3", 90), ("s4", 10)):
         cluster.run(name, {"cpu": 1000, "cuda.device": 1}, ends=ends)
     shape = cluster.shape({"cuda.device": 2})
-    found = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
+    reservation = cluster.reserver().reserve(pending({"cuda.device": 2}), shape)
     # s1 and s2 use one agent, s3 and s4 the other.
-    assert found is not None
-    assert found.starts_at == time_after(50)
-    assert found.certainty is Certainty.KNOWN
-    assert {place.agent_id for place in found.placements} == {"a"}
+    assert reservation is not None
+    assert reservation.starts_at == time_after(50)
+    assert reservation.certainty is Certainty.KNOWN
+    assert {place.agent_id for place in reservation.placements} == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_sessions_that_may_overtake_a_reservation(case, slots, seconds, may_star
     handle = cluster.shape(slots)
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cpu": 3000, "cuda.device": 2}), shape) is not None
-    found = reserver.place(pending(slots, seconds=seconds), handle)
-    assert (found is not None) is may_start, case
+    placements = reserver.place(pending(slots, seconds=seconds), handle)
+    assert (placements is not None) is may_start, case
 
 
 def test_share_fits_beside_a_reserved_share() -> None:
@@ -112,9 +112,9 @@ def test_share_fits_beside_a_reserved_share() -> None:
     reserver = cluster.reserver()
     assert reserver.reserve(pending({"cuda.shares": 500}), shape) is not None
     # Now, 300 thousandths are free. Later, 500 will be free in addition to the reserved 500.
-    found = reserver.place(pending({"cuda.shares": 300}), handle)
-    assert found is not None
-    reserver.started(running("t", found))
+    placements = reserver.place(pending({"cuda.shares": 300}), handle)
+    assert placements is not None
+    reserver.started(running("t", placements))
     assert not cluster.placer.fits(handle)
 
 
@@ -128,10 +128,10 @@ def test_session_started_after_the_reservation_counts_until_its_end() -> None:
     # Two shares fit on one device; the other device is for the reserved session. A third share does
     # not fit.
     for name, expected in (("t1", True), ("t2", True), ("t3", False)):
-        found = reserver.place(pending({"cuda.shares": 400}), two)
-        assert (found is not None) is expected
-        if found is not None:
-            reserver.started(running(name, found))
+        placements = reserver.place(pending({"cuda.shares": 400}), two)
+        assert (placements is not None) is expected
+        if placements is not None:
+            reserver.started(running(name, placements))
 
 
 def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> None:
@@ -139,9 +139,9 @@ def test_learned_run_times_allow_estimated_reservations_but_no_overtaking() -> N
     cluster.run("s", {"cuda.device": 1, "cpu": 1000}, started=40, kind="lab")
     shape, handle = cluster.shape({"cuda.device": 1, "cpu": 8000}), cluster.shape({"cpu": 1000})
     reserver = cluster.reserver()
-    found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
-    assert found is not None
-    assert (found.starts_at, found.certainty) == (time_after(60), Certainty.ESTIMATED)
+    reservation = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
+    assert reservation is not None
+    assert (reservation.starts_at, reservation.certainty) == (time_after(60), Certainty.ESTIMATED)
     quick = PendingSession("q", 2, request({"cpu": 1000}), (), kind="quick")
     assert reserver.place(quick, handle) is None
 
@@ -152,10 +152,10 @@ def test_placements_of_the_longest_running_session_are_reserved_if_no_end_is_kno
     cluster.run("old", {"cuda.device": 1}, started=500)
     shape, handle = cluster.shape({"cuda.device": 1, "cpu": 8000}), cluster.shape({"cpu": 1000})
     reserver = cluster.reserver()
-    found = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
-    assert found is not None
-    assert (found.starts_at, found.certainty) == (None, Certainty.UNKNOWN)
-    assert found.placements[0].agent_id == "b"
+    reservation = reserver.reserve(pending({"cuda.device": 1, "cpu": 8000}), shape)
+    assert reservation is not None
+    assert (reservation.starts_at, reservation.certainty) == (None, Certainty.UNKNOWN)
+    assert reservation.placements[0].agent_id == "b"
     short = reserver.place(pending({"cpu": 1000}, seconds=1), handle)
     assert short is not None
     assert short[0].agent_id == "a"
@@ -167,10 +167,10 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     cluster.run("s2", {"cpu": 3000}, ends=30)
     kernels = {"kernels": 2, "mode": Mode.MULTI_NODE}
     shape = cluster.shape({"cpu": 4000}, **kernels)
-    found = cluster.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
-    assert found is not None
-    assert found.starts_at == time_after(30)
-    assert {place.agent_id for place in found.placements} == {"a", "b"}
+    reservation = cluster.reserver().reserve(pending({"cpu": 4000}, **kernels), shape)
+    assert reservation is not None
+    assert reservation.starts_at == time_after(30)
+    assert {place.agent_id for place in reservation.placements} == {"a", "b"}
 
 
 def test_no_reservation_for_infeasible_or_second_session() -> None:
@@ -189,8 +189,8 @@ def test_count_releases_until_fit_is_minimal() -> None:
         one, many = (placer.prepare(request({"cpu": n * 1000})) for n in (1, needed))
         placed = [placer.place(one) for _ in range(40)]
         releases = [
-            Release(float(n), NOW, str(n), found or (), Certainty.KNOWN)
-            for n, found in enumerate(placed)
+            Release(float(n), NOW, str(n), placements or (), Certainty.KNOWN)
+            for n, placements in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
         # The placer has only the releases that were necessary.
@@ -212,9 +212,9 @@ def test_reserved_session_starts_at_the_promised_time_or_earlier() -> None:
     """All limits are upper bounds of the run times."""
     promised = 0
     for seed in range(1200):
-        found = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
-        starts = {o.job.id: o.started for o in found.outcomes}
-        for session_id, (_, reservation) in found.first_reservations.items():
+        replayed = simulate(seed, Backfill.RESERVING, is_exact=seed % 2 == 0)
+        starts = {o.job.id: o.started for o in replayed.outcomes}
+        for session_id, (_, reservation) in replayed.first_reservations.items():
             started = starts[session_id]
             assert started is not None, (seed, session_id)
             assert EPOCH + timedelta(seconds=started) <= reservation.starts_at, (seed, session_id)
@@ -227,18 +227,18 @@ def test_reserved_session_starts_as_early_as_without_backfill() -> None:
     """Compare the start of the session with its start without the sessions that overtook it."""
     compared = 0
     for seed in range(300):
-        found = simulate(seed, Backfill.RESERVING, is_exact=True)
-        positions = {o.job.id: n for n, o in enumerate(found.outcomes)}
-        for session_id, (second, _) in found.first_reservations.items():
-            mine = found.outcomes[positions[session_id]]
+        replayed = simulate(seed, Backfill.RESERVING, is_exact=True)
+        positions = {o.job.id: n for n, o in enumerate(replayed.outcomes)}
+        for session_id, (second, _) in replayed.first_reservations.items():
+            mine = replayed.outcomes[positions[session_id]]
             before = [
                 o
-                for n, o in enumerate(found.outcomes)
+                for n, o in enumerate(replayed.outcomes)
                 if o.started is not None
                 and o.started <= second < o.started + o.job.seconds
                 and not (o.started == second and n > positions[session_id])
             ]
-            assert mine.started <= earliest_start(found.agents, before, mine.job, second), (
+            assert mine.started <= earliest_start(replayed.agents, before, mine.job, second), (
                 seed,
                 session_id,
             )
@@ -266,10 +266,10 @@ def request_of(job: Job) -> Request:
 @pytest.mark.parametrize("backfill", list(Backfill))
 def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) -> None:
     for seed in range(100):
-        found = simulate(seed, backfill, is_exact=False)
-        for outcome in found.outcomes:
+        replayed = simulate(seed, backfill, is_exact=False)
+        for outcome in replayed.outcomes:
             if outcome.started is None:
-                empty = Placer(found.agents, Policy.BEST_FIT)
+                empty = Placer(replayed.agents, Policy.BEST_FIT)
                 assert not empty.fits(empty.prepare(request_of(outcome.job))), seed
                 continue
             assert len(outcome.placements) == outcome.job.kernels
@@ -287,8 +287,8 @@ def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
     big = Job("big", 50, 30, ResourceSlots({"cpu": 8000}), limit=30)
     for backfill, is_in_time in ((Backfill.RESERVING, True), (Backfill.AGGRESSIVE, False)):
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
-        found = replay([*stream, big], [agent("a", 8, 0)], state)
-        waited = next(o.waited for o in found.outcomes if o.job.id == "big")
+        replayed = replay([*stream, big], [agent("a", 8, 0)], state)
+        waited = next(o.waited for o in replayed.outcomes if o.job.id == "big")
         # Sessions created before the large one start first. After that, a session may start only
         # if it ends before the reserved start.
         assert (waited < 150) is is_in_time, (backfill, waited)
@@ -302,10 +302,10 @@ def test_equal_queues_give_equal_decisions() -> None:
 
 def test_placements_do_not_exceed_agent_capacity() -> None:
     for seed in range(50):
-        found = simulate(seed, Backfill.RESERVING, is_exact=False)
-        for second in {o.started for o in found.outcomes if o.started is not None}:
-            placer = Placer(found.agents, Policy.BEST_FIT)
-            for o in found.outcomes:
+        replayed = simulate(seed, Backfill.RESERVING, is_exact=False)
+        for second in {o.started for o in replayed.outcomes if o.started is not None}:
+            placer = Placer(replayed.agents, Policy.BEST_FIT)
+            for o in replayed.outcomes:
                 if o.started is not None and o.started <= second < o.started + o.job.seconds:
                     placer.allocate(o.placements)
             for state in placer.agents():

@@ -82,7 +82,7 @@ def test_rest_model_has_the_same_fields_as_the_plan() -> None:
 
 
 @pytest.mark.parametrize("path", ["data", "/home/../etc", "/a\0b"])
-def test_relative_path_is_rejected(path: str) -> None:
+def test_path_that_is_relative_or_not_normalized_is_rejected(path: str) -> None:
     data = {**plan().to_json(), "mounts": [{"source": path, "target": "/x"}]}
     with pytest.raises(InvalidRequest, match="not an absolute path"):
         LaunchPlan.from_json(data)

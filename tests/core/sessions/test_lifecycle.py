@@ -18,13 +18,14 @@ from bai_services.core.sessions.lifecycle import (
 
 
 def reachable(start: Status) -> set[Status]:
-    found, waiting = {start}, [start]
+    """Return the statuses that a session can get from ``start``, including ``start``."""
+    reached, waiting = {start}, [start]
     while waiting:
         here = waiting.pop()
-        steps = {after for (before, _), after in TRANSITIONS.items() if before is here} - found
-        found |= steps
+        steps = {after for (before, _), after in TRANSITIONS.items() if before is here} - reached
+        reached |= steps
         waiting.extend(steps)
-    return found
+    return reached
 
 
 @pytest.mark.parametrize("status", sorted(ENDED))

@@ -3,10 +3,8 @@
 ``checklist/PREFIX.toml`` gives the state of each item: ``built``, ``missing``, or
 ``later: reason``. A test names the items that it covers: ``@pytest.mark.checklist("SES-01")``.
 
-    python -m tests.e2e.webui.coverage
-
-prints the items of each prefix and fails if an item that is built has no test, or if a test names
-an item that is not built.
+Run ``python -m tests.e2e.webui.coverage``: it prints the items of each prefix. It fails if an item
+that is built has no test, or if a test names an item that is not built.
 """
 
 from __future__ import annotations
@@ -23,15 +21,15 @@ TESTS = HERE.parents[1]
 
 def states() -> dict[str, str]:
     """Return the state of every item."""
-    found: dict[str, str] = {}
+    state_by_item: dict[str, str] = {}
     for path in sorted((HERE / "checklist").glob("*.toml")):
-        found |= tomllib.loads(path.read_text("utf-8"))
-    return found
+        state_by_item |= tomllib.loads(path.read_text("utf-8"))
+    return state_by_item
 
 
 def names_by_item() -> dict[str, list[str]]:
     """Return the names of the tests of each item."""
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         text = path.read_text("utf-8")
         if "mark.checklist" not in text:
@@ -39,8 +37,8 @@ def names_by_item() -> dict[str, list[str]]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 for item in _items(node):
-                    found.setdefault(item, []).append(f"{path.name}::{node.name}")
-    return found
+                    names.setdefault(item, []).append(f"{path.name}::{node.name}")
+    return names
 
 
 def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:

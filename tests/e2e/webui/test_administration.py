@@ -27,7 +27,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 @pytest.fixture
 def new_user(admin: httpx.Client) -> Iterator[str]:
     """The name of a user that the test creates."""
-    # A deleted user keeps the name.
+    # The name of a deleted user cannot be used again, so each run needs another name.
     name = f"webui-{secrets.token_hex(4)}"
     yield name
     admin.delete(f"/users/{name}")
@@ -62,8 +62,8 @@ async def test_user_is_created_changed_and_deleted(
     await ui.fill(Full_name="Web Person")
     await ui.save()
     await ui.row(new_user).get_by_text("Web Person").wait_for()
-    found = checked(admin.get(f"/users/{new_user}"), 200)
-    assert found["full_name"] == "Web Person"
+    user = checked(admin.get(f"/users/{new_user}"), 200)
+    assert user["full_name"] == "Web Person"
 
     await ui.page.reload()
     await ui.drawer.get_by_role("button", name="Delete").click()
@@ -108,12 +108,12 @@ async def test_policies_of_each_kind_are_created(
         await ui.choose("Slots that are not listed", "no limit")
         await ui.save()
         await ui.row(name).get_by_text("16 GiB").wait_for()
-        found = checked(admin.get(f"/keypair-policies/{name}"), 200)
+        policy = checked(admin.get(f"/keypair-policies/{name}"), 200)
         slots = {"cpu": "8", "mem": "16g", "cuda.device": "unlimited"}
-        assert found["total_resource_slots"] == slots
-        assert found["default_for_unspecified"] == "UNLIMITED"
-        assert (found["idle_timeout_seconds"], found["max_concurrent_sessions"]) == (600, 5)
-        assert found["allowed_vfolder_hosts"] == {"local": ["mount-in-session"]}
+        assert policy["total_resource_slots"] == slots
+        assert policy["default_for_unspecified"] == "UNLIMITED"
+        assert (policy["idle_timeout_seconds"], policy["max_concurrent_sessions"]) == (600, 5)
+        assert policy["allowed_vfolder_hosts"] == {"local": ["mount-in-session"]}
         await ui.show(name)
         await ui.drawer.get_by_text("local: mount-in-session").wait_for()
         csv = await ui.page.get_by_role("link", name="Download as CSV").get_attribute("href")
@@ -128,8 +128,8 @@ async def test_policies_of_each_kind_are_created(
         )
         await ui.save()
         await ui.row(name).wait_for()
-        found = checked(admin.get(f"/user-policies/{name}"), 200)
-        assert (found["max_vfolder_count"], found["max_concurrent_logins"]) == (7, 2)
+        policy = checked(admin.get(f"/user-policies/{name}"), 200)
+        assert (policy["max_vfolder_count"], policy["max_concurrent_logins"]) == (7, 2)
 
         await ui.open("/policies?tab=project-policies")
         await ui.page.get_by_role("button", name="New project policy").click()
@@ -157,7 +157,7 @@ async def test_preset_is_created_and_lists_are_exported(
     await ui.fill(Name=name, Resources="cpu=1 mem=1g", Shared_memory="64m")
     await ui.save()
     await ui.row(name).get_by_text("1 GiB").wait_for()
-    found = checked(admin.get("/presets", params={"name": name}), 200)["items"][0]
+    preset = checked(admin.get("/presets", params={"name": name}), 200)["items"][0]
     try:
         async with ui.page.expect_download() as started:
             await ui.page.get_by_role("link", name="Download as CSV").click()
@@ -168,7 +168,7 @@ async def test_preset_is_created_and_lists_are_exported(
         href = await ui.page.get_by_role("link", name="Download as CSV").get_attribute("href")
         assert href == "/services/bai/api/v1/users?sort=username&format=csv"
     finally:
-        admin.delete(f"/presets/{found['id']}")
+        admin.delete(f"/presets/{preset['id']}")
 
 
 @pytest.mark.checklist("AGT-01", "AGT-02", "AGT-03", "AGT-04")
@@ -210,8 +210,8 @@ async def test_agent_shows_load_devices_and_sessions_and_stops_new_sessions(
         await ui.confirm("Accept sessions")
         await ui.row(agent).get_by_role("cell", name="yes", exact=True).wait_for()
 
-        # A domain admin sees how much users of other domains hold, but nothing about them, and
-        # changes nothing.
+        # A domain admin sees how much of a device users of other domains use, but neither their
+        # names nor their sessions, and cannot change the agent.
         ui = await opened(Entities, "domain-admin", f"/agents?item={agent}")
         await ui.drawer.get_by_text("others: 0.25").wait_for()
         assert await ui.drawer.get_by_text("webui-agent").count() == 0
@@ -248,8 +248,8 @@ async def test_member_joins_and_leaves_a_project(
         await ui.page.get_by_role("button", name="Activate", exact=True).click()
         await ui.confirm("Activate")
         await ui.row("webui-project").wait_for(state="detached")
-        found = checked(admin.get("/projects/default%2Fwebui-project"), 200)
-        assert found["is_active"] is True
+        project = checked(admin.get("/projects/default%2Fwebui-project"), 200)
+        assert project["is_active"] is True
     finally:
         checked(admin.delete("/projects/default%2Fwebui-project"), 204)
 

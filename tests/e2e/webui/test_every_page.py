@@ -35,7 +35,7 @@ THEMES: tuple[tuple[Literal["light", "dark"], dict[str, Any]], ...] = (
 
 
 async def page_names(ui: Shell) -> list[str]:
-    """Return the paths of the pages in the sidebar and in the account menu, and of large tabs."""
+    """Return the paths of all pages in the sidebar, of the settings and of the replay form."""
     links = ui.page.locator("nav a")
     await links.first.wait_for()
     hrefs = [await link.get_attribute("href") for link in await links.all()]
@@ -55,17 +55,17 @@ async def visit(ui: Shell, name: str) -> None:
 
 async def violations(page: Page, rules: Mapping[str, Any]) -> list[str]:
     """Return the violations of these rules that axe-core finds, with the first element of each."""
-    found: dict[str, Any] = await page.evaluate(
+    result: dict[str, Any] = await page.evaluate(
         "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", rules
     )
     return [
         f"{rule['id']}: {rule['help']}: {rule['nodes'][0]['html'][:200]}"
-        for rule in found["violations"]
+        for rule in result["violations"]
     ]
 
 
 async def violations_in_both_themes(page: Page) -> list[str]:
-    """Return all violations in the light theme, and those of contrast in the dark one."""
+    """Return all violations in the light theme, and the contrast violations in the dark theme."""
     await page.evaluate(AXE.read_text("utf-8"))
     found = []
     for scheme, rules in THEMES:

@@ -36,7 +36,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 @pytest.fixture
 def guest(hub: RunningHub, admin: httpx.Client) -> Iterator[str]:
     """A user who loses permissions during the test."""
-    # Names of deleted users stay in use.
+    # The name of a deleted user cannot be used again, so each run needs another name.
     name = f"webui-guest-{secrets.token_hex(4)}"
     body = {"username": name, "email": f"{name}@example.org", "password": hub.password}
     checked(admin.post("/users", json={**body, "projects": ["default"]}), 201)

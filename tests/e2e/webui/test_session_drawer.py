@@ -22,7 +22,7 @@ from .pages import Sessions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
-# Prints a red line, then more lines than the page keeps, then waits.
+# A command that prints a red line, then more lines than the page renders, and then waits.
 PRINTER = (
     "printf '\\033[31mred line\\033[0m <b>markup</b>\\n'; for n in $(seq 300); do echo step $n; "
     "done; echo on the last line; sleep 300"
@@ -97,7 +97,7 @@ async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx
     await ui.drawer.get_by_text("Complete").wait_for()
 
 
-async def test_graph_leads_to_the_sessions_before_and_after(
+async def test_dependency_graph_links_to_the_other_sessions(
     ui: Sessions, rest: httpx.Client
 ) -> None:
     first = create_batch(rest, "drawer-first", "sleep 300")
@@ -144,7 +144,7 @@ LIMITS = {
 
 
 @pytest.mark.checklist("DET-02")
-async def test_fields_time_limits_and_what_a_stop_keeps(
+async def test_drawer_shows_fields_and_limits_and_the_stop_dialog_shows_kept_files(
     hub: RunningHub, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
     created = create_folder(rest, "drawer-data")
@@ -246,11 +246,11 @@ async def test_apps_are_connected_shared_and_opened(
     await ui.press("Connect to VS Code (desktop) of drawer-apps")
     await ui.page.get_by_role("link", name="Open VS Code").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # The chosen port is forgotten.
+    # The port that was chosen for another app is not used again.
     await ui.press("Connect to database of drawer-apps")
     await ui.page.get_by_text("--tcp 5432 --bind 5432").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # Apps that need something first say so.
+    # A dialog says what the app needs before it opens.
     await ui.press("Open TensorBoard")
     await ui.page.get_by_text("the log folder that you chose last").wait_for()
     await ui.page.get_by_role("button", name="Cancel").click()
@@ -273,7 +273,7 @@ async def test_apps_are_connected_shared_and_opened(
 async def share_publicly(
     hub: RunningHub, ui: Sessions, rest: httpx.Client, app: str, title: str
 ) -> None:
-    """Share an app with everyone at a network, and revoke the share; the form is reset."""
+    """Share an app with everyone in a network, check that the form is reset, revoke the share."""
     with hub.rest("admin") as admin:
         policy = checked(admin.get("/users/user2"), 200)["resource_policy"]
         with changed(admin, f"/user-policies/{policy}", app_sharing="none"):

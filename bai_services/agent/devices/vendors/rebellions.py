@@ -75,14 +75,14 @@ class Atoms(TableDevices):
             contexts = json_pointer(self.host.run_json_tool(self.row.find.command), "/contexts")
         except ToolFailed:
             return []
-        found = []
+        processes = []
         for context in contexts if isinstance(contexts, list) else ():
             device_id = by_index.get(str(json_pointer(context, "/npu")))
             pid, memory = (json_pointer(context, key) for key in ("/pid", "/memalloc"))
             if device_id is not None and str(pid).isdigit():
                 memory_bytes = int(memory) if str(memory).isdigit() else None
-                found.append(DeviceProcess(device_id, int(pid), memory_bytes))
-        return found
+                processes.append(DeviceProcess(device_id, int(pid), memory_bytes))
+        return processes
 
     def _number_of(self, group: frozenset[str]) -> int | None:
         """Return the number of a group; None while one of its devices is unknown."""

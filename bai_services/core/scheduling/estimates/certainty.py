@@ -102,14 +102,14 @@ class Labels:
         for decision in result.decisions:
             group_name = self._pending[decision.session_id].request.resource_group
             started.setdefault(group_name, []).append(decision.session_id)
-        found: dict[str, Certainty] = {}
+        labels: dict[str, Certainty] = {}
         for name, group in self._groups.items():
-            found.update(self._label_group(group, at, started.get(name, [])))
-        return found
+            labels.update(self._label_group(group, at, started.get(name, [])))
+        return labels
 
     def _label_group(self, group: _Group, at: datetime, started: list[str]) -> dict[str, Certainty]:
         is_first = at == self._began_at
-        found: dict[str, Certainty] = {}
+        labels: dict[str, Certainty] = {}
         if started and not is_first:
             self._check_window(group, at)
             self._check_head(group, at, started)
@@ -118,7 +118,7 @@ class Labels:
             pending = self._pending[session_id]
             group.priorities[pending.priority] -= 1
             is_safe = is_first or group.is_sealed or session_id == group.head
-            found[session_id] = Certainty.KNOWN if is_sure and is_safe else Certainty.ESTIMATED
+            labels[session_id] = Certainty.KNOWN if is_sure and is_safe else Certainty.ESTIMATED
         if started and not is_first:
             self._check_priorities(group, started)
         if is_first:
@@ -126,7 +126,7 @@ class Labels:
         elif group.head not in group.group_queue.shape_of or not self._is_head(group):
             group.head = ""
         self._check_free_capacity(group, at)
-        return found
+        return labels
 
     # ---- The head: sessions that arrive later cannot overtake it ----
 
@@ -238,15 +238,16 @@ def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
     Two groups are coupled if their sessions share a cap, or if a session of one depends on a
     session of the other.
     """
-    found = {name: name for name in queue.groups()}
+    # Union-find: the parent of each group; a root is its own parent.
+    parents = {name: name for name in queue.groups()}
 
     def root(name: str) -> str:
-        while found[name] != name:
-            name = found[name]
+        while parents[name] != name:
+            name = parents[name]
         return name
 
     group_of: dict[Scope | str, str] = {}
-    scopes: dict[str, set[tuple[Scope, ...]]] = {name: set() for name in found}
+    scopes: dict[str, set[tuple[Scope, ...]]] = {name: set() for name in parents}
     for session in pending:
         scopes[session.request.resource_group].add(session.scopes)
         group_of[session.id] = session.request.resource_group
@@ -256,10 +257,10 @@ def _coupled(queue: Queue, pending: Iterable[PendingSession]) -> dict[str, str]:
     for session in queue.all_pending().values():
         for other in session.dependency_ids:
             if other in group_of:
-                found[root(group_of[other])] = root(session.request.resource_group)
+                parents[root(group_of[other])] = root(session.request.resource_group)
     capped = set(queue.quotas.all_caps())
     first: dict[Scope, str] = {}
     for name, tuples in scopes.items():
         for scope in set().union(*tuples) & capped:
-            found[root(name)] = root(first.setdefault(scope, name))
-    return {name: root(name) for name in found}
+            parents[root(name)] = root(first.setdefault(scope, name))
+    return {name: root(name) for name in parents}

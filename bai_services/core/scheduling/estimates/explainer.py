@@ -136,7 +136,7 @@ def _checks(
     queue: Queue, group_queue: GroupQueue, pending: PendingSession, position: int
 ) -> tuple[Reason, ...]:
     """Return every check in the order of evaluation, passed or failed."""
-    found = [
+    checks = [
         _account(pending),
         _group(group_queue),
         _dependencies(pending),
@@ -148,15 +148,15 @@ def _checks(
         facts = violation_facts(violation)
         if passed:
             facts["message"] = _within(violation)
-        found.append({"check": POLICY, "passed": passed, **facts})
-    found.append(_resources(group_queue, pending))
-    found.append(_turn(group_queue, pending, position))
+        checks.append({"check": POLICY, "passed": passed, **facts})
+    checks.append(_resources(group_queue, pending))
+    checks.append(_turn(group_queue, pending, position))
     reservation = next((r for r in group_queue.reservations if r.session_id == pending.id), None)
     if reservation is not None:
-        found.append(reserved(reservation))
-    elif group_queue.reservations and found[-2]["passed"] and found[-1]["passed"]:
-        found.append(delaying(group_queue))
-    return tuple(found)
+        checks.append(reserved(reservation))
+    elif group_queue.reservations and checks[-2]["passed"] and checks[-1]["passed"]:
+        checks.append(delaying(group_queue))
+    return tuple(checks)
 
 
 def _account(pending: PendingSession) -> Reason:
@@ -246,14 +246,14 @@ class _SuggestionFinder:
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
-        found: list[Suggestion] = []
+        suggestions: list[Suggestion] = []
         if kinds & {GROUP, RESOURCES, ORDER, RESERVATION}:
-            found += self._suggest_groups(choices.groups)
+            suggestions += self._suggest_groups(choices.groups)
         if kinds & {POLICY, RESOURCES}:
-            found += self._suggest_less()
-            found += self._suggest_presets(choices.presets)
-        found += self._suggest_quotas()
-        return tuple(found)
+            suggestions += self._suggest_less()
+            suggestions += self._suggest_presets(choices.presets)
+        suggestions += self._suggest_quotas()
+        return tuple(suggestions)
 
     def _would_start(self, pending: PendingSession) -> bool:
         """Return whether caps and free capacity would let a session start now."""
@@ -315,19 +315,19 @@ class _SuggestionFinder:
     def _remaining_amounts(self) -> dict[str, int]:
         """Return the remaining amount of each scarce slot on one agent and within all caps."""
         request = self._pending.request
-        found: dict[str, int] = {}
+        remaining: dict[str, int] = {}
         queue, group_queue = self._queue, self._queue.group_queue(request.resource_group)
         refusal = group_queue.placer.refusal(group_queue.placer.prepare(request))
         if any(check["check"] == RESOURCES for check in self._failed):
             for shortage in refusal.shortages:
                 together = request.kernels if shortage.asked != request.slots[shortage.slot] else 1
-                found[shortage.slot] = shortage.available // together
+                remaining[shortage.slot] = shortage.available // together
         rows = queue.quotas.rows(self._pending.scopes)
         need = queue.quotas.need(session_slots(self._pending))
         for slot, left in queue.quotas.left(rows, need).items():
             if slot in request.slots:
-                found[slot] = min(found.get(slot, left), left // request.kernels)
-        return found
+                remaining[slot] = min(remaining.get(slot, left), left // request.kernels)
+        return remaining
 
     def _suggest_presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
         asked = self._pending.request.slots
@@ -353,7 +353,7 @@ class _SuggestionFinder:
             count = f"{len(running)} {'session' if len(running) == 1 else 'sessions'}"
             message = (
                 f"blocked by the quota of {check['scope']} {check['scope_id']} ({count} running); "
-                "starts when the quota is raised or one of them ends"
+                "starts when the quota is raised or one of the running sessions ends"
             )
             facts = {
                 "scope": check["scope"],

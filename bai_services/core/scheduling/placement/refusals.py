@@ -64,7 +64,7 @@ def _able(agents: Sequence[AgentState], columns: Columns, request: Request, row:
 
 
 def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request, row: Ints) -> str:
-    """Return the message for a group in which no agent could run the request even if empty."""
+    """Return the message if no agent of the group could run the request, even without sessions."""
     fits, has_driver = _matches(columns, row)
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1
@@ -90,7 +90,7 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
     """Return a shortage for each slot of which no agent has enough; each slot is checked alone."""
-    found: list[Shortage] = []
+    shortages: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():
         asked = amount
@@ -100,10 +100,10 @@ def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> lis
             others = _shares_in_force(columns, able, row, need)
             need += 1
             if others:
-                found.append(_other_share(slot, amount, others))
+                shortages.append(_other_share(slot, amount, others))
                 continue
             if amount < min_share <= most:
-                found.append(_too_small(slot, amount, min_share))
+                shortages.append(_too_small(slot, amount, min_share))
         else:
             column = {CPU: c.CPU, MEM: c.MEM}[slot]
             most = max(0, int(columns.agents[able, column].max()))
@@ -112,8 +112,8 @@ def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> lis
             hint = ""
             if is_device_slot(slot) and _is_unshared(columns, able, row, need - 1):
                 hint = "; no device can be shared now at the required enforcement level"
-            found.append(_short(slot, asked, most, hint))
-    return found
+            shortages.append(_short(slot, asked, most, hint))
+    return shortages
 
 
 def _serving(facts: Ints, row: Ints, need: int) -> Mask:
@@ -166,8 +166,10 @@ def _max_available(columns: Columns, able: Mask, row: Ints, need: int) -> int:
 
 
 def _shares_in_force(columns: Columns, able: Mask, row: Ints, need: int) -> list[int]:
-    """Return the shares in force on devices with enough free capacity; empty if anything else also
-    prevents the placement.
+    """Return the shares in force on devices with enough free capacity for the request.
+
+    The result is empty if another device can serve the request: then the shares in force are not
+    the reason.
     """
     columns_of_need = row[c.NEED_START + c.NEED_WIDTH * need :][: c.NEED_WIDTH]
     amount = int(columns_of_need[c.NEED_AMOUNT])

@@ -29,15 +29,15 @@ def reason(check: str, message: str, passed: bool = False, **facts: Any) -> Reas
 
 def blocked_reasons(pending: PendingSession) -> tuple[Reason, ...]:
     """Return why a session is excluded from passes."""
-    found = []
+    reasons = []
     if pending.blocked_reason:
-        found.append(reason(ACCOUNT, pending.blocked_reason))
+        reasons.append(reason(ACCOUNT, pending.blocked_reason))
     if pending.unmet_dependencies:
-        found.append(reason(DEPENDENCIES, pending.unmet_dependencies))
-    if not found and pending.not_before is not None:
+        reasons.append(reason(DEPENDENCIES, pending.unmet_dependencies))
+    if not reasons and pending.not_before is not None:
         at = pending.not_before.isoformat()
-        found.append(reason(NOT_BEFORE, f"does not start before {at}", not_before=at))
-    return tuple(found)
+        reasons.append(reason(NOT_BEFORE, f"does not start before {at}", not_before=at))
+    return tuple(reasons)
 
 
 def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -> None:
@@ -53,9 +53,9 @@ def explain_group(group_queue: GroupQueue, pause_if_busy: PauseIfBusy = no_op) -
     shared = (delaying(group_queue),), (behind(group_queue),), (inactive(group_queue.state.name),)
     for shape in group_queue.shapes.values():
         pause_if_busy()
-        found = _shape_reasons(group_queue, shape, shared)
-        if found != shape.reasons:
-            shape.reasons = found
+        reasons = _shape_reasons(group_queue, shape, shared)
+        if reasons != shape.reasons:
+            shape.reasons = reasons
     group_queue.reserved = {
         reservation.session_id: (
             *group_queue.shape_of[reservation.session_id].reasons,
@@ -76,9 +76,9 @@ def _shape_reasons(
     in_reserved_capacity, out_of_turn, in_inactive_group = shared
     if not group_queue.state.is_active:
         return in_inactive_group
-    found = policy_reasons(group_queue, shape)
-    if found:
-        return found
+    exceeded = policy_reasons(group_queue, shape)
+    if exceeded:
+        return exceeded
     is_behind = (
         group_queue.stopped_by and group_queue.shape_of.get(group_queue.stopped_by) is not shape
     )
@@ -117,8 +117,8 @@ def inactive(group: str) -> Reason:
 
 def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
     """Return a reason for every cap of any scope that a session would exceed."""
-    found = group_queue.quotas.violations(shape.rows, shape.need)
-    return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in found)
+    violations = group_queue.quotas.violations(shape.rows, shape.need)
+    return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in violations)
 
 
 def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:

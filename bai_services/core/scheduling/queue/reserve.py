@@ -122,19 +122,19 @@ class Reserver:
     def _releases(self) -> Sequence[Release]:
         if isinstance(self._running, Releases):
             return self._running
-        found = [release_of(r, self._now, self._durations) for r in self._running]
-        return sorted(found, key=lambda r: r[:3])
+        releases = [release_of(r, self._now, self._durations) for r in self._running]
+        return sorted(releases, key=lambda r: r[:3])
 
     def _certainty(self, releases: Sequence[Release]) -> Certainty:
         """Return the certainty of the least certain release on the reserved agents."""
         if self._seconds == float("inf"):
             return Certainty.UNKNOWN
-        found = [
+        ranks = [
             _CERTAINTIES.index(release.certainty)
             for release in releases
             if any(place.agent_id in self._reserved_agents for place in release.placements)
         ]
-        return _CERTAINTIES[max(found, default=0)]
+        return _CERTAINTIES[max(ranks, default=0)]
 
     def ends_before(self, pending: PendingSession) -> bool:
         """Return whether a session that starts now certainly ends before the reserved one starts.
@@ -157,12 +157,12 @@ class Reserver:
         """
         if self._usable is None or self.ends_before(pending):
             return self._placer.place(shape)
-        found = self._usable.place(shape)
-        if found is None:
+        placements = self._usable.place(shape)
+        if placements is None:
             return self._move_and_place(shape)
-        self._usable.release(found)
-        self._placer.allocate(found)
-        return found
+        self._usable.release(placements)
+        self._placer.allocate(placements)
+        return placements
 
     def _move_and_place(self, shape: int) -> tuple[Placement, ...] | None:
         """Place a session inside the reserved placements if the reservation can move to other
@@ -175,27 +175,27 @@ class Reserver:
             or not self._placer.fits(shape)
         ):
             return None
-        found = self._placer.place(shape)
-        assert found is not None  # ``fits`` was true
+        placements = self._placer.place(shape)
+        assert placements is not None  # ``fits`` was true
         future.release(self._placements)
-        future.allocate(found)
-        placements = future.place(self._shape)
-        future.release(found)  # ``started`` allocates these placements again
-        if placements is None:
+        future.allocate(placements)
+        moved = future.place(self._shape)
+        future.release(placements)  # ``started`` allocates these placements again
+        if moved is None:
             future.allocate(self._placements)
-            self._placer.release(found)
+            self._placer.release(placements)
             self._failed_moves += 1
             return None
         before = self._reserved_agents
         self.moves += 1
-        self._set_placements(placements)
+        self._set_placements(moved)
         if self.reservation is not None:
-            self.reservation = replace(self.reservation, placements=placements)
+            self.reservation = replace(self.reservation, placements=moved)
         if self._usable is not None:
             self._usable.set_to_minimum(
                 sorted(before | self._reserved_agents), self._placer, future
             )
-        return found
+        return placements
 
     def _set_placements(self, placements: tuple[Placement, ...]) -> None:
         self._placements = placements

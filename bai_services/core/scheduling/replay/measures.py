@@ -17,8 +17,8 @@ from .simulate import Outcome, Replay
 
 Floats = NDArray[np.float64]
 
-# Divisor floor of the bounded slowdown, in seconds: without it, a tiny job with a short wait would
-# dominate the mean.
+# Minimum divisor of the bounded slowdown, in seconds: without it, a very short job that waits
+# briefly would dominate the mean.
 SHORTEST_SECONDS = 10
 # Maximum number of never started jobs that the report lists.
 _MAX_NAMED = 20
@@ -87,12 +87,12 @@ def use_of(outcome: Outcome) -> dict[str, int]:
 
 def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
     """Return the capacity of all agents, in the units of ``use_of``."""
-    found: dict[str, int] = defaultdict(int)
+    capacity: dict[str, int] = defaultdict(int)
     for agent in agents:
-        found[CPU] += agent.capacity.get(CPU, 0)
+        capacity[CPU] += agent.capacity.get(CPU, 0)
         for device in agent.devices:
-            found[device.family] += device.capacity
-    return found
+            capacity[device.family] += device.capacity
+    return capacity
 
 
 def _utilisation(
@@ -135,7 +135,7 @@ def _fairness(started: Iterable[Outcome]) -> dict[str, float]:
     by_user: dict[str, list[float]] = defaultdict(list)
     for outcome in started:
         by_user[outcome.job.user].append(slowdown(outcome))
-    means = np.array([sum(found) / len(found) for found in by_user.values()], np.float64)
+    means = np.array([sum(values) / len(values) for values in by_user.values()], np.float64)
     if not means.size:
         return {"users": 0, "jain_index": 1.0, "worst_user_slowdown": 0.0}
     index = float(means.sum() ** 2 / (means.size * (means**2).sum()))
@@ -158,9 +158,9 @@ def use_over_time(replayed: Replay) -> Mapping[str, tuple[list[int], list[float]
             changes[name][outcome.started] += amount
             changes[name][_end(outcome)] -= amount
     capacity = capacity_of(replayed.agents)
-    found = {}
+    percentages = {}
     for name, steps in sorted(changes.items()):
         times = sorted(steps)
         used = np.cumsum([steps[at] for at in times])
-        found[name] = (times, (100 * used / max(1, capacity[name])).tolist())
-    return found
+        percentages[name] = (times, (100 * used / max(1, capacity[name])).tolist())
+    return percentages

@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 
 
 def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[InvalidRow]]:
-    """Return the agents of a node list, by name, and its invalid rows.
+    """Return the agents of a node list, sorted by name, and its invalid rows.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def _read(
             f"{file} has no column {', '.join(missing)}; its first row must name the columns "
             f"{', '.join(columns)}"
         )
-    found: list[Parsed] = []
+    valid: list[Parsed] = []
     invalid_rows: list[InvalidRow] = []
     known: set[str] = set()
     for row in _records(rows, file):
@@ -146,7 +146,7 @@ def _read(
             if name in known:
                 raise RowError(columns[0], f"duplicate {name!r}")
             known.add(name)
-            found.append(parsed)
+            valid.append(parsed)
         except RowError as error:
             invalid_rows.append(InvalidRow(file, rows.line_num, error.column, str(error)))
-    return found, invalid_rows
+    return valid, invalid_rows

@@ -110,7 +110,7 @@ def _numbers(text: str) -> list[float]:
             FIELDS[min(len(parts), len(FIELDS) - 1)],
             f"{len(parts)} numbers; a job has {len(FIELDS)}",
         )
-    found = []
+    numbers = []
     for name, part in zip(FIELDS, parts, strict=True):
         read = read_decimal(part.removeprefix("-"))
         if read is None:
@@ -118,8 +118,8 @@ def _numbers(text: str) -> list[float]:
         number = float(-read if part.startswith("-") else read)
         if not UNKNOWN <= number < 2**53:
             raise RowError(name, f"{part} is neither a number of 0 or more nor -1 (unknown)")
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def _processors(values: list[float]) -> int:

@@ -14,7 +14,7 @@ from ..sessions import Sessions, target_of
 
 
 class Lifetimes:
-    """Extends lifetimes."""
+    """Extends the lifetimes of running sessions."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Lifetimes:
         Conflict
             If the session is not running or has no lifetime limit.
         InvalidRequest
-            If the keypair policy does not allow the owner to add that much.
+            If the owner's keypair policy does not allow the extended lifetime.
         """
         row = await self._sessions.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))

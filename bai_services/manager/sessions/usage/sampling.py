@@ -20,7 +20,8 @@ from ...clock import Clock
 from ...loop import Loop
 from ...scheduling.lease import Lease
 
-# A coarse interval is condensed after this time: other managers may still store fine samples.
+# Time between the end of a coarse interval and its condensation: until then, other managers may
+# still store fine samples of the interval.
 _CONDENSE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 
 
@@ -59,7 +60,10 @@ class UsageSampling:
         return stored + [s for s in unfinished if (s.kernel_id, s.at) not in known]
 
     async def step(self) -> None:
-        """Store the samples of ended intervals; the holder of the lease condenses and deletes."""
+        """Store the samples of ended intervals.
+
+        The holder of the lease also condenses fine samples and deletes old samples.
+        """
         now = self._clock()
         await self._store.add(self._sampler.ended(now), FINE)
         self._sampler.drop_silent(now)

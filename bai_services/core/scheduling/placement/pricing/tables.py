@@ -23,8 +23,8 @@ from .capacity_value import (
 from .mix import Mix, RequestKind, default_mix, shares_of
 from .prices import Pattern, remainder_values, share_prices
 
-# Weights of two prices: for a model that is in more demand than others, and the bonus for wholly
-# free devices.
+# Weight of the price of a model that is in more demand than others, and weight of the bonus for
+# wholly free devices.
 MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
 # Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
 # scores, and the first of them is chosen, which fills the agents in order.
@@ -280,7 +280,7 @@ NO_TABLES = Tables(
 
 
 def default_tables(agents: Sequence[AgentState], policy: Policy) -> Tables:
-    """Return tables for agents without requests so far; empty tables if the policy uses none."""
+    """Return the tables of a group without requests so far; empty if the policy uses no tables."""
     if policy in (Policy.PRICED, Policy.FGD):
         return tables_of(default_mix(agents), Fleet.of(agents))
     return NO_TABLES

@@ -20,7 +20,7 @@ export function shortAmount(slot: string, amount: string): string {
   return `${Number(value.toFixed(1))} ${UNIT_NAMES[index] ?? ''}`;
 }
 
-/** The numeric value of an amount such as `4`, `0.25` or `16g`, for drawing. */
+/** The numeric value of an amount such as `4`, `0.25` or `16g`, for charts. */
 export function numberOf(amount: string): number {
   const [, digits, unit] = MEMORY.exec(amount) ?? [];
   return Number(digits ?? 0) * 1024 ** BINARY_UNITS.indexOf(unit ?? '');

@@ -39,11 +39,11 @@ export function parseLine(line: string, before: Style): { spans: Span[]; after: 
       }
     }
   };
-  for (const found of text.matchAll(SEQUENCE)) {
-    add(found.index);
-    start = found.index + found[0].length;
-    if (found[1] !== undefined) {
-      style = styled(style, found[1]);
+  for (const sequence of text.matchAll(SEQUENCE)) {
+    add(sequence.index);
+    start = sequence.index + sequence[0].length;
+    if (sequence[1] !== undefined) {
+      style = styled(style, sequence[1]);
     }
   }
   add(text.length);

@@ -16,7 +16,7 @@ export function formatSeconds(seconds: number, language: string): string {
   );
 }
 
-/** Return seconds like `formatSeconds`, below 10 also with the next unit: "1 hr 20 min". */
+/** Format seconds like `formatSeconds`; add the next unit to a number below 10: "1 hr 20 min". */
 export function formatDuration(seconds: number, language: string): string {
   const index = UNITS.findIndex(([, length]) => seconds >= length);
   const unit = UNITS[index];

@@ -28,7 +28,7 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** The response, if any, is not from the manager: it or the connection is down. */
+  /** Whether the manager could not be reached: there is no response, or only one of a proxy. */
   get isUnreachable(): boolean {
     return this.code === UNREACHABLE;
   }
@@ -96,7 +96,8 @@ interface Result<T> {
   response: Response;
 }
 
-/** Return the data of a response.
+/**
+ * Return the data of a response.
  *
  * @throws ApiError if the response is an error
  */

@@ -24,7 +24,10 @@ const isSaved = (value: unknown): value is SavedFilter => {
 export const readSaved = (stored: unknown): SavedFilter[] =>
   Array.isArray(stored) ? stored.filter(isSaved) : [];
 
-/** Add saved filters; they replace filters with the same name. The oldest filters are dropped. */
+/**
+ * Add a saved filter to its list; it replaces a filter with the same name. Each list keeps its 20
+ * newest filters.
+ */
 export const withSaved = (all: readonly SavedFilter[], added: SavedFilter): SavedFilter[] => {
   const isOther = ({ list, name }: SavedFilter) => list !== added.list || name !== added.name;
   const ofList = all.filter(({ list }) => list === added.list).filter(isOther);

@@ -17,7 +17,10 @@ interface BoardProps {
   cards: readonly { key: string; content: ReactNode; span?: number }[];
 }
 
-/** Cards that the user moves and resizes with the mouse or their menus; the browser keeps it. */
+/**
+ * Cards that the user can move and resize with the mouse or with the menus of the cards. The
+ * browser stores the layout.
+ */
 export function Board({ layout, cards }: BoardProps) {
   const { order, sizes } = useStored(layout);
   const { lg, xxl } = Grid.useBreakpoint();

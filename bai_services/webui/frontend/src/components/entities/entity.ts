@@ -5,7 +5,8 @@ import type { FilterProperty } from '../list/FilterBar';
 
 export type Role = 'user' | 'admin' | 'superadmin' | 'monitor';
 
-/** Kind of input of a field.
+/**
+ * Kind of input of a field.
  *
  * `slots` are quantities such as `cpu=8 mem=16g`, `hosts` lines such as `local: mount create`,
  * `words` a list of texts, and `reference` the name of an object of another collection.
@@ -78,7 +79,7 @@ export interface Entity {
   fields: readonly Field[];
   /** Roles that may create, change and delete. */
   writers: readonly Role[];
-  /** Whether one of these roles may change this object, for example that of another user. */
+  /** Whether a user with one of these roles may change this object; default: yes. */
   isWritable?: (item: Item, role: string) => boolean;
   canCreate: boolean;
   canDelete: boolean;
@@ -87,7 +88,7 @@ export interface Entity {
    * reason.
    */
   isDeletable?: (item: Item) => boolean;
-  /** Its list shows everything: there is no drawer. */
+  /** Whether there is no drawer, because the list shows all fields. */
   hasNoDetails?: boolean;
   views?: readonly View[];
   /** The field that activates and deactivates an object, with its two values. */
@@ -119,7 +120,7 @@ export const fieldsFor = (entity: Entity, role: string | undefined, form: 'creat
 export const labelKey = (entity: Entity, key: string) =>
   `${entity.name}.${key.replaceAll('_', '-')}`;
 
-/** The text of an action: that of the collection, or the general one. */
+/** The text of an action for this collection; without one, the general text of the action. */
 export const actionText = (
   t: TFunction,
   entity: Entity,
@@ -135,7 +136,10 @@ export const canWrite = (entity: Entity, item: Item, role: string | undefined) =
   entity.writers.some(writer => writer === role) &&
   (entity.isWritable?.(item, role) ?? true);
 
-/** Domain admins change the accounts of users and of each other; the object has a `role`. */
+/**
+ * Whether a role may change an object of a user, whose role is `item.role`. Domain admins may
+ * change the objects of users and of domain admins.
+ */
 export const isOwnerInReach = (item: Item, role: string) =>
   role === 'superadmin' || item['role'] === 'user' || item['role'] === 'admin';
 

@@ -16,7 +16,7 @@ export function Meter({ label, percent, text }: MeterProps) {
       </small>
       <Progress
         size="small"
-        // A full machine is no success.
+        // At 100 %, the default status would show the bar as a success.
         status="normal"
         showInfo={false}
         percent={percent}

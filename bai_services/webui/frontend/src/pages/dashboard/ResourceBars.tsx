@@ -10,7 +10,7 @@ interface ResourceBarsProps {
   isFree: boolean;
 }
 
-/** What is used or free of each resource, with a bar of segments. */
+/** The used or the free part of each resource, with a bar of segments. */
 export function ResourceBars({ amounts, isFree }: ResourceBarsProps) {
   const { t } = useTranslation();
   return (

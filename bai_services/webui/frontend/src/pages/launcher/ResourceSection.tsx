@@ -86,8 +86,8 @@ export function ResourceSection() {
 }
 
 /**
- * Presets fill in the amounts. A preset that cannot start now can be selected, too; the session is
- * then queued.
+ * Choice of a preset, which fills in the amounts. A preset that cannot start now can be selected,
+ * too; the session is then queued.
  */
 function PresetField({ options }: { options: SessionOptions }) {
   const { t } = useTranslation();

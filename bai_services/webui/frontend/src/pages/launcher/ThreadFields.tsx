@@ -6,7 +6,7 @@ import { useLauncher } from './launcherForm';
 
 const MAX_THREADS = 1024;
 
-/** Threads of numerical libraries: as many as there are cores, or numbers of the user. */
+/** Numbers of threads of numerical libraries: the number of cores, or numbers that a user enters. */
 export function ThreadFields() {
   const { t } = useTranslation();
   const { form, change, preview } = useLauncher();

@@ -8,7 +8,7 @@ import { useChosenProject } from '../../data/accounts/project';
 import type { Session } from '../../data/sessions/sessions';
 import { requestOfSession } from '../launcher/form';
 
-/** One click to a session like the last one, or without one, to the recommended one. */
+/** Starts a session like the last one with one click; without a last one, a recommended session. */
 export function QuickStart({ last }: { last: Session | undefined }) {
   const { t } = useTranslation();
   if (!last) {

@@ -20,7 +20,7 @@ interface EditFileProps {
   canWrite: boolean;
   isCut: boolean;
   onSaved: () => void;
-  /** The editor, while it is shown. */
+  /** Set to the editor while it is shown. */
   editor: RefObject<EditorView | null>;
 }
 

@@ -32,7 +32,7 @@ export const MAX_BYTES: Record<Kind, number> = {
   table: MIB,
   text: MIB
 };
-/** Larger files are not edited in the browser. */
+/** Maximum size of a file that can be edited in the browser. */
 export const MAX_EDIT_BYTES = MIB;
 
 const extensionOf = (name: string) => /\.([^.]+)$/.exec(name)?.[1]?.toLowerCase() ?? '';
@@ -42,8 +42,8 @@ export const imageTypeOf = (name: string) => MEDIA_TYPES[extensionOf(name)] ?? '
 export const separatorOf = (name: string) => (extensionOf(name) === 'tsv' ? '\t' : ',');
 
 /**
- * Decode the text of a file; null if it is not UTF-8. `isCut`: the last character may be
- * incomplete.
+ * Decode the text of a file; null if it has a zero byte or is not UTF-8. `isCut`: `bytes` is only
+ * the beginning of the file, and its last character may be incomplete.
  */
 export function textOf(bytes: Uint8Array, isCut: boolean): string | null {
   if (bytes.includes(0)) {

@@ -24,7 +24,7 @@ interface TryPolicyProps {
   mayStart: boolean;
 }
 
-/** Replay the history of a resource group under other policies, and compare. */
+/** Replay the history of a resource group under other policies, and compare the results. */
 export function TryPolicy({ group, search, change, mayStart }: TryPolicyProps) {
   const { t } = useTranslation();
   return (

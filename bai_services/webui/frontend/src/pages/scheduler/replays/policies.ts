@@ -1,6 +1,6 @@
 import type { Schemas } from '../../../data/client';
 
-/** The rules of a policy; an empty one is the current rule of the group. */
+/** The rules of a policy; an empty string is the current rule of the group. */
 export interface TriedRules {
   scheduler: string;
   placement: string;
@@ -24,7 +24,7 @@ const SEPARATOR = '.';
 export const policyText = (policy: TriedRules) =>
   RULE_NAMES.map(name => policy[name]).join(SEPARATOR);
 
-/** Read a policy from the URL; unknown rules are ignored. */
+/** Read a policy from the URL; for an unknown rule, use the current rule of the group. */
 export function policyOf(text: string): TriedRules {
   const parts = text.split(SEPARATOR);
   const rule = (name: Rule) => {
