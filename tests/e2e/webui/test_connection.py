@@ -84,6 +84,25 @@ async def test_open_pages_survive_a_restart_of_the_manager(
         await asyncio.to_thread(rest.delete, f"/sessions/{session['id']}")
 
 
+async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_back(
+    opened: Opener[Shell], hub: RunningHub
+) -> None:
+    ui = await opened(Shell, "user2", "/start")
+    await ui.page.get_by_role("heading", name="Welcome").wait_for()
+    # The profile of other tests may have the script already.
+    session = await ui.page.context.new_cdp_session(ui.page)
+    await session.send("Network.enable")
+    await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
+    await ui.page.evaluate("window.wasOpened = true")
+    with manager_down(hub):
+        await ui.page.locator("nav").get_by_role("link", name="Data").first.click()
+        await ui.page.get_by_text(LOST).wait_for()
+        await ui.page.locator("#content .ant-skeleton-active").first.wait_for()
+    await ui.page.get_by_role("button", name="New folder").first.wait_for()
+    await ui.page.get_by_text(LOST).wait_for(state="detached")
+    assert await ui.page.evaluate("window.wasOpened")
+
+
 @asynccontextmanager
 async def slow_network(page: Page) -> AsyncIterator[None]:
     """Delay every response of the network."""

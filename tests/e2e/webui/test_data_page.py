@@ -54,13 +54,13 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.page.get_by_role("button", name="New folder").first.click()
     await ui.dialog.get_by_label("Name").fill(PREFIX)
     await ui.dialog.get_by_text("Others may clone it").click()
-    await ui.answer("New folder")
+    await ui.dialog.get_by_label("Name").press("Enter")
     await ui.row(PREFIX).get_by_text("Ready").wait_for()
 
     # A clone gets a name with a leading dot: it is mounted into every session.
     await ui.choose(PREFIX, "Clone")
     await ui.dialog.get_by_label("Name").fill(".webui-data")
-    await ui.answer("Clone")
+    await ui.dialog.get_by_label("Name").press("Enter")
     await ui.row(".webui-data").get_by_text("Auto mount").wait_for()
     await ui.row(".webui-data").get_by_text("Ready").wait_for()
 

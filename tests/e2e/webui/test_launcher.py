@@ -19,6 +19,7 @@ from tests.hub import RunningHub
 
 from .conftest import Opener
 from .launcher_page import Launcher
+from .test_connection import held_changes
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -216,6 +217,24 @@ async def test_several_sessions_are_created_at_once(
     await ui.page.get_by_role("link", name="many-3").wait_for()
     found = read(rest, "/sessions", name__contains="many-")
     assert sorted(s["name"] for s in found["items"]) == ["many-1", "many-2", "many-3"]
+
+
+async def test_failed_start_is_reported_on_the_page_to_which_the_user_has_gone(
+    opened: Opener[Launcher], rest: httpx.Client
+) -> None:
+    name = f"left-{secrets.token_hex(3)}"
+    ui = await opened(Launcher, "user2", "/launch")
+    await ui.fill(name=name)
+    await ui.start_button.and_(ui.page.locator(":enabled")).wait_for()
+    async with held_changes(ui.page, "/sessions") as requests:
+        await ui.launch_without_folder()
+        await ui.page.locator("nav").get_by_role("link", name="Start", exact=True).first.click()
+        await ui.page.wait_for_url("**/start")
+        # Another session has the name when the request arrives.
+        create(rest, "/sessions", name=name, project="default", priority=1)
+        requests.release.set()
+        await ui.page.get_by_role("alert").get_by_text(name).wait_for()
+    assert ui.page.url.endswith("/start")
 
 
 @pytest.mark.checklist("LCH-01")

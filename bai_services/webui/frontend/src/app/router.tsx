@@ -2,6 +2,7 @@ import { createRoute, createRouter, lazyRouteComponent, redirect } from '@tansta
 import { readEntitySearch } from '../components/entities/search';
 import { config } from '../config';
 import { currentPreferences } from '../data/accounts/preferences';
+import { loadScript } from '../data/scripts';
 import { PageError } from '../pages/missing/PageError';
 import { readDashboardSearch } from '../pages/dashboard/search';
 import { readDataSearch } from '../pages/data/search';
@@ -29,35 +30,50 @@ const start = createRoute({ getParentRoute: () => root, path: '/start', componen
 const dashboard = createRoute({
   getParentRoute: () => root,
   path: '/dashboard',
-  component: lazyRouteComponent(() => import('../pages/dashboard/DashboardPage'), 'DashboardPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/dashboard/DashboardPage')),
+    'DashboardPage'
+  ),
   validateSearch: readDashboardSearch
 });
 
 const sessions = createRoute({
   getParentRoute: () => root,
   path: '/sessions',
-  component: lazyRouteComponent(() => import('../pages/sessions/SessionsPage'), 'SessionsPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/sessions/SessionsPage')),
+    'SessionsPage'
+  ),
   validateSearch: readSessionsSearch
 });
 
 const launch = createRoute({
   getParentRoute: () => root,
   path: '/launch',
-  component: lazyRouteComponent(() => import('../pages/launcher/LauncherPage'), 'LauncherPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/launcher/LauncherPage')),
+    'LauncherPage'
+  ),
   validateSearch: readLauncherSearch
 });
 
 const data = createRoute({
   getParentRoute: () => root,
   path: '/data',
-  component: lazyRouteComponent(() => import('../pages/data/DataPage'), 'DataPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/data/DataPage')),
+    'DataPage'
+  ),
   validateSearch: readDataSearch
 });
 
 const users = createRoute({
   getParentRoute: () => root,
   path: '/users',
-  component: lazyRouteComponent(() => import('../pages/users/UsersPage'), 'UsersPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/users/UsersPage')),
+    'UsersPage'
+  ),
   validateSearch: readEntitySearch
 });
 
@@ -65,7 +81,7 @@ const credentials = createRoute({
   getParentRoute: () => root,
   path: '/credentials',
   component: lazyRouteComponent(
-    () => import('../pages/credentials/CredentialsPage'),
+    () => loadScript(() => import('../pages/credentials/CredentialsPage')),
     'CredentialsPage'
   ),
   validateSearch: readEntitySearch
@@ -74,35 +90,50 @@ const credentials = createRoute({
 const projects = createRoute({
   getParentRoute: () => root,
   path: '/projects',
-  component: lazyRouteComponent(() => import('../pages/projects/ProjectsPage'), 'ProjectsPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/projects/ProjectsPage')),
+    'ProjectsPage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const policies = createRoute({
   getParentRoute: () => root,
   path: '/policies',
-  component: lazyRouteComponent(() => import('../pages/policies/PoliciesPage'), 'PoliciesPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/policies/PoliciesPage')),
+    'PoliciesPage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const presets = createRoute({
   getParentRoute: () => root,
   path: '/presets',
-  component: lazyRouteComponent(() => import('../pages/presets/PresetsPage'), 'PresetsPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/presets/PresetsPage')),
+    'PresetsPage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const images = createRoute({
   getParentRoute: () => root,
   path: '/images',
-  component: lazyRouteComponent(() => import('../pages/images/ImagesPage'), 'ImagesPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/images/ImagesPage')),
+    'ImagesPage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const agents = createRoute({
   getParentRoute: () => root,
   path: '/agents',
-  component: lazyRouteComponent(() => import('../pages/agents/AgentsPage'), 'AgentsPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/agents/AgentsPage')),
+    'AgentsPage'
+  ),
   validateSearch: readEntitySearch
 });
 
@@ -110,7 +141,7 @@ const agentSummary = createRoute({
   getParentRoute: () => root,
   path: '/agent-summary',
   component: lazyRouteComponent(
-    () => import('../pages/agents/AgentSummaryPage'),
+    () => loadScript(() => import('../pages/agents/AgentSummaryPage')),
     'AgentSummaryPage'
   ),
   validateSearch: readEntitySearch
@@ -120,7 +151,7 @@ const resourceGroups = createRoute({
   getParentRoute: () => root,
   path: '/resource-groups',
   component: lazyRouteComponent(
-    () => import('../pages/resourceGroups/ResourceGroupsPage'),
+    () => loadScript(() => import('../pages/resourceGroups/ResourceGroupsPage')),
     'ResourceGroupsPage'
   ),
   validateSearch: readEntitySearch
@@ -129,28 +160,40 @@ const resourceGroups = createRoute({
 const scheduler = createRoute({
   getParentRoute: () => root,
   path: '/scheduler',
-  component: lazyRouteComponent(() => import('../pages/scheduler/SchedulerPage'), 'SchedulerPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/scheduler/SchedulerPage')),
+    'SchedulerPage'
+  ),
   validateSearch: readSchedulerSearch
 });
 
 const storage = createRoute({
   getParentRoute: () => root,
   path: '/storage',
-  component: lazyRouteComponent(() => import('../pages/storage/StoragePage'), 'StoragePage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/storage/StoragePage')),
+    'StoragePage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const audit = createRoute({
   getParentRoute: () => root,
   path: '/audit',
-  component: lazyRouteComponent(() => import('../pages/audit/AuditPage'), 'AuditPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/audit/AuditPage')),
+    'AuditPage'
+  ),
   validateSearch: readEntitySearch
 });
 
 const settings = createRoute({
   getParentRoute: () => root,
   path: '/settings',
-  component: lazyRouteComponent(() => import('../pages/settings/SettingsPage'), 'SettingsPage'),
+  component: lazyRouteComponent(
+    () => loadScript(() => import('../pages/settings/SettingsPage')),
+    'SettingsPage'
+  ),
   validateSearch: readSettingsSearch
 });
 

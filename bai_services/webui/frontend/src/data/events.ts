@@ -84,7 +84,12 @@ function open(): void {
     // Changes may have been missed between the loading of the list and now.
     refreshSessions();
   };
-  on('keepalive', () => undefined);
+  on('keepalive', () => {
+    // Another request has failed, but this stream has not ended, so nothing else would retry.
+    if (currentConnection().state === 'lost') {
+      void checkAccess();
+    }
+  });
   on('invitation', () => {
     void queries.invalidateQueries({ queryKey: ['folders', 'invitations'] });
   });
@@ -119,7 +124,7 @@ async function reopen(): Promise<void> {
 }
 
 /** Find out whether the server responds, and whether the user is still signed in. */
-async function checkAccess(): Promise<void> {
+export async function checkAccess(): Promise<void> {
   const wasLost = currentConnection().state === 'lost';
   const timeout = window.setTimeout(() => reportFailure(unreachable()), MAX_RESPONSE_MILLIS);
   try {

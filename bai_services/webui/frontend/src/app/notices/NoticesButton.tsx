@@ -4,9 +4,10 @@ import { Badge, Button } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { markRead, useNotices } from '../../data/notices';
 import { useShortcut } from '../palette/shortcut';
+import { loadScript } from '../../data/scripts';
 
 const NoticesDrawer = lazy(() =>
-  import('./NoticesDrawer').then(module => ({ default: module.NoticesDrawer }))
+  loadScript(() => import('./NoticesDrawer')).then(module => ({ default: module.NoticesDrawer }))
 );
 
 /** The bell with the number of unread notices; the key `]` opens and closes the list. */

@@ -1,7 +1,10 @@
 import { lazy, Suspense, type ComponentProps } from 'react';
 import { Skeleton } from 'antd';
+import { loadScript } from '../../data/scripts';
 
-const Chart = lazy(() => import('./Chart').then(module => ({ default: module.Chart })));
+const Chart = lazy(() =>
+  loadScript(() => import('./Chart')).then(module => ({ default: module.Chart }))
+);
 
 /** A chart whose library is loaded when it is first shown; see `Chart`. */
 export function LazyChart(props: ComponentProps<typeof Chart>) {

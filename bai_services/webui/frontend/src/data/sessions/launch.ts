@@ -70,9 +70,13 @@ export const templatesQuery = queryOptions({
     )
 });
 
-/** Create one session, or several with numbered names: all or none. */
-export function useLaunch() {
+/**
+ * Create one session, or several with numbered names: all or none. `onError` is called even if the
+ * user has left the page, unlike callbacks of `mutate`.
+ */
+export function useLaunch(onError?: (error: Error) => void) {
   return useMutation({
+    ...(onError && { onError }),
     mutationFn: async ({ request, count }: { request: SessionRequest; count: number }) => {
       if (count === 1) {
         const body = request as Schemas['NewSession'];

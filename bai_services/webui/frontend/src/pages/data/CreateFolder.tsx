@@ -1,3 +1,4 @@
+import { useId } from 'react';
 import { App, Form, Modal } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
@@ -34,6 +35,7 @@ export function CreateFolder({ isOpen, onClose, onCreated }: CreateFolderProps) 
   const { t } = useTranslation();
   const { message } = App.useApp();
   const [form] = Form.useForm<Values>();
+  const id = useId();
   const { data: me } = useQuery(meQuery);
   const create = useCreateFolder();
   const close = () => {
@@ -54,11 +56,13 @@ export function CreateFolder({ isOpen, onClose, onCreated }: CreateFolderProps) 
       onCancel={close}
       title={t('data.create')}
       okText={t('data.create')}
-      onOk={form.submit}
+      // A submit button, so that Enter submits the form.
+      okButtonProps={{ htmlType: 'submit', form: id }}
       confirmLoading={create.isPending}
       destroyOnHidden
     >
       <Form
+        id={id}
         form={form}
         layout="vertical"
         onFinish={submit}

@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useId, useState } from 'react';
 import { App, Form, Input, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
 import {
@@ -68,6 +68,7 @@ export function CloneFolder({ folder, onClose }: DialogProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const [form] = Form.useForm<Settings & { host?: string }>();
+  const id = useId();
   const clone = useCloneFolder();
   const submit = (values: Settings & { host?: string }) =>
     clone.mutate(
@@ -85,10 +86,12 @@ export function CloneFolder({ folder, onClose }: DialogProps) {
       onCancel={onClose}
       title={t('data.clone-title', { name: folder.name })}
       okText={t('data.clone')}
-      onOk={form.submit}
+      // A submit button, so that Enter submits the form.
+      okButtonProps={{ htmlType: 'submit', form: id }}
       confirmLoading={clone.isPending}
     >
       <Form
+        id={id}
         form={form}
         layout="vertical"
         onFinish={submit}

@@ -21,7 +21,7 @@ export function LaunchButtons({ form, isValid, hasFolder }: LaunchButtonsProps) 
   const { t } = useTranslation();
   const { message, modal } = App.useApp();
   const navigate = useNavigate();
-  const launch = useLaunch();
+  const launch = useLaunch(error => void message.error(error.message));
   const [count, setCount] = useState(1);
   const [isSaving, setSaving] = useState(false);
   const request = requestOf(form);
@@ -35,8 +35,7 @@ export function LaunchButtons({ form, isValid, hasFolder }: LaunchButtonsProps) 
             to: '/sessions',
             search: sessions.length === 1 && first ? { session: first.id } : {}
           });
-        },
-        onError: error => void message.error(error.message)
+        }
       }
     );
   const confirm = () => {

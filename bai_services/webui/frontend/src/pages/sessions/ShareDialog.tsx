@@ -1,3 +1,4 @@
+import { useId } from 'react';
 import {
   App,
   Button,
@@ -46,6 +47,7 @@ export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const [form] = Form.useForm<ShareFields>();
+  const id = useId();
   const audience = Form.useWatch('audience', form);
   const change = useChangeShares(session.id);
   const submit = (fields: ShareFields) => {
@@ -71,13 +73,14 @@ export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
     <Modal
       open
       onCancel={onClose}
-      onOk={form.submit}
+      // A submit button, so that Enter submits the form.
+      okButtonProps={{ htmlType: 'submit', form: id }}
       okText={t('apps.share')}
       cancelText={t('apps.close')}
       confirmLoading={change.isPending}
       title={t('apps.share-title', { title: app.title })}
     >
-      <Form form={form} layout="vertical" initialValues={INITIAL} onFinish={submit}>
+      <Form id={id} form={form} layout="vertical" initialValues={INITIAL} onFinish={submit}>
         <Form.Item name="audience" label={t('apps.audience')}>
           <Radio.Group
             options={AUDIENCES.map(value => ({

@@ -47,13 +47,12 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   const { message } = App.useApp();
   const change = useChangeSession(session.id);
   const isIdle = session.idle_ends_at !== null && session.idle_ends_at === endOf(session);
+  // A session that no longer ends soon removes this notice, so callbacks of `mutate` would not be
+  // called.
   const keep = () =>
-    change.mutate(
-      { kind: 'activity' },
-      {
-        onSuccess: () => void message.success(t('sessions.kept-alive')),
-        onError: error => void message.error(error.message)
-      }
+    change.mutateAsync({ kind: 'activity' }).then(
+      () => void message.success(t('sessions.kept-alive')),
+      (error: unknown) => void message.error((error as Error).message)
     );
   return (
     <Alert
@@ -72,7 +71,7 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
       }
       action={
         isIdle && (
-          <Button size="small" loading={change.isPending} onClick={keep}>
+          <Button size="small" loading={change.isPending} onClick={() => void keep()}>
             {t('sessions.keep-alive')}
           </Button>
         )

@@ -7,9 +7,10 @@ import { ErrorNotice } from '../../../components/ErrorNotice';
 import { ApiError } from '../../../data/client';
 import { forgetContent, useSaveFile, type FileContent } from '../../../data/folders/fileContent';
 import { MAX_EDIT_BYTES } from './kinds';
+import { loadScript } from '../../../data/scripts';
 
 const TextEditor = lazy(() =>
-  import('./TextEditor').then(module => ({ default: module.TextEditor }))
+  loadScript(() => import('./TextEditor')).then(module => ({ default: module.TextEditor }))
 );
 
 interface EditFileProps {

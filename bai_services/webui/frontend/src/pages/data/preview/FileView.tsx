@@ -8,15 +8,20 @@ import { EditFile } from './EditFile';
 import { ImagePreview } from './ImagePreview';
 import { MAX_BYTES, textOf, type Kind } from './kinds';
 import { TablePreview } from './TablePreview';
+import { loadScript } from '../../../data/scripts';
 
 const MarkdownPreview = lazy(() =>
-  import('./MarkdownPreview').then(module => ({ default: module.MarkdownPreview }))
+  loadScript(() => import('./MarkdownPreview')).then(module => ({
+    default: module.MarkdownPreview
+  }))
 );
 const NotebookPreview = lazy(() =>
-  import('./NotebookPreview').then(module => ({ default: module.NotebookPreview }))
+  loadScript(() => import('./NotebookPreview')).then(module => ({
+    default: module.NotebookPreview
+  }))
 );
 const PdfPreview = lazy(() =>
-  import('./PdfPreview').then(module => ({ default: module.PdfPreview }))
+  loadScript(() => import('./PdfPreview')).then(module => ({ default: module.PdfPreview }))
 );
 
 interface FileViewProps {
