@@ -71,9 +71,17 @@ class Choice(click.Choice[str]):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a sentence that suggests the known words closest to a typo; empty if none is close."""
+    """Return a sentence that suggests the known words closest to a typo; empty if none is close.
+
+    If no word is close as a whole, the words with a similar part are suggested: ``single-node``
+    for ``singel``.
+    """
     by_lower = {one.lower(): str(one) for one in known}
     close = difflib.get_close_matches(word.lower(), by_lower)
+    if not close:
+        parts = {part for one in by_lower for part in one.split("-")}
+        similar = difflib.get_close_matches(word.lower(), parts)
+        close = [one for one in by_lower if not set(similar).isdisjoint(one.split("-"))]
     return f" Did you mean {' or '.join(repr(by_lower[one]) for one in close)}?" if close else ""
 
 

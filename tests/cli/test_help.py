@@ -86,6 +86,9 @@ def test_help_prints_the_examples_unchanged(path: str) -> None:
         (["vfolder", "create", "x", "--usage-mode", "modl"], "Did you mean 'model'?"),
         (["session", "create", "x", "--type", "bach"], "Did you mean 'batch'?"),
         (["completion", "bsh"], "Did you mean 'bash'"),
+        (["session", "create", "x", "--cluster-mode", "singel"], "Did you mean 'single-node'?"),
+        (["session", "create", "x", "--cluster-mode", "mutli-node"], "Did you mean 'multi-node'"),
+        (["session", "create", "x", "--agent-selection", "prefered"], "Did you mean 'preferred'?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
