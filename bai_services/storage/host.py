@@ -96,17 +96,17 @@ class StorageHost:
         self._root = backend.root.absolute()
         self._shared_gid = shared_gid
         self._opener = opener or safe_paths.best_opener()
-        self._workers = Workers(name, THREADS)
+        self.workers = Workers(name, THREADS)
         self._long = Workers(f"{name}-long", LONG_THREADS)
         self._unpackers = asyncio.Semaphore(UNPACKERS)
         self._unpack_locks: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
         """Start the threads and check the host; an unavailable host is only logged."""
-        self._workers.start()
+        self.workers.start()
         self._long.start()
         try:
-            await self._workers.run(self._prepare, seconds=PROBE_SECONDS)
+            await self.workers.run(self._prepare, seconds=PROBE_SECONDS)
         except Unavailable as error:
             log.error("storage host %s: %s", self.name, error.message)
         await self.probe()
@@ -116,14 +116,14 @@ class StorageHost:
 
         The folder tasks of abandoned operations are resumed at the next start.
         """
-        await asyncio.gather(self._long.stop(), self._workers.stop())
+        await asyncio.gather(self._long.stop(), self.workers.stop())
 
     async def probe(self) -> Health:
         """Check the host's health, within a few seconds."""
         started = time.monotonic()
         now = datetime.now(UTC)
         try:
-            status, message, total, free = await self._workers.run(
+            status, message, total, free = await self.workers.run(
                 self._probe, seconds=PROBE_SECONDS
             )
         except (Unavailable, NotFound) as error:
@@ -137,11 +137,11 @@ class StorageHost:
 
     async def create(self, location: Location) -> None:
         """Create an empty folder."""
-        await self._workers.run(self._create, location)
+        await self.workers.run(self._create, location)
 
     async def check_unmanaged(self, path: str) -> None:
         """Raise ``InvalidRequest`` unless a path is a directory that may be used as a folder."""
-        await self._workers.run(self._check_unmanaged, path)
+        await self.workers.run(self._check_unmanaged, path)
 
     async def delete(self, location: Location) -> None:
         """Delete a folder and its content; idempotent. Does nothing for an unmanaged folder."""
@@ -156,12 +156,12 @@ class StorageHost:
         """Return the file system's usage counter of a scope in bytes, None if it has none."""
         if Capability.FAST_USAGE not in self.capabilities:
             return None
-        return await self._workers.run(self._with_scope, self.backend.usage, scope)
+        return await self.workers.run(self._with_scope, self.backend.usage, scope)
 
     async def set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
         """Set the limit that the file system enforces; no effect if it cannot enforce any."""
         if Capability.QUOTA in self.capabilities:
-            await self._workers.run(self._set_quota, scope, limit_bytes)
+            await self.workers.run(self._set_quota, scope, limit_bytes)
 
     async def copy_folder(
         self, source: Location, target_host: StorageHost, target: Location, progress: CopyProgress
@@ -175,7 +175,7 @@ class StorageHost:
 
     async def check_access(self, location: Location, seconds: float) -> None:
         """Raise ``NotFound`` if the folder is missing, ``Unavailable`` after ``seconds``."""
-        await self._workers.run(self._check_access, location, seconds=seconds)
+        await self.workers.run(self._check_access, location, seconds=seconds)
 
     async def list(
         self, location: Location, path: str, offset: int = 0, limit: int = 100,
@@ -213,7 +213,7 @@ class StorageHost:
     async def remove(self, location: Location, path: str, is_recursive: bool = False) -> None:
         """Remove a file, a link or an empty directory; with ``is_recursive`` also a tree."""
         parts = safe_paths.file_parts(path)
-        left = await self._workers.run(self._remove, location, parts, is_recursive)
+        left = await self.workers.run(self._remove, location, parts, is_recursive)
         if left is not None:
             await self._long.run(remove_tree, left, seconds=None)
 
@@ -221,7 +221,7 @@ class StorageHost:
         """Open a file; the caller closes it."""
         parts = safe_paths.file_parts(path)
         file = await self._run_in_folder(location, None, OpenFolder.open_file, parts)
-        return Download(file, self._workers)
+        return Download(file, self.workers)
 
     async def open_archive(
         self, location: Location, paths: Sequence[str], form: str
@@ -234,23 +234,23 @@ class StorageHost:
                 field="format",
             )
         tops = [safe_paths.parse_path(path) for path in paths]
-        root = await self._workers.run(self._open_root, location)
+        root = await self.workers.run(self._open_root, location)
         opened = OpenFolder(root, self._opener)
         try:
             for top in tops:
-                await self._workers.run(opened.entry if top else _nothing, top)
+                await self.workers.run(opened.entry if top else _nothing, top)
         except BaseException:
             os.close(root)
             raise
-        return ArchiveStream(root, generate_archive(opened, tops, form), self._workers)
+        return ArchiveStream(root, generate_archive(opened, tops, form), self.workers)
 
     def uploads(self, location: Location) -> ResumableUploads:
         """Return the resumable uploads of a folder's scope."""
-        return ResumableUploads(self.staging(location), self._workers, self._long)
+        return ResumableUploads(self.staging(location), self.workers, self._long)
 
     async def writer(self, location: Location) -> Writer:
         """Return the writer of a new one-shot upload."""
-        return await self._workers.run(self.staging(location).one_shot_writer)
+        return await self.workers.run(self.staging(location).one_shot_writer)
 
     async def check_target(
         self,
@@ -262,7 +262,7 @@ class StorageHost:
         """Raise the error that ``commit`` would raise now, before the client sends the content."""
         parts = safe_paths.file_parts(path, is_new=True)
         await self._run_in_folder(location, None, OpenFolder.check_target, parts, expected)
-        await self._workers.run(self._require_free_space, size_bytes)
+        await self.workers.run(self._require_free_space, size_bytes)
 
     async def commit(
         self, location: Location, writer: Writer, path: str, uid: int | None,
@@ -270,7 +270,7 @@ class StorageHost:
     ) -> Entry:  # fmt: skip
         """Move an uploaded file to its path, durably and atomically."""
         parts = safe_paths.file_parts(path, is_new=True)
-        return await self._workers.run(self._commit, location, writer, parts, uid, expected)
+        return await self.workers.run(self._commit, location, writer, parts, uid, expected)
 
     async def unpack(
         self, location: Location, writer: Writer, path: str, uid: int | None, max_bytes: int
@@ -280,7 +280,7 @@ class StorageHost:
         A cancellation stops it, unless it has begun to move files into the folder.
         """
         parts = safe_paths.parse_new_path(path)
-        staging = await self._workers.run(self.staging(location).new_path, ".unpacked")
+        staging = await self.workers.run(self.staging(location).new_path, ".unpacked")
         owner = self._owner(uid)
         job = Job(
             folder=str(self._path(location)),
@@ -303,11 +303,11 @@ class StorageHost:
 
     async def discard(self, writer: Writer) -> None:
         """Close the writer of a one-shot upload and delete what it wrote."""
-        await self._workers.run(writer.discard)
+        await self.workers.run(writer.discard)
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
         """Run a method of a ``Writer`` in a thread."""
-        return await self._workers.run(work, *arguments)
+        return await self.workers.run(work, *arguments)
 
     async def sweep(self, is_start: bool = False) -> int:
         """Remove expired uploads, and with ``is_start`` the remains of a crash.
@@ -332,7 +332,7 @@ class StorageHost:
         self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any
     ) -> T:
         """Run ``work`` on the opened folder in a thread; ``uid`` will own new files."""
-        return await self._workers.run(self._opened_for, location, uid, work, *arguments)
+        return await self.workers.run(self._opened_for, location, uid, work, *arguments)
 
     def _opened_for(
         self, location: Location, uid: int | None, work: Callable[..., T], *arguments: Any

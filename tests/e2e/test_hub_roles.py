@@ -156,7 +156,7 @@ def name_of(handler: type[RequestHandler]) -> str:
 
 
 def methods_of(handler: type[RequestHandler]) -> set[str]:
-    missing = RequestHandler._unimplemented_method  # type: ignore[attr-defined]  # tornado's own
+    missing = RequestHandler._unimplemented_method  # type: ignore[attr-defined]  # noqa: SLF001  # of tornado
     return {method for method in METHODS if getattr(handler, method) is not missing}
 
 

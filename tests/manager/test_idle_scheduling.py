@@ -121,7 +121,7 @@ def test_busy_loop_slows_a_thread_down(
 ) -> None:
     monkeypatch.setattr(idle_scheduling, "SLICE_SECONDS", slice_seconds)
     event = NeverIdle()
-    pause = idle_scheduling._Pause(event)
+    pause = idle_scheduling.Pause(event)
     for _ in range(3):
         pause()
     assert event.waits == waits

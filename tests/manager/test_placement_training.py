@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from bai_services.core.scheduling.placement import build_tables
+from bai_services.core.scheduling.queue import Queue
+from bai_services.core.scheduling.queue.model import PauseIfBusy, Snapshot
 from bai_services.core.sessions.lifecycle import Event
 from bai_services.db.scheduling.queue import QueueStore
 from bai_services.manager.scheduling import placement_training
+from bai_services.manager.scheduling import scheduler as scheduler_module
 from bai_services.manager.scheduling.placement_training import PlacementTraining
+from benchmarks.served import Commands
 from tests.db.world import make_world
 from tests.testbed.manager import MovableClock, manager_on
 from tests.testbed.manager import make_world as make_demo
@@ -53,13 +57,22 @@ async def test_tables_are_rebuilt_only_if_the_recent_requests_have_changed(
     await world.close()
 
 
-async def test_pass_uses_the_trained_tables(tmp_path: Path) -> None:
+async def test_pass_uses_the_trained_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, clock = f"sqlite+aiosqlite:///{tmp_path}/bai.sqlite", MovableClock()
     async with manager_on(url, tmp_path, clock) as manager:
-        await make_demo(manager, clock)
+        await Commands(await make_demo(manager, clock)).queue(pending=1, agents=1)
         scheduler = manager.scheduling.scheduler
         tables = build_tables([], [])
-        scheduler._placement_training._tables["default"] = tables
+        monkeypatch.setattr(placement_training, "build_tables", lambda *_: tables)
+        read: list[Snapshot] = []
+
+        def record(snapshot: Snapshot, pause_if_busy: PauseIfBusy) -> Queue:
+            read.append(snapshot)
+            return Queue(snapshot, pause_if_busy)
+
+        monkeypatch.setattr(scheduler_module, "Queue", record)
+        await scheduler.placement_training.step()
         await scheduler.run_pass()
-        assert scheduler._queue is not None
-        assert scheduler._queue.group_queue("default").state.tables is tables
+        assert read[-1].groups["default"].tables is tables

@@ -51,7 +51,7 @@ async def test_pass_does_not_wait_for_a_query(manager: Manager) -> None:
     ended = (await in_status(manager, Status.SCHEDULED))[0]
     await manager.lifecycle.apply(ended, Event.STOP_REQUESTED)
     async with asyncio.timeout(LIMIT_SECONDS):
-        await manager.scheduling.scheduler._step()
+        await manager.scheduling.scheduler.step()
     assert len(await in_status(manager, Status.PENDING)) == 19
     may_continue.set()
     # The result describes the queue at the time of the query.
@@ -70,7 +70,7 @@ async def test_query_does_not_wait_for_a_long_pass(
         return run(queue, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Queue, "run", run_blocked)
-    step = asyncio.create_task(manager.scheduling.scheduler._step())
+    step = asyncio.create_task(manager.scheduling.scheduler.step())
     assert await asyncio.to_thread(has_begun.wait, LIMIT_SECONDS)
     assert await manager.scheduling.scheduler.query(lambda e: len(e.positions("default"))) == 20
     assert not step.done()
@@ -82,7 +82,7 @@ async def test_new_position_is_visible_at_once_and_written_later(
     manager: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scheduler, last = manager.scheduling.scheduler, (await in_status(manager, Status.PENDING))[-1]
-    monkeypatch.setattr(scheduler._states._store, "batch", 5)
+    monkeypatch.setattr(scheduler.states.store, "batch", 5)
 
     async def end_a_session() -> None:
         ended = (await in_status(manager, Status.SCHEDULED))[0]
@@ -97,13 +97,13 @@ async def test_new_position_is_visible_at_once_and_written_later(
     await end_a_session()  # all positions are new, so many rows are written
     assert await stored_position() == 19
     await end_a_session()
-    state = scheduler._states.of(last)
+    state = scheduler.states.of(last)
     assert state is not None
     assert (state.position, await stored_position()) == (18, 19)
-    assert not scheduler._states.is_due()
+    assert not scheduler.states.is_due()
     monkeypatch.setattr(wait_states, "WRITE_INTERVAL_SECONDS", 0.0)
-    assert scheduler._states.is_due()
-    await scheduler._write_due_states()
+    assert scheduler.states.is_due()
+    await scheduler.write_due_states()
     assert await stored_position() == 18
-    scheduler._states.clear()
-    assert scheduler._states.of(last) is None
+    scheduler.states.clear()
+    assert scheduler.states.of(last) is None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from argon2 import PasswordHasher
 
 from bai_services.core.accounts.passwords import BLOCK_TIME, FAILURES_ALLOWED
 from bai_services.core.errors import (
@@ -130,13 +131,13 @@ async def test_unknown_name_takes_the_same_time_as_a_known_one(
     user_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
-    verify = PasswordHashes._verify
+    verify = PasswordHasher.verify
 
-    def verify_and_record(self: PasswordHashes, password_hash: str, password: str) -> bool:
+    def verify_and_record(hasher: PasswordHasher, password_hash: str, password: str) -> bool:
         hashed.append(password_hash)
-        return verify(self, password_hash, password)
+        return verify(hasher, password_hash, password)
 
-    monkeypatch.setattr(PasswordHashes, "_verify", verify_and_record)
+    monkeypatch.setattr(PasswordHasher, "verify", verify_and_record)
     await attempt(user_world, "user", "wrong horse 1!")
     await attempt(user_world, "no-such-user", "wrong horse 1!")
     await attempt(user_world, "user2", "wrong horse 1!")
@@ -289,7 +290,7 @@ async def test_lockout_applies_to_password_changes(user_world: World) -> None:
 async def test_password_is_rehashed_with_new_parameters_at_sign_in(user_world: World) -> None:
     store = AccountStore(user_world.manager.database)
     before = await store.by_sign_in_name("user")
-    user_world.manager.accounts.sign_ins._passwords = PasswordHashes(memory_kib=16, rounds=2)
+    user_world.manager.accounts.sign_ins.passwords = PasswordHashes(memory_kib=16, rounds=2)
     assert (await attempt(user_world, "user", PASSWORD)).kind is None
     after = await store.by_sign_in_name("user")
     assert before is not None and after is not None

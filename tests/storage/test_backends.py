@@ -272,7 +272,7 @@ async def test_calls_on_dead_mount_time_out(tmp_path: Path) -> None:
     try:
         for _ in range(8):
             with pytest.raises(Unavailable, match="does not respond"):
-                await host._workers.run(backend.create, tmp_path, seconds=0.05)
+                await host.workers.run(backend.create, tmp_path, seconds=0.05)
         # All threads hang, so every call fails immediately.
         with pytest.raises(Unavailable, match="does not respond"):
             await host.check_access(fresh(), 5)

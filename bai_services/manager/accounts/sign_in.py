@@ -76,7 +76,7 @@ class SignIns:
         self._users = UserStore(context.database)
         self._clock = context.clock
         self._audit = context.audit
-        self._passwords = passwords
+        self.passwords = passwords
         self._hub = hub
         self._revocations = revocations
         self._sign_outs_due = context.sign_outs_due
@@ -171,7 +171,7 @@ class SignIns:
             domain=account.domain,
             name=account.username,
         )
-        hashed = await self._passwords.hash(new)
+        hashed = await self.passwords.hash(new)
         kind: Revocation = "all" if revokes_tokens else "sign-ins"
         await self._users.set_password(account.id, hashed, self._clock(), entry, kind)
         due = PendingSignOut(account.id, account.username, kind)
@@ -287,7 +287,7 @@ class SignIns:
     async def _is_correct_password(self, found: PasswordAccount | None, password: str) -> bool:
         """Return whether the password is correct; takes the same time if there is no account."""
         password_hash = None if found is None else found.password_hash
-        return await self._passwords.verify(password_hash, password[:MAX_LENGTH])
+        return await self.passwords.verify(password_hash, password[:MAX_LENGTH])
 
     async def _require_accepted(self, account: Account, client_ip: str, action: str) -> None:
         found = refusal(account, client_ip)
@@ -309,8 +309,8 @@ class SignIns:
 
     async def _rehash_if_outdated(self, found: PasswordAccount, password: str) -> None:
         old = found.password_hash
-        if old is not None and self._passwords.is_outdated(old):
-            new = await self._passwords.hash(password)
+        if old is not None and self.passwords.is_outdated(old):
+            new = await self.passwords.hash(password)
             await self._users.rehash(found.account.id, old, new)
 
 

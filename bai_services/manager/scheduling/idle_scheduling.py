@@ -96,7 +96,7 @@ async def wait_until_idle() -> None:
 def loop_pauser() -> PauseIfBusy:
     """Return a callable that a thread calls repeatedly to pause while this loop is busy."""
     selector = _SELECTORS.get(asyncio.get_running_loop())
-    return no_op if selector is None else _Pause(selector.is_idle)
+    return no_op if selector is None else Pause(selector.is_idle)
 
 
 class WorkGate:
@@ -111,7 +111,7 @@ class WorkGate:
     def __init__(self) -> None:
         self._is_idle = threading.Event()
         self._is_idle.set()
-        self.pause_if_busy: PauseIfBusy = _Pause(self._is_idle, MAX_WORK_PAUSE_SECONDS)
+        self.pause_if_busy: PauseIfBusy = Pause(self._is_idle, MAX_WORK_PAUSE_SECONDS)
 
     def __enter__(self) -> None:
         self._is_idle.clear()
@@ -130,7 +130,7 @@ class WorkGate:
         return pause
 
 
-class _Pause:
+class Pause:
     """Waits for ``is_idle``, at most ``max_pause`` seconds per ``SLICE_SECONDS`` of work."""
 
     def __init__(self, is_idle: threading.Event, max_pause: float = MAX_PAUSE_SECONDS) -> None:

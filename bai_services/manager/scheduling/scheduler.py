@@ -90,17 +90,17 @@ class Scheduler:
         self._read_at = 0.0
         self._conflict_count = 0
         self._states_are_written = True
-        self._placement_training = PlacementTraining(store, lease)
+        self.placement_training = PlacementTraining(store, lease)
         self._jit_warmup = jit_warmup
-        self._states = states
-        self._loop = Loop("scheduler", self._step, TICK_SECONDS)
+        self.states = states
+        self._loop = Loop("scheduler", self.step, TICK_SECONDS)
         self._state_loop = Loop(
-            "wait states of pending sessions", self._write_due_states, TICK_SECONDS
+            "wait states of pending sessions", self.write_due_states, TICK_SECONDS
         )
         lifecycle.listen(self._on_change)
 
     def start(self) -> None:
-        self._jit_warmup.start(self._placement_training.start)
+        self._jit_warmup.start(self.placement_training.start)
         self.lease.start()
         self._usage.start()
         self._loop.start()
@@ -108,7 +108,7 @@ class Scheduler:
 
     async def stop(self) -> None:
         await self._jit_warmup.stop()
-        await self._placement_training.stop()
+        await self.placement_training.stop()
         await self._state_loop.stop()
         await self._loop.stop()
         await asyncio.gather(*self._query_tasks, return_exceptions=True)
@@ -173,15 +173,16 @@ class Scheduler:
     async def run_pass(self) -> None:
         """Run a pass with a full read, and write the wait states."""
         self._read_at = 0.0
-        await self._step()
+        await self.step()
         await self._write_states()
 
-    async def _step(self) -> None:
+    async def step(self) -> None:
+        """Run a pass if this manager holds the lease."""
         await self._jit_warmup.wait()
         token = await self.lease.hold()
         if token is None:
             self._queue = None
-            self._states.clear()
+            self.states.clear()
             return
         try:
             async with self._in_use:
@@ -201,7 +202,7 @@ class Scheduler:
     async def _pass(self, token: int) -> None:
         queue = await self._refreshed_queue()
         result = await self._in_thread(queue.run, self._clock())
-        self._states.update_reasons(result.changed)
+        self.states.update_reasons(result.changed)
         self._states_are_written &= not (result.changed or result.decisions)
         lost = 0
         size = self._store.batch
@@ -240,7 +241,7 @@ class Scheduler:
             self._read_at = time.monotonic()
             snapshot = await self._store.snapshot(self._clock())
             history = await self._usage.history(snapshot.groups)
-            groups = self._placement_training.with_tables(snapshot.groups)
+            groups = self.placement_training.with_tables(snapshot.groups)
             snapshot = replace(snapshot, history=history, groups=groups)
             self._queue = await self._in_thread(Queue, snapshot, loop_pauser())
             self._states_are_written = False
@@ -261,19 +262,20 @@ class Scheduler:
         return created
 
     async def _notify_placed(self, session_ids: tuple[str, ...]) -> None:
-        self._states.discard(session_ids)
+        self.states.discard(session_ids)
         for start in range(0, len(session_ids), NOTIFY_BATCH_SIZE):
             await wait_until_idle()
             for row in await self._sessions.rows(session_ids[start : start + NOTIFY_BATCH_SIZE]):
                 self._lifecycle.notify(row)
 
-    async def _write_due_states(self) -> None:
+    async def write_due_states(self) -> None:
+        """Write changed wait states, and publish changed positions, if they are due."""
         if not self._states_are_written:
             await asyncio.sleep(STATE_DEBOUNCE_SECONDS)
             await self._write_states()
-        elif self._states.is_due():
+        elif self.states.is_due():
             await self._write_states()
-        self._states.publish_positions()
+        self.states.publish_positions()
 
     async def _write_states(self) -> None:
         token = await self.lease.hold()
@@ -281,9 +283,9 @@ class Scheduler:
         if token is None or snapshot is None:
             return
         self._states_are_written = True
-        changed = await self._states.changed(snapshot)
+        changed = await self.states.changed(snapshot)
         try:
-            await self._states.write(changed, token)
+            await self.states.write(changed, token)
         except StaleLease:
             self.lease.lost()
 
@@ -293,7 +295,7 @@ class Scheduler:
         self._touched.add(row.id)
         if row.status is Status.RUNNING:
             return  # a start frees no capacity; the next pass reads the change
-        self._states.discard([row.id])
+        self.states.discard([row.id])
         self._loop.wake()
 
 

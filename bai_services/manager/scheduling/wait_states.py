@@ -44,7 +44,7 @@ class WaitStates:
     """Caches the written state of each session, so that only differences are written."""
 
     def __init__(self, store: QueueStore, lifecycle: Lifecycle) -> None:
-        self._store = store
+        self.store = store
         self._lifecycle = lifecycle
         self._reasons: dict[str, tuple[Reason, ...]] = {}
         self._written: dict[str, WaitState] = {}
@@ -113,11 +113,11 @@ class WaitStates:
         StaleLease
             If another manager holds the lease now.
         """
-        due, size = self._select_due(changed), self._store.batch
+        due, size = self._select_due(changed), self.store.batch
         for start in range(0, len(due), size):
             part = due[start : start + size]
             await wait_until_idle()
-            await self._store.write_states({w.id: state for w, state in part}, token)
+            await self.store.write_states({w.id: state for w, state in part}, token)
             for session, state in part:
                 before = self._written.get(session.id)
                 self._written[session.id] = state
@@ -134,13 +134,13 @@ class WaitStates:
         with_new_reasons = [
             (w, state) for w, state in changed if self._has_new_reasons(w.id, state)
         ]
-        has_many_positions = len(changed) - len(with_new_reasons) > self._store.batch
+        has_many_positions = len(changed) - len(with_new_reasons) > self.store.batch
         self._has_unwritten_positions = (
             has_many_positions and now - self._written_at < WRITE_INTERVAL_SECONDS
         )
         if self._has_unwritten_positions:
             return with_new_reasons
-        if len(changed) > self._store.batch:
+        if len(changed) > self.store.batch:
             self._written_at = now
         return changed
 

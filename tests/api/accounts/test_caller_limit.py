@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import tracemalloc
 
 import pytest
 
@@ -38,12 +40,18 @@ async def test_lists_beyond_the_limit_wait_for_earlier_lists_of_the_same_user(
 
 async def test_caller_without_running_calls_uses_no_memory() -> None:
     limit = CallerLimit(1)
-    with pytest.raises(RuntimeError):
-        async with limit.slot("a"):
-            raise RuntimeError
-    async with limit.slot("a"):
-        pass
-    assert limit._callers == {}
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(1000):
+            with contextlib.suppress(RuntimeError):
+                async with limit.slot(f"user{number}"):
+                    raise RuntimeError
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A slot that stays in memory takes more than 300 bytes.
+    assert after - before < 100_000
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import tarfile
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tusclient.client import TusClient
 
 from bai_services.client import Client
 from bai_services.core.accounts import signature
-from bai_services.core.errors import Forbidden
+from bai_services.core.errors import Forbidden, QuotaExceeded
 from bai_services.db.folders.vfolders import VfolderStore
 from bai_services.manager.folders.open_uploads import OpenUploads
 from bai_services.manager.folders.quotas import location_of
@@ -274,13 +275,17 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     api: Api, user: Client
 ) -> None:
     await create_upload(user, 4, "f")
-    uploads = api.world.manager.folders.uploads
     moment = time.time()
-    uploads._open_uploads = OpenUploads(api.world.manager.folders.storage_hosts, 1, lambda: moment)
-    headers = {"Upload-Length": "4", "Upload-Metadata": metadata(path="g")}
-    assert (await user.http.post(UPLOADS, headers=headers)).status_code == 403
+    hosts = api.world.manager.folders.storage_hosts
+    # The state of a manager that has just started.
+    open_uploads = OpenUploads(hosts, 1, lambda: moment)
+    await open_uploads.read()
+    ((scope, stored),) = await hosts.get("local").unfinished()
+    another = replace(stored, id="another")
+    with pytest.raises(QuotaExceeded, match="1 unfinished uploads; the limit is 1"):
+        open_uploads.begin("local", str(scope), another)
     moment += 25 * 3600
-    assert (await user.http.post(UPLOADS, headers=headers)).status_code == 201
+    open_uploads.begin("local", str(scope), another)
 
 
 async def test_unfinished_uploads_count_towards_the_quota(api: Api, user: Client) -> None:
