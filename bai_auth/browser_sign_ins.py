@@ -61,9 +61,7 @@ def _set_user_cookie(handler: Any, user: Any, server: Any) -> None:
 
 
 def _revoke_oldest_sign_ins(handler: Any, user: Any) -> None:
-    """Revoke the oldest sign-ins so that the new one does not exceed the account's limit, if it has
-    one.
-    """
+    """Revoke the oldest sign-ins, so that a new sign-in does not exceed the account's limit."""
     limit: int | None = getattr(handler, LIMIT_ATTRIBUTE, None)
     if limit is None:
         return

@@ -26,8 +26,8 @@ async def start(
     Raises
     ------
     EngineError
-        See ``Engine.start``. Except for ``EngineUnreachable``, the message names a failed sub
-        kernel.
+        See ``Engine.start``. If a sub kernel failed, the message names it; ``EngineUnreachable``
+        names no kernel.
     """
     starting = [asyncio.ensure_future(_start_sub(engine, sub)) for sub in plan.subs]
     try:
@@ -85,7 +85,7 @@ async def remove(engine: Engine, running: Running) -> None:
 
 
 async def read_logs(engine: Engine, running: Running, max_bytes: int) -> tuple[str, dict[str, str]]:
-    """Return the tail of the main kernel's output, and those of the sub kernels by hostname.
+    """Return the end of the main kernel's output, and the ends of the other outputs by hostname.
 
     ``max_bytes`` limits the total. If there are sub kernels, the main kernel gets half of it.
     """

@@ -86,7 +86,7 @@ class Start:
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` unless the owner, or a service with only a session id, requests it.
+        """Raise ``Forbidden`` unless the owner, or a service with a session id, is the requester.
 
         Options from any other user would run that user's code as the owner. The manager is a
         service and sends only the id of a session, which the owner has created through the manager.

@@ -4,8 +4,8 @@ Requests of a published trace arrive at random (Poisson) and run as long as in t
 most ten times the median; a request that does not fit is lost. Prints one JSON object: for each
 policy and load, the mean percentage of allocated GPUs over the second half of the requests, and the
 percentage of lost demand, as means over the seeds. The placement code is that of a scheduling pass.
-With `--mix cpu-bound` more requests are shares, without the largest ones, so that cpu is exhausted
-before the GPUs.
+With `--mix cpu-bound`, more requests are shares, and shares of 0.8 or more are left out, so that
+cpu is exhausted before the GPUs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from bai_services.core.scheduling.placement.pricing.tables import Variant
 from .trace import FIRST_SEED, MISSING, BadFile, Pod, make_tables, read_files
 
 POLICIES = ("priced", "fgd", "best-fit", "pack", "spread", "random")
-# In the cpu-bound mix, the fraction of the demand that is shares, and their upper limit (1/1000).
+# In the cpu-bound mix: the fraction of the demand that is shares, and the limit below which shares
+# are used, in thousandths.
 SHARED_PART, LARGE = 0.6, 800
 # Maximum run time as a multiple of the median.
 MAX_RUN_TIME_FACTOR = 10

@@ -28,7 +28,7 @@ class Offer:
     program: tuple[str, ...] = ()
     """The command that starts the app's program."""
     refusal: str = ""
-    """Why the app is not offered; empty if it is."""
+    """Why the app is not offered; empty if it is offered."""
     port: int = 0
     """The port of an app that the session does not start itself (``AppKind.PORT``)."""
 
@@ -114,7 +114,7 @@ def offer(app: App, environ: Mapping[str, str]) -> Offer:
 
 
 def offers(environ: Mapping[str, str] | None = None) -> list[Offer]:
-    """Return the offers of all apps in the catalogue, including those that are not offered."""
+    """Return an ``Offer`` for each app of the catalogue, also if its ``refusal`` is set."""
     env = os.environ if environ is None else environ
     return [offer(app, env) for app in CATALOGUE]
 

@@ -160,8 +160,8 @@ CATALOGUE: tuple[App, ...] = (
         environment={
             # The job runner has eight processes and uses 2 GB; sessions do not need it.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            # The middleware checks the Host header. It would reject requests through the Hub, and
-            # is not needed, because Jupyter authenticates every request.
+            # The middleware checks the Host header, to protect publicly reachable ports. Here,
+            # Jupyter authenticates every request.
             "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE": "true",
         },
         arguments=(

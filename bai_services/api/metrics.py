@@ -47,7 +47,7 @@ class AccessLog:
         is_long_poll = "wait" in request.query_arguments or route == "/events"
         if not is_long_poll:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
-        # Page handlers have a method `caller` instead of the attribute.
+        # In the handlers of pages, ``caller`` is a method; in those of the API, an attribute.
         attribute = getattr(handler, "caller", None)
         caller = attribute if isinstance(attribute, Caller) else None
         caller_name = "-" if caller is None else caller.username or caller.role

@@ -93,7 +93,7 @@ def page_of(items: Sequence[T], query: ListQuery, fields: Sequence[str]) -> Page
     Raises
     ------
     InvalidRequest
-        If a filter or the sort order contains any other field, or a filter any other operator.
+        If a filter or the sort order uses another field, or a filter uses another operator.
     """
     found = list(items)
     for name, value in query.filters.items():

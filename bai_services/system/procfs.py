@@ -24,7 +24,7 @@ def boot_id() -> str:
 
 
 class ProcessStat(NamedTuple):
-    """State (a letter; ``Z``: zombie), parent, and the clock tick since boot of the start."""
+    """State (a letter; ``Z``: zombie), pid of the parent, and start in clock ticks since boot."""
 
     state: str
     parent: int

@@ -186,7 +186,7 @@ class _Connection:
 
     def __init__(self, endpoint: TunnelEndpoint) -> None:
         self._endpoint = endpoint
-        # Number of frames that the peer has received, from its HELLO.
+        # Number of frames that the peer has received, as its HELLO states.
         self._received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._websocket: WebSocketClientConnection | None = None

@@ -67,7 +67,7 @@ class Link:
         self._control.append(encode_text(FrameKind.BYE, 0, message))
 
     def receive(self, frame: Frame) -> Frame | None:
-        """Process a frame of the websocket; return a frame of a stream, None for any other.
+        """Process a frame of the websocket; return it if it belongs to a stream, else None.
 
         Raises
         ------
@@ -115,7 +115,7 @@ class Link:
             self._control.append(encode_ack(self._received))
 
     def _acknowledge(self, number: int) -> None:
-        """Drop the kept frames up to the frame count ``number``."""
+        """Drop the frames that the peer has received; ``number``: how many it has received."""
         count = number - self._first_unacknowledged
         # The peer cannot acknowledge a frame that is still to be sent again.
         if not 0 <= count <= len(self._unacknowledged) - len(self._resend):

@@ -41,7 +41,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The peer sends no more data; this endpoint still may (half-close)."""
+    """The peer sends no more data; this endpoint may still send data (half-close)."""
 
     stream: int
 
@@ -87,7 +87,7 @@ class Streams:
         self._max_streams = max_streams
         self._streams: dict[int, _Stream] = {}
         self._last = 0
-        # Sum over all streams of the window size beyond the initial window.
+        # Total growth of the windows of all streams beyond their initial size, in bytes.
         self._growth = 0
         self._control: deque[bytes] = deque()
         # Streams with data and credit, in round-robin order.

@@ -39,7 +39,7 @@ LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
 
 # Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
-# which a restarted Hub reads it. With bubblewrap, the script is not needed: bubblewrap stores it.
+# which a restarted Hub reads it. Bubblewrap itself stores the exit code, so it needs no script.
 RUN_AND_STORE_EXIT_CODE = """
 status=$1 folder=$2; shift 2
 cd "$folder" && "$@"

@@ -110,7 +110,7 @@ def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     said = run_steps(root, driver, "0")
     assert (said["level"], said["share"]["level"]) == ("soft", "soft")
     assert said["facts"]["compute_mode"] == "DEFAULT"
-    assert "a program can bypass MPS" in said["facts"]["not_firmer"]["process"]
+    assert "a program can bypass MPS" in said["facts"]["unavailable_levels"]["process"]
     assert said["share"]["mps"] and "MPS is not enforced" in said["share"]["notices"][0]
     # The agent is not configured to change the mode.
     assert said["mode_after"] == "0"

@@ -98,7 +98,7 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
                 "clients": 20,
             },
             "shares_withheld": "",
-            "not_firmer": {
+            "unavailable_levels": {
                 "cgroup": "the driver can limit containers only",
                 "process": "MPS is disabled: SharingSettings.mps_share is empty",
             },

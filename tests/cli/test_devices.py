@@ -48,7 +48,7 @@ async def test_agent_devices_lists_accelerators_and_discovery(bai: Bai, agent: F
     }
     await agent.beat(
         devices=[
-            gpu(0, usage=usage, not_firmer={"cgroup": "the driver is old"}),
+            gpu(0, usage=usage, unavailable_levels={"cgroup": "the driver is old"}),
             {**gpu(1, masked=True), "is_healthy": False, "memory_bytes": None},
         ],
         facts={"discovery": [DISCOVERY]},

@@ -1,4 +1,4 @@
-"""A drained manager neither schedules nor starts sessions; running ones may end."""
+"""A drained manager neither schedules nor starts sessions; running sessions continue."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ export class StopNotifications {
   }
 }
 
-/** Warnings before a time limit: one notification per step, and all again if the limit is extended. */
+/** Warnings before a time limit: one notification per step. A changed limit restarts the steps. */
 class StepWarning {
   private notification: string | null = null;
   private endsAt: string | null = null;

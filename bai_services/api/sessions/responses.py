@@ -228,7 +228,8 @@ class UsageSeries(ResponseModel):
 class UsageTrend(ResponseModel):
     """Usage in percent of the requested amounts; 15 intervals of a minute, oldest first.
 
-    ``device_percent``: mean utilization of its devices. A series is empty if nothing was measured.
+    ``device_percent``: mean utilization of the session's devices. A series is empty if nothing was
+    measured.
     """
 
     session_id: str

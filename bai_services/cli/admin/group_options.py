@@ -39,8 +39,8 @@ def rename_weight_keys(
 ) -> dict[str, Any]:
     """Return options with the key of each weight replaced by ``rename(kind, key)``.
 
-    If two keys of a kind would become equal, the keys of that kind are not renamed, and the hub
-    rejects them.
+    If two keys of a kind would become equal, the keys of that kind are not renamed; the hub then
+    rejects the options.
     """
     weights = dict(weights_of(options))
     for kind, of_kind in weights.items():

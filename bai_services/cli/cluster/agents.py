@@ -109,7 +109,7 @@ def notes_of(device: Mapping[str, Any]) -> list[str]:
         notes.append(f"all sessions on this device get a share of {share} until it is idle")
     if withheld := facts.get("shares_withheld"):
         notes.append(f"no shares: {withheld}")
-    for level, reason in (facts.get("not_firmer") or {}).items():
+    for level, reason in (facts.get("unavailable_levels") or {}).items():
         notes.append(f"enforcement level {level} is not available: {reason}")
     return notes
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 # Buffer of reads and writes.
 BUFFER_BYTES = 2**20
-# Size of one request of a resumable upload; after an interruption, at most one is repeated.
+# Size of one request of a resumable upload. After an interruption, at most one request is repeated.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
@@ -147,7 +147,7 @@ async def in_parallel(
 
 
 class Uploader:
-    """Upload files to one folder: large files resumable, many small files in bundles."""
+    """Uploads files to one folder. Large files can be resumed; many small files are bundled."""
 
     def __init__(
         self, client: Client, folder_path: str, bars: Progress, *, has_checksum: bool

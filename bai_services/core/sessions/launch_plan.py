@@ -180,7 +180,7 @@ class LaunchPlan:
             raise InvalidRequest(f"the launch plan cannot be parsed: {error!r}") from error
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan for ``from_json``; the plans of sub kernels have no ``subs``."""
+        """Return the plan in the format of ``from_json``; plans of sub kernels have no ``subs``."""
         subs = [sub.to_json() for sub in self.subs]
         return {
             **_shallow(self),

@@ -79,7 +79,7 @@ def _suggested_name(text: str) -> str:
 
 
 def hub_server_name(name: str, session_id: str) -> str:
-    """Return the name of a session's Hub server: a slug of its name and six digits of its id.
+    """Return the name of a session's Hub server: a slug of its name and the begin of its id.
 
     The result has at most 30 lower-case letters, digits and single hyphens, begins with a letter
     and does not end with a hyphen.

@@ -39,7 +39,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Input of a launch plan besides the session: agent, image, and the user's uid and gid."""
+    """Facts for a launch plan that are not in the session: agent, image labels, uid and gid."""
 
     agent_id: str
     agent_status: str
@@ -91,7 +91,7 @@ _LAUNCH_FACTS = (
     )
     .where(sessions.c.id == _OF_SESSION, kernels.c.role == "main")
 )
-# uid and gid of the processes of sessions.
+# The uid and gid with which the processes of a session run.
 _USER_IDS = (
     sa.select(sessions.c.id, users.c.container_uid.label("uid"), users.c.container_gid.label("gid"))
     .join_from(sessions, users, sessions.c.owner_id == users.c.id)

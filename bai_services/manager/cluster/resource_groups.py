@@ -42,7 +42,7 @@ class ResourceGroups:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ResourceGroup:
         """Create a resource group.
 
-        There is one default group; a new default group replaces the old one.
+        If it is the default group, it replaces the previous default group.
         """
         authorizer.require(caller, "resource-group.write")
         name = check_slug("resource group", spec["name"])

@@ -101,8 +101,8 @@ class Quotas:
     async def page(self, caller: Caller, query: ListQuery) -> Page[QuotaScope]:
         """Return the scopes that the caller may see.
 
-        For a user, these are the own scopes and those of the user's projects; for a domain
-        administrator, the scopes of the domain; otherwise all scopes.
+        A user sees the scopes of the user and of the user's projects, a domain administrator the
+        scopes of the domain, and superadmins and monitors all scopes.
         """
         visible = authorizer.visibility(caller, "quota.read")
         page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)

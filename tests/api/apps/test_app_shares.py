@@ -188,7 +188,7 @@ async def test_used_entry_token_is_rejected_by_every_manager(
         await restarted.app_shares.authorize_visit(caller, facts, is_signed_in)
 
 
-async def test_visit_is_denied_after_a_change_of_policy_account_sign_in_or_share(
+async def test_visit_is_denied_when_policy_membership_account_sign_in_or_expiry_forbid_it(
     api: Api,
     user: Client,
     session: dict[str, Any],

@@ -66,9 +66,9 @@ def test_division_of_a_share(
 
 
 def test_number_of_parts_follows_the_formula() -> None:
-    """A share R is divided over n devices. Let D be R / n, rounded down to the step q. Then n is
-    the smallest number from ceil(R / cap) on with two properties: n devices have at least D free,
-    and ceil((R - n D) / q) devices have at least D + q free.
+    """A share R is divided over n devices of capacity C. Let D be R / n, rounded down to the step
+    q. Then n is the smallest number from ceil(R / C) on with two properties: n devices have at
+    least D free, and ceil((R - n D) / q) devices have at least D + q free.
     """
 
     def part_count(free: tuple[int, ...], amount: int) -> int:

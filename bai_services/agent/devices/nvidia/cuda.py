@@ -49,15 +49,15 @@ NOTICES: Mapping[Level, str] = {
     Level.SOFT: "Shares of the GPU are not enforced: stay within your share of its memory and "
     "time. If a session uses more memory than its share, its largest program may be terminated.",
     Level.PROCESS: "Each of your programs is limited to the session's share of the GPU's memory "
-    "and time; their sum is monitored. Programs of other users run in the same MPS server: an "
-    "error of one program on the GPU can end all of them.",
+    "and time; their total use is monitored. Programs of other users run in the same MPS server: "
+    "an error in one program can end all programs on the GPU.",
     Level.CGROUP: "The driver limits the session to its share of the GPU's memory; its compute "
     "time is not limited.",
 }
 OPEN_MPS_NOTICE = (
-    "Each of your programs is limited to the session's share of the GPU's memory and time while "
-    "it uses MPS; the use of MPS is not enforced. The sum of your programs is monitored. An error "
-    "of one program on the GPU can end programs of other users."
+    "A program that uses MPS is limited to the session's share of the GPU's memory and time. The "
+    "use of MPS is not enforced; the total use of your programs is monitored. An error in one "
+    "program on the GPU can end programs of other users."
 )
 ONE_PROGRAM_NOTICE = (
     "The GPU is in the compute mode EXCLUSIVE_PROCESS: only one of your programs at a time can use "
@@ -292,7 +292,7 @@ class CudaGpus(DeviceKind):
             sharing = replace(sharing, most=0)
         facts = {
             **device.facts,
-            "not_firmer": dict(available.problems),
+            "unavailable_levels": dict(available.problems),
             "shares_withheld": withheld,
         }
         is_healthy = device.is_healthy and mode != ComputeMode.PROHIBITED.name

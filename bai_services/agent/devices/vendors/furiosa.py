@@ -38,7 +38,7 @@ class FuriosaNpus(TableDevices):
         }
 
     def _card_microwatts(self, folder: str) -> float | None:
-        """Return the power of the whole card: of its only power sensor, or of the labelled one."""
+        """Return the power of the card, from its only sensor or the one for the whole card."""
         power = _values(self.host, f"{folder}/power*_average")
         for path, microwatts in power.items():
             label = self.host.read(path.replace("_average", "_label"))

@@ -24,7 +24,7 @@ class _Lane:
 
 
 class Turns:
-    """Iterates over shapes in order while their sessions are placed or skipped.
+    """Iterates over shapes (groups of equal sessions) in order while these are placed or skipped.
 
     ``standing`` returns the current standing of a party. A party's standing must never decrease
     during the iteration. A step takes time logarithmic in the number of parties.

@@ -1,4 +1,4 @@
-"""Record the daily usage during a replay, as input of the order fair-share."""
+"""Record the daily usage during a replay, as input of the fair-share order."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 
 const MAX_NAME_LENGTH = 255;
 
-/** Download the whole list as a file with the default name or a chosen name; `url` has filters. */
+/** Download the whole list (`url` with the filters) as a file with the default or a chosen name. */
 export function CsvExport({ url }: { url: string }) {
   const { t } = useTranslation();
   const [name, setName] = useState('');

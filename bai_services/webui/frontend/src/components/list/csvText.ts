@@ -1,4 +1,4 @@
-/** Rows of a text with separated cells (RFC 4180), without empty rows.
+/** Parse the rows of a text with separated cells (RFC 4180); empty rows are omitted.
  *
  * @param maxRows maximum number of rows; later rows are not parsed
  * @throws SyntaxError with the number of the row that cannot be read

@@ -19,7 +19,7 @@ interface SharedUser {
   isPending: boolean;
 }
 
-/** Dialog that lists users with access and invited users, with controls to invite, change, remove. */
+/** Dialog to invite users, and to change or end the access of users who have or are offered it. */
 export function ShareFolder({ folder, onClose }: { folder: Folder; onClose: () => void }) {
   const { t } = useTranslation();
   const grants = useQuery(grantsQuery(folder.id));
