@@ -14,3 +14,6 @@ def test_host_permissions_are_known_and_ordered() -> None:
     assert check_hosts({"local": list(reversed(PERMISSIONS))}) == {"local": list(PERMISSIONS)}
     with pytest.raises(InvalidRequest, match="fly is not a permission"):
         check_hosts({"local": ["fly"]})
+    for host in ("", "x" * 65):
+        with pytest.raises(InvalidRequest, match="1 to 64 characters"):
+            check_hosts({host: ["upload-file"]})
