@@ -101,19 +101,19 @@ class Demo:
                 await self._manager.accounts.projects.create(
                     self._caller, {"name": name, "domain": domain}
                 )
-        await self._group(engine)
-        await self._image(image)
-        await self._presets()
+        await self._ensure_group(engine)
+        await self._ensure_image(image)
+        await self._ensure_presets()
         for domain in DOMAINS:
             names = (
                 "default",
                 *(name for name, its_domain in PROJECTS.items() if its_domain == domain),
             )
             for name in names:
-                await self._default_image(f"{domain}/{name}")
-        return await self._users()
+                await self._ensure_default_image(f"{domain}/{name}")
+        return await self._ensure_users()
 
-    async def _users(self) -> dict[str, NewKeypair]:
+    async def _ensure_users(self) -> dict[str, NewKeypair]:
         keypairs = {}
         for user in USERS:
             if not await is_missing(self._manager.accounts.users, self._caller, user.username):
@@ -132,7 +132,7 @@ class Demo:
             keypairs[user.username] = created.keypair
         return keypairs
 
-    async def _group(self, engine: str) -> None:
+    async def _ensure_group(self, engine: str) -> None:
         groups = self._manager.cluster.resource_groups
         if await is_missing(groups, self._caller, GROUP):
             spec = {"name": GROUP, "engine": engine, "is_default": True}
@@ -140,7 +140,7 @@ class Demo:
         elif (await groups.get(self._caller, GROUP)).engine != engine:
             await groups.update(self._caller, GROUP, {"engine": engine})
 
-    async def _image(self, name: str) -> None:
+    async def _ensure_image(self, name: str) -> None:
         if await is_missing(self._manager.cluster.images, self._caller, name):
             labels = {**IMAGE_LABELS, "ai.backend.service-ports": _service_ports(name)}
             spec = {"name": name, "labels": labels, "description": "Demo session"}
@@ -151,13 +151,13 @@ class Demo:
         elif (await aliases.get(self._caller, ALIAS)).image != name:
             await aliases.update(self._caller, ALIAS, {"image": name})
 
-    async def _presets(self) -> None:
+    async def _ensure_presets(self) -> None:
         for name, slots in PRESETS.items():
             if await is_missing(self._manager.cluster.presets, self._caller, name):
                 spec = {"name": name, "resource_slots": slots}
                 await self._manager.cluster.presets.create(self._caller, spec)
 
-    async def _default_image(self, project: str) -> None:
+    async def _ensure_default_image(self, project: str) -> None:
         current = await self._manager.accounts.projects.get(self._caller, project)
         if current.default_image is None:
             await self._manager.accounts.projects.update(

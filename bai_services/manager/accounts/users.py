@@ -135,7 +135,8 @@ class Users:
             if projects is None
             else await self._project_ids(caller, projects, domain),
             signs_out=is_deactivated or leaves_domain,
-            revokes_tokens="password_hash" in values or self._narrows(user, values),
+            revokes_tokens="password_hash" in values
+            or self._excludes_allowed_address(user, values),
         )
         changed = await self._store.update(user.id, change, entry)
         if change.signs_out or change.revokes_tokens:
@@ -167,7 +168,7 @@ class Users:
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(user.id, (user.username, user.email), entry)
 
-    def _narrows(self, user: User, values: Mapping[str, Any]) -> bool:
+    def _excludes_allowed_address(self, user: User, values: Mapping[str, Any]) -> bool:
         """Return whether the user may no longer sign in from an address that was allowed."""
         allowed = values.get("allowed_client_ip", user.allowed_client_ip)
         return client_networks.excludes_addresses(user.allowed_client_ip, allowed)
