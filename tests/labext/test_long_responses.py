@@ -30,7 +30,7 @@ async def test_long_responses_are_complete_and_reuse_the_connection(
             answer = await client.get("")
             assert answer.content == LONG
             assert ("Connection" in answer.headers) == (fast_path == "on")
-    assert len(app.asked) == 3 and app.connections == 1
+    assert len(app.received) == 3 and app.connections == 1
 
 
 async def test_concurrent_long_responses_are_not_mixed(server: JupyterServer) -> None:
