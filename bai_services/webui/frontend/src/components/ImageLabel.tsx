@@ -3,7 +3,7 @@ import { Flex, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { partsOfImage } from './imageName';
 
-/** The icon of an image: the Python icon if the name contains a Python product, else a general one. */
+/** Icon of an image: the Python icon if the name contains a Python product, else a general one. */
 export const ImageIcon = ({ name }: { name: string }) =>
   /python|pytorch|tensorflow|jupyter/i.test(name) ? (
     <PythonOutlined aria-hidden />

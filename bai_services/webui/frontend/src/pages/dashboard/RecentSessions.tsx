@@ -67,7 +67,7 @@ export function RecentSessions({ owner, project }: RecentSessionsProps) {
               ...keys.flatMap(key =>
                 all
                   .filter(column => column.key === key)
-                  // The order is fixed. On a narrow screen the table scrolls, so no column is hidden.
+                  // The order is fixed. A narrow table scrolls, so no column is hidden.
                   .map(column => ({ ...column, sorter: false, responsive: EVERY_WIDTH }))
               )
             ]}

@@ -4,7 +4,7 @@ import { Stored } from '../../data/stored';
 export const PANELS = ['limits', 'mine', 'group'] as const;
 export type Panel = (typeof PANELS)[number];
 
-/** Used, free and total amount of a slot; `free` and `total` are null if the slot is not limited. */
+/** Used, free and total amount of a slot; `free` and `total` are null if there is no limit. */
 export interface Amount {
   slot: string;
   used: string;
@@ -13,7 +13,7 @@ export interface Amount {
   percent: number | null;
 }
 
-/** For each slot, the amounts in the scope that limits it most; without a limit, the user's usage. */
+/** For each slot, the amounts in the most limiting scope; without a limit, the user's usage. */
 export function limitsOf({ scopes, mine }: Quotas): Amount[] {
   const slots = new Map<string, Amount>();
   for (const { kind, slots: quotas } of scopes) {

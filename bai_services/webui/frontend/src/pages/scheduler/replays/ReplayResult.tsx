@@ -10,7 +10,7 @@ const CHART_HEIGHT = 240;
 const GROUPINGS = { project: 'by_project', user: 'by_user', priority: 'by_priority' } as const;
 type Grouping = keyof typeof GROUPINGS;
 
-/** The comparison of the history with policies: table, charts, and the facts that were not recorded. */
+/** Comparison of the history with policies: table, charts, and facts that were not recorded. */
 export function ReplayResult({ comparison }: { comparison: Comparison }) {
   const { t, i18n } = useTranslation();
   const { reports } = comparison;
