@@ -113,7 +113,7 @@ def arrivals(pods: Sequence[Pod], capacity: int, load: float, seed: int) -> list
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Result of one seed; ``trace_seconds`` is the time for the number of rows in the file."""
+    """Result of one seed. ``trace_seconds``: time to place as many requests as the file has."""
 
     seconds: float
     deciding_seconds: float

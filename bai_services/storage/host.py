@@ -277,7 +277,7 @@ class StorageHost:
     ) -> Unpacked:
         """Unpack an uploaded tar archive into a directory of the folder.
 
-        A cancellation stops it, unless it has begun to move files into the folder.
+        A cancellation stops the unpacking, unless files are already being moved into the folder.
         """
         parts = safe_paths.parse_new_path(path)
         staging = await self.workers.run(self.staging(location).new_path, ".unpacked")

@@ -105,7 +105,7 @@ class Engine(LoggingConfigurable):
     async def start(
         self, plan: LaunchPlan, environ: Mapping[str, str], command: Sequence[str]
     ) -> Running:
-        """Remove an earlier kernel of the same name and session, and start the one of ``plan``.
+        """Start the kernel of ``plan``; first remove an earlier kernel of this name and session.
 
         ``environ`` is the Hub's part of the environment. If ``command`` is empty, the default of
         the image or engine is run. A failed or cancelled start leaves no process or container.

@@ -34,7 +34,7 @@ def create_sensors(machine: FakeMachine, address: str, texts: Mapping[str, str])
 
 
 def getters(**values: Any) -> Any:
-    """An object like those of the binding, where every value is a method."""
+    """Return an object like those of the binding, in which every value is a method."""
     return SimpleNamespace(**{name: lambda value=value: value for name, value in values.items()})
 
 

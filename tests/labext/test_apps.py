@@ -41,7 +41,7 @@ def test_every_process_app_has_an_icon_and_listens_on_a_unix_socket_if_it_can() 
         words = [*app.command, *app.environment.values()]
         address = "{port}" if app.uses_tcp else "{unix_socket}"
         assert any(address in word for word in words), app.name
-    # Every user of the host can connect to a loopback port; Gradio cannot use a socket.
+    # Every user of the host can connect to a TCP port. Only Gradio uses one: it has no socket.
     assert [app.name for app in process_apps if app.uses_tcp] == ["gradio"]
 
 

@@ -1,4 +1,4 @@
-"""Device kind that finds, injects and monitors devices as described by a row of the table."""
+"""Device kind for a row of the table of accelerators: find, inject and monitor its devices."""
 
 from __future__ import annotations
 

@@ -41,7 +41,10 @@ class Invitations:
         return await self._store.page(query, user_id=caller.user_id)
 
     async def page_of_folder(self, caller: Caller, key: str, query: ListQuery) -> Page[Invitation]:
-        """Return a folder's invitations; callers who do not manage it see only their own."""
+        """Return the invitations to a folder.
+
+        A caller who does not manage the folder gets only those that the caller received or sent.
+        """
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         user_id = None if manages else caller.user_id or ""

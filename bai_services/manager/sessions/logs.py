@@ -28,7 +28,7 @@ MAX_SEARCH_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class LogChunk:
-    """Output since the previous chunk; with ``is_gap``, output in between is lost."""
+    """Output after the previous chunk; with ``is_gap``, output between the two chunks is lost."""
 
     text: str
     is_gap: bool = False

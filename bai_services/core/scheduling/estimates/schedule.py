@@ -1,4 +1,4 @@
-"""The schedule of a resource group: running sessions with end times, and pending ones."""
+"""The schedule of a resource group: running sessions with their ends, pending with their starts."""
 
 from __future__ import annotations
 

@@ -23,8 +23,9 @@ _NO_LIMIT = 2**62
 # Maximum number of shapes selected at once for fifo and lifo; a pass rarely starts more.
 _MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
-# does not fit even if all running sessions end. Once a reservation exists, FITS_BESIDE: also fits
-# outside the reserved placements; UNTRIED: fits only inside them, so the reservation must be moved.
+# does not fit even if all running sessions end. There are two more states after a reservation was
+# made. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them, so
+# the reservation must be moved.
 NO_CAPACITY, HAS_CAPACITY, NEVER_FITS, FITS_BESIDE, UNTRIED = 0, 1, -1, 2, 3
 
 
@@ -55,10 +56,10 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
     """Write the indices of the selected shapes to ``found``; return (count, first capped shape).
 
-    ``first`` is scratch: for each lane and request, the first shape without capacity, which
-    represents the other shapes. Before a reservation exists (``longest`` is -2), ``first`` is used
-    per lane only, at request 0. If all parties share one order (``is_shared``), shapes behind the
-    first shape without capacity are skipped as well.
+    ``first`` is a scratch array with the first shape without capacity of each lane and request. It
+    is selected in place of the other shapes of that lane and request. Before a reservation exists
+    (``longest`` is -2), ``first`` has one element per lane, at request 0. If all parties share one
+    order (``is_shared``), shapes behind the first shape without capacity are skipped as well.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1

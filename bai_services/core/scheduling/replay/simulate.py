@@ -41,7 +41,7 @@ _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """Start of a job that the queue does not decide."""
+    """The start of a job that is given, so that the queue does not decide it."""
 
     seconds: int
     placements: tuple[Placement, ...]
@@ -238,8 +238,8 @@ class _Driver:
         return sorted(found)
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables learned from its mix. Every policy needs the tables, because
-        they define the measured fragmentation.
+        """Return the group with tables learned from the workload's mix of requests. Every policy
+        needs the tables, because they define the measured fragmentation.
         """
         if state.tables is not None:
             return state
@@ -325,7 +325,8 @@ class _Driver:
                         heappush(self._world.ends, (start.seconds + job.seconds, subject))
                         running.append(self._running(job, start))
                     else:
-                        # Its end frees resources for the pass of this second.
+                        # The job has already ended, so the pass of this second can use its
+                        # resources.
                         self._count_ended(job)
                 case _Kind.READY:
                     pending[subject] = self._pending(self._jobs[subject])

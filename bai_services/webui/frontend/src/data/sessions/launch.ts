@@ -15,8 +15,7 @@ export type SessionRequest = Partial<Schemas['SessionRequest']>;
  */
 export const optionsQuery = (project: string | undefined, group: string | undefined) =>
   queryOptions({
-    // Changes of sessions change the free resources; changes of folders change the mountable
-    // folders.
+    // The key begins with "sessions", because changes of sessions change the free resources.
     queryKey: ['sessions', 'options', project, group],
     queryFn: ({ signal }) =>
       unwrap(

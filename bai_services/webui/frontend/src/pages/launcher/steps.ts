@@ -6,7 +6,7 @@ export type Step = (typeof STEPS)[number];
 
 export const elementOf = (step: Step) => `section-${step}`;
 
-/** The step of each field of the request; the amounts are in `resources`. */
+/** The steps of the fields of a request. Fields that are missing here are in `resources`. */
 const FIELDS: Partial<Record<string, Step>> = {
   type: 'type',
   name: 'type',
