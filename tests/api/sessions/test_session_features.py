@@ -431,9 +431,22 @@ async def test_request_with_reuse_returns_the_live_session(
 
 
 async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
-    waited = await user.post("/sessions", {"name": "lab1", "max_wait_seconds": 0.2})
+    # The first placement of a test run may have to compile its code, so create a session before.
+    await create_running_session(api, agent, "first", resources=SMALL)
+    body = {"name": "lab1", "resources": SMALL, "max_wait_seconds": 60}
+    creation = asyncio.create_task(user.post("/sessions", body))
+
+    async def created_id() -> str:
+        items = (await user.get("/sessions", name="lab1"))["items"]
+        return str(items[0]["id"]) if items else ""
+
+    await bring_to_running(api, agent, await wait_until_async(created_id, 10, "the session"))
+    assert (await creation)["status"] == "RUNNING"
+    # If the session is not running after the maximum wait, its current status is returned.
+    waited = await user.post("/sessions", {"name": "lab2", "max_wait_seconds": 0.2})
+    assert waited["name"] == "lab2"
     assert waited["status"] in ("PENDING", "SCHEDULED")
-    assert (await user.post("/sessions", {"name": "lab2", "enqueue_only": True}))["name"] == "lab2"
+    assert (await user.post("/sessions", {"name": "lab3", "enqueue_only": True}))["name"] == "lab3"
 
 
 async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
