@@ -63,7 +63,7 @@ def measure(spec: WorldSpec, rounds: int) -> dict[str, float]:
         "agents": spec.agents,
         "pending": spec.pending,
         "placed": placed,
-        "told_why_not": spec.pending - placed,
+        "pending_with_reasons": spec.pending - placed,
         "distinct_requests": len({w.request for w in snapshot.pending}),
     }
 

@@ -40,7 +40,8 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
             action=action,
         )
     raise Forbidden(
-        f"{caller.username or caller.role} ({caller.role}) may not do {action} here", action=action
+        f"{caller.username or caller.role} ({caller.role}) may not perform {action} here",
+        action=action,
     )
 
 
@@ -63,6 +64,6 @@ def visibility(caller: Caller, action: str) -> Visibility:
             return Visibility(owner_id=caller.user_id)
         case _:
             raise Forbidden(
-                f"{caller.username or caller.role} ({caller.role}) may not do {action}",
+                f"{caller.username or caller.role} ({caller.role}) may not perform {action}",
                 action=action,
             )
