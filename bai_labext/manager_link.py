@@ -62,7 +62,7 @@ class ManagerLink:
 
     @cached_property
     def _client(self) -> Client:
-        # Created at the first request, because it takes longer than the rest of the extension's
+        # Create the client at the first request: this takes longer than the rest of the extension's
         # start.
         if not (self.session_id and self._url and self._token):
             raise Unavailable("this server is not a session of a resource manager")

@@ -158,7 +158,9 @@ class Sessions:
                 if attempt == MAX_REPORT_ATTEMPTS - 1:
                     to.warning("Session %s: its end could not be reported: %s", session_id, error)
             except errors.BaiError as error:
-                to.warning("Session %s: the manager rejected its end: %s", session_id, error)
+                to.warning(
+                    "Session %s: the manager rejected the report of its end: %s", session_id, error
+                )
                 return False
             await asyncio.sleep(pause)
             pause *= 2

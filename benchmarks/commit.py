@@ -1,9 +1,9 @@
 """Scheduling decisions written per second, on SQLite and on PostgreSQL.
 
 A decision writes the session's status and history, the kernel's agent, the ledger, and all changed
-counters of domain, project, user, keypair, resource group, agent and devices. PostgreSQL commits to
-disk; SQLite's write-ahead log survives the end of any process. Python's garbage collector is
-configured as in the manager.
+counters of domain, project, user, keypair, resource group, agent and devices. PostgreSQL flushes
+each commit to disk. SQLite does not: its write-ahead log survives the end of any process, but not a
+power failure. Python's garbage collector is configured as in the manager.
 """
 
 from __future__ import annotations

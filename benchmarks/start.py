@@ -1,9 +1,9 @@
 """Time from POST /sessions to a usable JupyterLab, compared with `docker run` of the same image.
 
-Both are interleaved on the same machine; results are medians. Usable means that GET /lab and the
-kernels API return 200. The same is then measured on the process engine. Finally, the starts per
-second with a no-op engine are compared with a Hub without bai-hub; `--only-rate` measures only
-these and needs no Docker.
+The two kinds of starts alternate on the same machine; results are medians. Usable means that GET
+/lab and the kernels API return 200. The same is then measured on the process engine. Finally, the
+starts per second with a no-op engine are compared with a Hub without bai-hub; `--only-rate`
+measures only these and needs no Docker.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def print_page(
     if offset + shown < total:
         max_total = max_exact_total(page.get("limit", shown), offset)
         of = f"more than {max_total}" if total > max_total else str(total)
-        print(f"{shown} of {of}; list the next with --offset {offset + shown}", file=sys.stderr)
+        note(f"{shown} of {of}; list the next entries with --offset {offset + shown}")
 
 
 def print_table(

@@ -25,8 +25,8 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
-# These kinds belong to no session: the owner of the change was invited to a folder, or a folder
-# that they use was shared, withdrawn or deleted.
+# Kinds of changes that belong to no session: a user was invited to a folder, or a folder that the
+# user uses was shared, withdrawn or deleted.
 INVITATION = "invitation"
 FOLDER = "folder"
 
@@ -141,7 +141,7 @@ class Events:
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """Subscribe to every status change of every session."""
+        """Subscribe to all changes of all sessions, except queue positions."""
         with self._registered(Subscription()) as subscription:
             yield subscription
 

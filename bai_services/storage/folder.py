@@ -153,7 +153,7 @@ class OpenFolder:
     def move(self, source: Sequence[str], target: Sequence[str], replaces: bool) -> Entry:
         """Move or rename an entry inside the folder; create missing parents of the target."""
         if tuple(target[: len(source)]) == tuple(source):
-            raise InvalidRequest("a directory cannot be moved into itself", field="target")
+            raise InvalidRequest("the target is the source or a path inside it", field="target")
         with (
             self.directory(source[:-1]) as outer,
             self.directory(target[:-1], create_missing=True) as inner,
@@ -174,7 +174,7 @@ class OpenFolder:
     ) -> Entry:
         """Copy a file or a directory tree; the copy becomes visible when it is complete."""
         if tuple(target[: len(source)]) == tuple(source):
-            raise InvalidRequest("a directory cannot be copied into itself", field="target")
+            raise InvalidRequest("the target is the source or a path inside it", field="target")
         with self.directory(source[:-1]) as outer:
             facts = os.stat(source[-1], dir_fd=outer, follow_symlinks=False)
             if stat.S_ISDIR(facts.st_mode):

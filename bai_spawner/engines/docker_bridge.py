@@ -29,7 +29,7 @@ def address_of(network: Mapping[str, Any]) -> str:
     """Return the gateway address from the result of ``docker network inspect``.
 
     Older engines (seen with 20.10) that have just created the bridge report no gateway until they
-    are restarted; the address of the network interface is returned then.
+    are restarted. In this case, return the address of the network interface.
     """
     for config in network["IPAM"]["Config"]:
         if gateway := config.get("Gateway"):

@@ -35,9 +35,9 @@ nodes => {
             .sort((a, b) => a - b);
         return (more + 0.05) / (less + 0.05);
     };
-    const found = [];
+    const low = [];
     const check = (name, ratio, minimum) => {
-        if (ratio < minimum) found.push(`${name}: ${ratio.toFixed(2)}`);
+        if (ratio < minimum) low.push(`${name}: ${ratio.toFixed(2)}`);
     };
     for (const node of nodes.flatMap(each => [each, ...each.querySelectorAll('*')])) {
         if (!node.checkVisibility()) continue;
@@ -54,7 +54,7 @@ nodes => {
             check(`dot of ${text}`, Math.max(...ratios), 3);
         }
     }
-    return found;
+    return low;
 }
 """
 DEFAULT_MEDIA: dict[str, Any] = {

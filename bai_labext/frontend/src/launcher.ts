@@ -25,17 +25,17 @@ export class LauncherTiles {
     app.commands.addCommand(COMMAND, {
       label: args => find(args['name'])?.title ?? t('open'),
       caption: args => {
-        const found = find(args['name']);
-        return found ? `${found.title}: ${t(`app-${found.state}`)}` : '';
+        const known = find(args['name']);
+        return known ? `${known.title}: ${t(`app-${known.state}`)}` : '';
       },
       // The launcher calls this without a name to get the icon of the section.
       icon: args => (typeof args['name'] === 'string' ? appIconOf(args['name']) : sessionIcon),
       execute: args => {
-        const found = find(args['name']);
-        if (found && needsArguments(found) && found.state !== 'running') {
-          actions.startApp(found);
-        } else if (found) {
-          actions.openApp(found);
+        const known = find(args['name']);
+        if (known && needsArguments(known) && known.state !== 'running') {
+          actions.startApp(known);
+        } else if (known) {
+          actions.openApp(known);
         }
       }
     });

@@ -49,7 +49,7 @@ def files_below(
     InvalidRequest
         If two files have the same target path.
     """
-    found: dict[PurePosixPath, Path] = {}
+    files: dict[PurePosixPath, Path] = {}
     for path in paths:
         base = Path(os.path.abspath(path))
         inside = [base]
@@ -59,10 +59,10 @@ def files_below(
             target = PurePosixPath(*file.relative_to(base.parent).parts)
             if not patterns.matches(str(target)):
                 continue
-            if target in found:
-                raise InvalidRequest(f"{found[target]} and {file} would both become {target}")
-            found[target] = file
-    return [(file, target) for target, file in found.items()]
+            if target in files:
+                raise InvalidRequest(f"{files[target]} and {file} would both become {target}")
+            files[target] = file
+    return [(file, target) for target, file in files.items()]
 
 
 @contextlib.contextmanager

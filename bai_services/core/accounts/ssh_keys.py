@@ -95,14 +95,14 @@ def parse_public_key(text: str) -> PublicKey:
 
 def _fields(blob: bytes) -> list[bytes]:
     """Return the length-prefixed fields of an encoded key."""
-    found = []
+    fields = []
     while blob:
         (size,) = struct.unpack_from("!I", blob)
         if size > len(blob) - 4:
             raise ValueError("truncated")
-        found.append(blob[4 : 4 + size])
+        fields.append(blob[4 : 4 + size])
         blob = blob[4 + size :]
-    return found
+    return fields
 
 
 def _invalid(reason: str) -> InvalidRequest:

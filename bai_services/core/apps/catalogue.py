@@ -1,4 +1,4 @@
-"""The apps that sessions can offer, as users see them; ``bai_labext`` adds how each is started."""
+"""The apps that sessions can offer, with titles and paths; ``bai_labext`` defines their start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .shares import WHOLE_SESSION
 PORTS = "Ports"
 # Protocols of the service-ports label whose ports a browser can open.
 OPENABLE = frozenset({Protocol.HTTP, Protocol.PREOPEN})
-# Titles of the protocols that have a viewer of their own.
+# Titles of ports whose protocols need a viewer program.
 _TITLES = {Protocol.VNC: "Desktop (VNC)", Protocol.RDP: "Desktop (RDP)"}
 
 

@@ -153,12 +153,12 @@ class GrantStore:
     async def is_member(self, user_id: str, project_id: str) -> bool:
         """Return whether a user is a member of a project."""
         async with self._db.read() as tx:
-            found = await tx.scalar(
+            member = await tx.scalar(
                 sa.select(memberships.c.user_id).where(
                     memberships.c.user_id == user_id, memberships.c.project_id == project_id
                 )
             )
-        return found is not None
+        return member is not None
 
     async def revoke(self, vfolder_id: str, user_id: str, at: datetime, audit: AuditEntry) -> None:
         """Delete a grant and cancel a pending invitation; raise ``NotFound`` if neither exists."""

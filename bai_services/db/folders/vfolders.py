@@ -388,7 +388,7 @@ _User = str | sa.BindParameter[str] | None
 
 @functools.cache
 def _mountable_select(has_project: bool, has_keys: bool) -> sa.Select[Any]:
-    """Return the statement that reads mountable folders; cached, because each session needs it."""
+    """Return the query for mountable folders; cached, because each new session runs it."""
     user: sa.BindParameter[str] = sa.bindparam("of_user")
     project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user)
     if has_project:

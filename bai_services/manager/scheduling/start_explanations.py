@@ -46,7 +46,7 @@ class StartExplanations:
 
 
 async def start_choices(store: RequestStore, row: SessionRow) -> Choices:
-    """Return the resource groups and presets that the owner of a session could request instead."""
+    """Return the groups and presets that a session's owner could request instead of its own."""
     try:
         owner = await store.owner(user_id=row.owner_id)
     except NotFound:
@@ -67,7 +67,7 @@ def _explain(session_id: str, choices: Choices, explainer: Explainer) -> Explana
 
 
 def _explained(row: SessionRow, why: Explanation | None) -> PendingExplanation:
-    """Return the explanation; without ``why``, the stored reasons of a pending session."""
+    """Add facts of the session to its explanation; without ``why``, use the stored reasons."""
     explanation = start_explanation(why)
     if why is None and row.status is Status.PENDING:
         explanation = replace(explanation, checks=row.reasons)

@@ -20,16 +20,16 @@ from ..workers import Workers
 T = TypeVar("T")
 
 CHUNK_BYTES = 2**20
-# Bytes sent before another task waiting for a worker gets its turn.
+# A worker sends at most this many bytes before it serves the next waiting task.
 TURN_BYTES = 16 * CHUNK_BYTES
 
 
 class Descriptor:
     """A file descriptor that is used by worker threads, and closed only while no thread uses it.
 
-    A step still runs, or is still queued, after its caller has given up (timeout, disconnect). If
-    the descriptor were closed then, the kernel could reuse its number: the step would read from
-    another file or write to another connection.
+    A step may still run, or be queued, after its caller has given up (timeout, disconnect). If the
+    descriptor were closed then, the kernel could reuse its number: the step would read from another
+    file or write to another connection.
     """
 
     def __init__(self, number: int, workers: Workers) -> None:

@@ -159,7 +159,7 @@ async def test_number_of_replays_of_all_callers_is_limited(
 async def test_process_over_its_memory_limit_fails_with_an_explanation(
     api: Api, agent: FakeAgent, user: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process needs more memory than it has after its start."""
+    """The limit of 1 MiB is less than the memory that the process has mapped at its start."""
     await user.post("/sessions", {"name": "only-one", "resources": TWO})
     await wait_for_status(user, "only-one", "SCHEDULED")
     api.world.clock.advance(seconds=1)

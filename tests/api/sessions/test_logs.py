@@ -58,9 +58,9 @@ async def test_log_is_limited_to_last_lines_and_to_matches(
     assert (await user.get(path))["log"] == "Epoch 1\nloss .5\nepoch 2\n"
     timed = await user.get(path, times="true", lines="1")
     assert (timed["log"], timed["has_times"]) == (f"{AT}epoch 2\n", True)
-    found = await user.get(path, search="EPOCH", lines="1")
-    assert found["matches"] == [{"number": 3, "text": "epoch 2"}]
-    assert (found["log"], found["match_count"]) == ("epoch 2\n", 2)
+    searched = await user.get(path, search="EPOCH", lines="1")
+    assert searched["matches"] == [{"number": 3, "text": "epoch 2"}]
+    assert (searched["log"], searched["match_count"]) == ("epoch 2\n", 2)
     for wrong in ({"lines": "0"}, {"lines": "x"}, {"search": "x" * 201}):
         with pytest.raises(errors.InvalidRequest):
             await user.get(path, **wrong)

@@ -51,22 +51,22 @@ def _items(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
 
 def errors(states: dict[str, str], tests: dict[str, list[str]]) -> list[str]:
     """Return the errors: built items without a test, tested items not built, unknown states."""
-    found = [
+    problems = [
         f"{item} has the state {state!r}; use built, missing, or later: reason"
         for item, state in states.items()
         if state not in ("built", "missing") and not state.startswith("later: ")
     ]
-    found += [
+    problems += [
         f"{item} is built, and no test has @pytest.mark.checklist({item!r})"
         for item, state in states.items()
         if state == "built" and item not in tests
     ]
-    found += [
+    problems += [
         f"{', '.join(names)} covers {item}, whose state is {states.get(item, 'unknown')!r}"
         for item, names in tests.items()
         if states.get(item) != "built"
     ]
-    return found
+    return problems
 
 
 def main() -> int:
@@ -77,9 +77,9 @@ def main() -> int:
         print(f"{prefix}: {len(built)} of {len(items)} built")
         for item, state in items.items():
             print(f"  {item}  {', '.join(tests.get(item, [])) or state}")
-    found = errors(known, tests)
-    print(*found, sep="\n", file=sys.stderr)
-    return 1 if found else 0
+    problems = errors(known, tests)
+    print(*problems, sep="\n", file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

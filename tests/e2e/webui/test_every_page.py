@@ -67,12 +67,12 @@ async def violations(page: Page, rules: Mapping[str, Any]) -> list[str]:
 async def violations_in_both_themes(page: Page) -> list[str]:
     """Return all violations in the light theme, and the contrast violations in the dark theme."""
     await page.evaluate(AXE.read_text("utf-8"))
-    found = []
+    problems = []
     for scheme, rules in THEMES:
         await page.emulate_media(color_scheme=scheme)
         await page.wait_for_function(IS_SHOWN_IN, arg=scheme)
-        found += [f"{scheme}: {text}" for text in await violations(page, rules)]
-    return found
+        problems += [f"{scheme}: {text}" for text in await violations(page, rules)]
+    return problems
 
 
 async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
@@ -80,14 +80,14 @@ async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
     wrong = {}
     for name in await page_names(ui):
         await visit(ui, name)
-        found = await violations_in_both_themes(ui.page)
+        problems = await violations_in_both_themes(ui.page)
         row = ui.page.locator(".ant-table-row button.ant-btn-link").first
         if await row.count():
             await row.click()
             await ui.page.get_by_role("dialog").locator(".ant-descriptions").wait_for()
-            found += await violations_in_both_themes(ui.page)
-        if found:
-            wrong[name] = found
+            problems += await violations_in_both_themes(ui.page)
+        if problems:
+            wrong[name] = problems
     assert wrong == {}
 
 
@@ -104,12 +104,12 @@ async def test_pages_of_the_hub_have_the_same_header_and_no_wcag_violation(
         assert (await brand.inner_text()).strip() == "bai-hub"
         assert await brand.get_attribute("href") == "/services/bai/"
         await ui.page.evaluate(AXE.read_text("utf-8"))
-        found = await violations(ui.page, WCAG)
+        problems = await violations(ui.page, WCAG)
         await ui.page.click("#dark-theme-toggle")
-        found += await violations(ui.page, CONTRAST)
+        problems += await violations(ui.page, CONTRAST)
         await ui.page.click("#dark-theme-toggle")
-        if found:
-            wrong[name] = found
+        if problems:
+            wrong[name] = problems
     assert wrong == {}
     await ui.page.get_by_text("This page does not exist").wait_for()
     await ui.page.get_by_role("link", name="Go to Start").click()
@@ -150,7 +150,7 @@ async def test_every_language_has_all_texts_and_fits_a_phone(
     for name in names:
         await visit(ui, name)
         text = await ui.page.locator("body").inner_text()
-        assert [found for found in key.findall(text) if found in keys] == [], name
+        assert [word for word in key.findall(text) if word in keys] == [], name
         width = await ui.page.evaluate("document.documentElement.scrollWidth")
         assert width <= NARROW["width"], f"{name} is {width} px wide"
         assert "NaN" not in text

@@ -30,7 +30,7 @@ class Start(Dashboard):
 
 @pytest.fixture
 def newcomer(hub: RunningHub) -> Iterator[str]:
-    """A user without sessions and folders, with a quota of one core."""
+    """A new user, whose sessions and folders are removed after the test."""
     name = f"new-{secrets.token_hex(3)}"
     with hub.rest("admin") as admin:
         checked(
@@ -56,7 +56,9 @@ def newcomer(hub: RunningHub) -> Iterator[str]:
 
 
 @pytest.mark.checklist("START-01", "START-02", "START-03")
-async def test_cards_start_everything_and_can_be_reordered(opened: Opener[Start]) -> None:
+async def test_cards_open_dialogs_and_the_launcher_and_can_be_reordered(
+    opened: Opener[Start],
+) -> None:
     ui = await opened(Start, "user2", "/start")
     cards = ("New folder", "New interactive session", "New batch session", "Start from a link")
     for title in cards:
@@ -114,7 +116,7 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
     with hub.rest(newcomer) as rest:
         (session,) = checked(rest.get("/sessions"), 200)["items"]
         stop(rest, session["id"])
-    # The guide is not shown again, and the one click repeats the session.
+    # The guide is not shown again, and the card "One click" starts the same session again.
     await ui.card("One click").get_by_role("button", name="Start again").wait_for()
     await steps.wait_for(state="detached")
     await ui.card("Recent sessions").get_by_text(session["name"]).wait_for()

@@ -60,7 +60,7 @@ class Labels:
             for name in queue.groups()
             for group_queue in [queue.group_queue(name)]
         }
-        # By root, the time after which starts are uncertain.
+        # The time after which the starts of coupled groups are uncertain, by their root.
         self._uncertain_after: dict[str, datetime] = {}
         for group in self._groups.values():
             if group.group_queue.state.placement is Policy.RANDOM:
@@ -79,7 +79,7 @@ class Labels:
         group.priorities[pending.priority] += 1
         group.is_sealed &= pending.id not in self._capped
         if pending.unmet_dependencies and not pending.dependency_ids:
-            # The end of its dependencies is unknown.
+            # It is unknown when the dependencies end.
             self._mark_uncertain(group, self._began_at)
 
     def _group(self, session_id: str) -> _Group:

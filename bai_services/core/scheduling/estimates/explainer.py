@@ -274,7 +274,7 @@ class _SuggestionFinder:
     def _suggest_groups(self, groups: Sequence[str]) -> list[Suggestion]:
         own = self._pending.request.resource_group
         known = set(self._queue.groups())
-        found = []
+        suggestions = []
         for group in sorted(known.intersection(groups) - {own}):
             request = replace(self._pending.request, resource_group=group, designated_agents=())
             scopes = tuple(
@@ -282,10 +282,10 @@ class _SuggestionFinder:
             )
             if self._would_start(replace(self._pending, request=request, scopes=scopes)):
                 message = f"resource group {group} has capacity for it now"
-                found.append(
+                suggestions.append(
                     Suggestion(SuggestionKind.RESOURCE_GROUP, message, {"resource_group": group})
                 )
-        return found
+        return suggestions
 
     def _would_start_with(self, slots: ResourceSlots) -> bool:
         request = replace(self._pending.request, slots=slots)
@@ -332,18 +332,18 @@ class _SuggestionFinder:
     def _suggest_presets(self, presets: Mapping[str, ResourceSlots]) -> list[Suggestion]:
         asked = self._pending.request.slots
         families = {slot.partition(".")[0] for slot in asked if is_device_slot(slot)}
-        found = []
+        suggestions = []
         for name, slots in sorted(presets.items()):
             has = {slot.partition(".")[0] for slot in slots if is_device_slot(slot)}
             if slots != asked and has == families and self._would_start_with(slots):
                 message = f"it would start now with the preset {name} ({slots})"
                 facts = {"preset": name, "slots": slots.format()}
-                found.append(Suggestion(SuggestionKind.PRESET, message, facts))
-        return found
+                suggestions.append(Suggestion(SuggestionKind.PRESET, message, facts))
+        return suggestions
 
     def _suggest_quotas(self) -> list[Suggestion]:
         """Suggest to raise each exceeded cap, with the running sessions charged to its scope."""
-        found = []
+        suggestions = []
         seen = set()
         for check in self._failed:
             if check["check"] != POLICY or (check["scope"], check["scope_id"]) in seen:
@@ -361,5 +361,5 @@ class _SuggestionFinder:
                 "sessions": len(running),
                 "first_ids": running[:_MAX_NAMED],
             }
-            found.append(Suggestion(SuggestionKind.QUOTA, message, facts))
-        return found
+            suggestions.append(Suggestion(SuggestionKind.QUOTA, message, facts))
+        return suggestions

@@ -45,7 +45,7 @@ def explain(
 
 
 def _matches(columns: Columns, row: Ints) -> tuple[Mask, Mask]:
-    """Return which agents have the architecture and engine, and which have a suitable driver."""
+    """Return two masks of agents: with the architecture and engine, and with a suitable driver."""
     a = columns.agents
     fits = a[:, c.ARCHITECTURE] == row[c.ARCHITECTURE]
     if row[c.ENGINE] != c.ANY:
@@ -89,7 +89,7 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
 
 
 def _shortages(columns: Columns, able: Mask, request: Request, row: Ints) -> list[Shortage]:
-    """Return a shortage for each slot of which no agent has enough; each slot is checked alone."""
+    """Return a shortage for each slot of which no agent has enough, independent of other slots."""
     shortages: list[Shortage] = []
     need = 0
     for slot, amount in request.slots.items():

@@ -107,7 +107,7 @@ def capacity_reason(group_queue: GroupQueue, handle: int) -> Reason | None:
     if group_queue.placer.fits(handle):
         return None
     return no_capacity(
-        group_queue.placer.refusal(handle), is_ever=group_queue.placer.fits_when_empty(handle)
+        group_queue.placer.refusal(handle), is_possible=group_queue.placer.fits_when_empty(handle)
     )
 
 
@@ -121,10 +121,10 @@ def policy_reasons(group_queue: GroupQueue, shape: Shape) -> tuple[Reason, ...]:
     return tuple({"check": POLICY, "passed": False, **violation_facts(v)} for v in violations)
 
 
-def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
+def no_capacity(refusal: Refusal, *, is_possible: bool = True) -> Reason:
     """Return why a session fits on no agent.
 
-    ``is_ever``: whether the session would fit if the group were empty and healthy.
+    ``is_possible``: whether the session would fit if the group were empty and healthy.
     """
     facts = [
         {
@@ -134,13 +134,13 @@ def no_capacity(refusal: Refusal, *, is_ever: bool = True) -> Reason:
         }
         for s in refusal.shortages
     ]
-    more = "" if is_ever else ", even without any other session"
+    more = "" if is_possible else ", even without any other session"
     return reason(
         RESOURCES,
         refusal.message + more,
         agents=refusal.agents,
         shortages=facts,
-        possible=is_ever,
+        possible=is_possible,
     )
 
 

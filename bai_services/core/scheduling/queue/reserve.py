@@ -47,7 +47,7 @@ class Reserver:
         self._durations = durations if isinstance(durations, Durations) else Durations(durations)
         self._running = running if isinstance(running, Releases) else list(running)
         self._seconds = float("inf")  # from now until the reserved session starts
-        # ``_future``: the state at the start of the reserved session, with this session.
+        # ``_future``: the state at the start of the reserved session, including this session.
         # ``_usable``: the capacity that is free both now and in ``_future``. None: nothing is
         # reserved.
         self._future: Placer | None = None

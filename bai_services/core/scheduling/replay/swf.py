@@ -166,7 +166,7 @@ def _name(number: float) -> str:
 
 
 def fewest_kernels(processors: int, cores_per_agent: int) -> int:
-    """Return the smallest number of equal kernels for a job that each fit on one agent."""
+    """Return the smallest number of equal kernels of a job such that each fits on one agent."""
     # Divisors come in pairs, so the cost grows with the square root.
     divisors = (n for n in range(1, isqrt(processors) + 1) if processors % n == 0)
     pairs = chain.from_iterable((n, processors // n) for n in divisors)

@@ -26,7 +26,7 @@ _CONDENSE_DELAY = timedelta(seconds=2 * FINE.interval_seconds)
 
 
 class UsageSampling:
-    """Records samples. A restart loses at most the readings of the last 15 seconds."""
+    """Records samples. A killed manager loses at most the readings of the last 30 seconds."""
 
     def __init__(self, store: UsageSampleStore, lease: Lease, clock: Clock) -> None:
         self._store = store

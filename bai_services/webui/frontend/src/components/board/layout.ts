@@ -56,7 +56,7 @@ export function ordered(keys: readonly string[], order: readonly string[]): stri
   return [...known, ...keys.filter(key => !known.includes(key))];
 }
 
-/** The keys with one of them at the position of another. */
+/** The keys with `key` moved to the position of `target`. */
 export function moved(keys: readonly string[], key: string, target: string): string[] {
   const position = keys.indexOf(target);
   if (position < 0 || !keys.includes(key)) {

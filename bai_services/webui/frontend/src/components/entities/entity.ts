@@ -70,7 +70,7 @@ export interface Entity {
   /** The field that identifies an object in the API. */
   id: string;
   defaultSort: string;
-  /** The list is read again after this time. */
+  /** Interval at which the list is read again. */
   refreshMillis?: number;
   /** Width of the drawer in pixels, if it has wide tables. */
   drawerWidth?: number;
