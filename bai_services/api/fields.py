@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -13,6 +14,9 @@ from pydantic import (
     StrictStr,
     StringConstraints,
 )
+from pydantic_core import PydanticCustomError
+
+from bai_services.core.display_text import text_problem
 
 # NUL is rejected, because PostgreSQL cannot store it.
 _WITHOUT_NUL = r"^[^\x00]*$"
@@ -20,6 +24,27 @@ _WITHOUT_NUL = r"^[^\x00]*$"
 NameText = Annotated[str, StringConstraints(max_length=64, pattern=_WITHOUT_NUL)]
 ShortText = Annotated[str, StringConstraints(max_length=255, pattern=_WITHOUT_NUL)]
 LongText = Annotated[str, StringConstraints(max_length=500, pattern=_WITHOUT_NUL)]
+
+
+def _readable(text: str) -> str:
+    return _checked(text, text_problem(text))
+
+
+def _readable_lines(text: str) -> str:
+    return _checked(text, text_problem(text, has_lines=True))
+
+
+def _checked(text: str, problem: str) -> str:
+    if problem:
+        raise PydanticCustomError("display_text", "{problem}", {"problem": problem})
+    return text
+
+
+# Free texts that other users read.
+FullName = Annotated[NameText, AfterValidator(_readable)]
+Line = Annotated[ShortText, AfterValidator(_readable)]
+Description = Annotated[LongText, AfterValidator(_readable_lines)]
+
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_SLOTS = 100
 # Strict, so that true is not accepted as 1.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +10,7 @@ import click
 
 from bai_services.core import errors
 
-from .text import printable
+from .text import json_text, printable
 
 SUCCESS, FAILED, WRONG_USAGE, DENIED_BY_POLICY, NOT_FOUND, NOT_ALLOWED, UNAVAILABLE = range(7)
 INTERRUPTED = 130
@@ -70,7 +69,7 @@ def show(error: BaseException, *, as_json: bool) -> None:
     """Write ``error`` to standard error: one JSON document, or text with a hint."""
     content = describe(error)
     if as_json:
-        print(json.dumps(content, ensure_ascii=False, default=str), file=sys.stderr)
+        print(json_text(content), file=sys.stderr)
         return
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         # The message is the whole help text, which starts with the usage.

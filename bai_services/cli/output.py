@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.text import Text
 
 from bai_services.core.listing import max_exact_total
 
 from . import table, units
-from .text import printable
+from .text import json_text, printable, printable_log
 
 # Console width for a file or a pipe: large enough that no line is truncated.
 _PIPE_WIDTH = 1000
@@ -44,7 +44,7 @@ def progress_console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(json_text(value, indent=2))
 
 
 def print_page(
@@ -106,6 +106,11 @@ def print_done(text: str, value: Any, *, as_json: bool) -> None:
         print_json(value)
     else:
         print(printable(text))
+
+
+def print_log(text: str) -> None:
+    """Print the output of a program; a terminal gets only its text and colours."""
+    click.echo(printable_log(text) if sys.stdout.isatty() else text, nl=False)
 
 
 def note(text: str) -> None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import unicodedata
+from typing import Any
+
+# Colours and styles; sequences that move the cursor or set the title are not among them.
+_STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 
 
 def printable(text: object) -> str:
@@ -12,6 +18,28 @@ def printable(text: object) -> str:
     control the terminal of the user who lists them.
     """
     return "".join(
-        letter if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf") else "\ufffd"
-        for letter in str(text)
+        letter if letter in "\n\t" or not _is_control(letter) else "\ufffd" for letter in str(text)
     )
+
+
+def printable_log(text: str) -> str:
+    """Do the same for the output of a program, but keep its colours and carriage returns."""
+    parts = _STYLE.split(text)
+    # The odd parts are the separators.
+    return "".join(
+        part if number % 2 else "\r".join(map(printable, part.split("\r")))
+        for number, part in enumerate(parts)
+    )
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Return a JSON document, in which control characters of strings are escaped."""
+    document = json.dumps(value, ensure_ascii=False, indent=indent, default=str)
+    return "".join(
+        letter if letter == "\n" or not _is_control(letter) else json.dumps(letter)[1:-1]
+        for letter in document
+    )
+
+
+def _is_control(letter: str) -> bool:
+    return unicodedata.category(letter) in ("Cc", "Cf")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from .display_text import text_problem
 from .errors import InvalidRequest
 from .user_input import shown
 
@@ -65,7 +66,8 @@ def check_email(email: str) -> str:
         If the address does not have the form ``name@host`` or has more than 64 characters.
     """
     lower = email.strip().lower()
-    if len(lower) > MAX_EMAIL or _EMAIL.fullmatch(lower) is None or ".." in lower:
+    is_written = _EMAIL.fullmatch(lower) is not None and not text_problem(lower)
+    if len(lower) > MAX_EMAIL or not is_written or ".." in lower:
         raise InvalidRequest(
             f"{shown(email)!r} is not an e-mail address of at most {MAX_EMAIL} characters",
             field="email",

@@ -11,7 +11,9 @@ import os
 import stat
 from collections.abc import Callable, Sequence
 
+from bai_services.core.display_text import file_name_problem
 from bai_services.core.errors import Conflict, Forbidden, InvalidRequest
+from bai_services.core.user_input import shown
 from bai_services.system.openat2 import open_beneath
 
 # Less than PATH_MAX, so that this limit applies before the limit of the kernel.
@@ -59,11 +61,11 @@ def parse_new_path(path: str) -> tuple[str, ...]:
     Raises
     ------
     InvalidRequest
-        As ``parse_path``, and if it contains control characters.
+        As ``parse_path``, and if it contains control characters or reorders the text after it.
     """
     parts = parse_path(path)
-    if any(ord(c) < 32 or ord(c) == 127 for c in path):
-        raise InvalidRequest("the path must not contain control characters", field="path")
+    if problem := file_name_problem(path):
+        raise InvalidRequest(f"{shown(path)!r} cannot be a path: {problem}", field="path")
     return parts
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bai_services.cli import failures
 from bai_services.cli.command import parse_pairs, segment
 from bai_services.cli.main import COMMANDS, main
 from bai_services.cli.sessions.spec_options import parse_mount
-from bai_services.cli.text import printable
+from bai_services.cli.text import json_text, printable, printable_log
 from bai_services.core import errors
 
 EXPECTED_CODES = {
@@ -185,6 +187,19 @@ def test_invalid_mount_is_rejected(text: str) -> None:
 
 def test_printable_replaces_control_characters() -> None:
     assert printable("a\x1b[2Jb\u202ec\nd\te") == "a\ufffd[2Jb\ufffdc\nd\te"
+
+
+def test_log_on_a_terminal_keeps_only_text_and_colours() -> None:
+    log = "\x1b[1;31mred\x1b[0m\x1b[2J 10%\r20%\x1b]0;owned\x07 \x9b1Aend\u202e\n"
+    expected = "\x1b[1;31mred\x1b[0m\ufffd[2J 10%\r20%\ufffd]0;owned\ufffd \ufffd1Aend\ufffd\n"
+    assert printable_log(log) == expected
+
+
+@given(st.text(), st.sampled_from([None, 2]))
+def test_json_has_the_same_value_and_no_control_characters(text: str, indent: int | None) -> None:
+    document = json_text({"name": text}, indent=indent)
+    assert json.loads(document) == {"name": text}
+    assert printable(document) == document
 
 
 @pytest.mark.parametrize("words", [[], ["session"], ["admin", "domain"]])

@@ -9,11 +9,20 @@ from bai_services.core.accounts import records
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, Hosts, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
+from ..fields import (
+    Body,
+    Count,
+    Description,
+    Hosts,
+    NameText,
+    ResponseModel,
+    SlotsInput,
+    SlotsOutput,
+)
 
 
 class DomainChange(Body):
-    description: LongText = ""
+    description: Description = ""
     is_active: bool = True
     total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None

@@ -13,8 +13,8 @@ from ..base import APIHandler, operation
 from ..fields import (
     Body,
     Count,
+    Description,
     Hosts,
-    LongText,
     NameText,
     ResponseModel,
     ShortText,
@@ -25,7 +25,7 @@ from ..fields import (
 
 class ProjectChange(Body):
     name: NameText = ""
-    description: LongText = ""
+    description: Description = ""
     is_active: bool = True
     total_resource_slots: SlotsInput = {}
     max_concurrent_sessions: Count | None = None

@@ -12,7 +12,7 @@ from bai_services.core.accounts import records
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, ResponseModel
+from ..fields import Body, Description, FullName, Line, NameText, ResponseModel
 
 # Not 0: session containers never run as root.
 PosixId = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -24,10 +24,10 @@ class UserChange(Body):
     email: NameText = ""
     password: Password | None = None
     need_password_change: bool = False
-    full_name: NameText = ""
-    description: LongText = ""
+    full_name: FullName = ""
+    description: Description = ""
     status: NameText = ""
-    status_info: Annotated[str, Field(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    status_info: Line = ""
     role: NameText = ""
     domain: NameText = ""
     resource_policy: NameText = ""

@@ -12,7 +12,7 @@ from bai_services.core.cluster import records
 from bai_services.core.listing import ListQuery, Page
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
+from ..fields import Body, Description, NameText, ResponseModel, ShortText, SlotsInput, SlotsOutput
 
 _TAG = "images"
 
@@ -23,7 +23,7 @@ Digest = Annotated[str, StringConstraints(max_length=128, pattern=r"^[a-z0-9:+._
 
 class ImageChange(Body):
     name: ShortText = ""
-    description: LongText = ""
+    description: Description = ""
     digest: Digest = ""
     size_bytes: Bytes = 0
     labels: dict[str, str] = {}

@@ -11,13 +11,13 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.manager.cluster import schedules
 
 from ..base import APIHandler, operation
-from ..fields import Body, Count, LongText, NameText, ResponseModel, SlotsInput, SlotsOutput
+from ..fields import Body, Count, Description, NameText, ResponseModel, SlotsInput, SlotsOutput
 
 _TAG = "resource groups"
 
 
 class ResourceGroupChange(Body):
-    description: LongText = ""
+    description: Description = ""
     is_active: bool = True
     is_default: bool = False
     is_public: bool = True

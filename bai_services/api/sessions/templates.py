@@ -10,7 +10,7 @@ from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions import templates
 
 from ..base import APIHandler, operation
-from ..fields import Body, LongText, NameText, ResponseModel, ShortText
+from ..fields import Body, Description, NameText, ResponseModel, ShortText
 from .bodies import SessionRequest
 
 _TAG = "sessions"
@@ -18,7 +18,7 @@ _TAG = "sessions"
 
 class TemplateChange(Body):
     name: NameText = ""
-    description: LongText = ""
+    description: Description = ""
     request: SessionRequest = SessionRequest()
 
 

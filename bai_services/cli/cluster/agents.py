@@ -71,7 +71,7 @@ async def devices(connection: Connection, name: str | None, *, as_json: bool) ->
     output.print_table(map(_table_row, devices), COLUMNS, empty=empty)
     for device in devices:
         for note in device["notes"]:
-            click.echo(f"{device['id']}: {note}")
+            click.echo(output.cell(f"{device['id']}: {note}"))
     if discovery:
         click.echo()
         output.print_table(discovery, DISCOVERY_COLUMNS)

@@ -31,7 +31,7 @@ async def devices(connection: Connection, name: str, *, as_json: bool) -> None:
         return
     output.print_table(map(_table_row, session["devices"]), COLUMNS)
     if notice := session["usage"].get("device_notice"):
-        click.echo(notice, err=True)
+        output.note(notice)
 
 
 def _table_row(device: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def print_preview(preview: Mapping[str, Any], *, as_json: bool) -> None:
     if preview["problems"]:
         raise InvalidRequest("\n".join(_problem(problem) for problem in preview["problems"]))
     for line in _lines(preview):
-        click.echo(line)
+        click.echo(output.cell(line))
 
 
 def _problem(problem: Mapping[str, Any]) -> str:

@@ -230,7 +230,8 @@ async def logs(
     if as_json:
         output.print_json(response)
     else:
-        click.echo(response["log"], nl=not response["log"].endswith("\n"))
+        log = response["log"]
+        output.print_log(log if log.endswith("\n") else log + "\n")
 
 
 @session.command(epilog=example("bai session rm my-lab", "bai session rm train-1 train-2 --wait"))

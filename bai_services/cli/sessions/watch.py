@@ -19,6 +19,7 @@ from bai_services.core.sessions.lifecycle import ENDED, Status
 
 from .. import output
 from ..command import Connection, connected, example, json_option, segment
+from ..text import json_text
 
 _POLL_INTERVAL_SECONDS = 2.0
 # Number of characters at the end of the printed log that are searched for in the next response.
@@ -95,7 +96,7 @@ async def follow_log(connection: Connection, name: str, query: Mapping[str, Any]
     printed = ""
     while True:
         response = await connection.client.get(f"/sessions/{segment(name)}/logs", **query)
-        click.echo(new_text(printed, response["log"]), nl=False)
+        output.print_log(new_text(printed, response["log"]))
         sys.stdout.flush()
         printed = response["log"]
         if not response["is_live"]:
@@ -126,7 +127,7 @@ async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
 
 def _print_event(event: Mapping[str, Any], *, as_json: bool) -> None:
     if as_json:
-        text = json.dumps(event, ensure_ascii=False)
+        text = json_text(event)
     else:
         at = time.strftime("%H:%M:%S")
         text = f"{at} {event['session_id']} {event['kind']} {output.cell(event['status'])}"

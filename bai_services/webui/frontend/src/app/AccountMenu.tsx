@@ -8,6 +8,7 @@ import { config } from '../config';
 import { meQuery } from '../data/accounts/me';
 import { About } from './About';
 import { useThemeMode, type ThemeMode } from './theme';
+import { isolated } from '../i18n/userText';
 
 export const THEME_MODES: readonly ThemeMode[] = ['system', 'light', 'dark'];
 const HUB_ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
@@ -26,7 +27,9 @@ export function AccountMenu({ hasName }: { hasName: boolean }) {
             type: 'group' as const,
             label: (
               <>
-                <div>{me.full_name ? `${me.full_name} (${me.username})` : me.username}</div>
+                <div>
+                  {me.full_name ? `${isolated(me.full_name)} (${me.username})` : me.username}
+                </div>
                 <div>{me.email}</div>
                 <div>{`${t(`roles.${me.role}`)} · ${me.domain}`}</div>
               </>

@@ -1,3 +1,5 @@
+import { visible } from '../i18n/userText';
+
 /** Text of one style in a line of a terminal. */
 export interface Span {
   text: string;
@@ -20,7 +22,7 @@ const MAX_SPANS = 500;
 // SGR sequences; all other CSI and OSC sequences and control characters are removed.
 const SEQUENCE =
   // eslint-disable-next-line no-control-regex
-  /\u001b\[([0-9;:]*)m|\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b.?|[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f]/g;
+  /\u001b\[([0-9;:]*)m|\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b.?|[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]/g;
 
 /** Return the spans of a line and the style after it. */
 export function parseLine(line: string, before: Style): { spans: Span[]; after: Style } {
@@ -30,7 +32,7 @@ export function parseLine(line: string, before: Style): { spans: Span[]; after: 
   let start = 0;
   const add = (end: number) => {
     if (end > start) {
-      const part = { text: text.slice(start, end), style: classesOf(style) };
+      const part = { text: visible(text.slice(start, end)), style: classesOf(style) };
       const last = spans.at(-1);
       if (last && (last.style === part.style || spans.length >= MAX_SPANS)) {
         last.text += part.text;

@@ -1,4 +1,5 @@
 import { useEffect, useState } from 'react';
+import { visible } from '../i18n/userText';
 
 const UNITS = [
   ['day', 86_400],
@@ -44,7 +45,7 @@ const ISO_TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)/g;
 
 /** Replace the ISO times in a server message with local times. */
 export const withLocalTimes = (message: string, language: string) =>
-  message.replaceAll(ISO_TIME, text => formatTime(text, language));
+  visible(message).replaceAll(ISO_TIME, text => formatTime(text, language));
 
 /** Return the current time in milliseconds; render the component again every `intervalMillis`. */
 export function useNow(intervalMillis = 1_000): number {

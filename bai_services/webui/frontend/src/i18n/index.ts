@@ -1,6 +1,7 @@
 import i18next, { type ResourceKey } from 'i18next';
 import { initReactI18next } from 'react-i18next';
 import { config } from '../config';
+import { isolated } from './userText';
 
 /** Native names of the languages. */
 export const LANGUAGES = { en: 'English', ko: '한국어', ja: '日本語', th: 'ไทย' } as const;
@@ -38,8 +39,16 @@ export async function startI18n(): Promise<void> {
   await i18next.use(initReactI18next).init({
     lng: config.language,
     resources: {},
-    interpolation: { escapeValue: false }, // React escapes
-    returnNull: false
+    // React escapes markup.
+    interpolation: { escape: isolated },
+    returnNull: false,
+    saveMissing: true,
+    missingKeyHandler: (_languages, _namespace, key, fallback) => {
+      // Technical terms, such as names of schedulers, are shown as they are.
+      if (fallback === key) {
+        console.error(`missing text: ${key}`);
+      }
+    }
   });
   await loadLanguage(config.language);
 }

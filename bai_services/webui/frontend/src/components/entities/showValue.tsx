@@ -5,6 +5,7 @@ import { formatTime } from '../time';
 import { SlotTags } from '../SlotTags';
 import type { Item } from '../../data/entities';
 import type { Column } from './entity';
+import { UserText } from '../UserText';
 
 const TIME = /(^|_)(at|used|until)$/;
 
@@ -28,7 +29,7 @@ export function showValue(value: unknown, column: Column, item: Item, area: stri
     return TIME.test(column.key) ? (
       <span className="bai-time">{formatTime(value, i18next.language)}</span>
     ) : (
-      choiceText(area, column, value)
+      <UserText text={choiceText(area, column, value)} />
     );
   }
   if (Array.isArray(value)) {
@@ -68,7 +69,7 @@ function Words({ words }: { words: unknown[] }) {
     <Flex wrap gap={4}>
       {texts.map(text => (
         <Tag key={text} style={{ marginInlineEnd: 0, whiteSpace: 'normal' }}>
-          {text}
+          <UserText text={text} />
         </Tag>
       ))}
     </Flex>

@@ -16,6 +16,7 @@ import { FolderActions } from './FolderActions';
 import { FolderFacts } from './FolderFacts';
 import { readDataSearch } from './search';
 import { Uploads } from './Uploads';
+import { UserText } from '../../components/UserText';
 
 const route = getRouteApi('/data');
 const FACTS_WIDTH = 480;
@@ -125,7 +126,7 @@ function ExplorerHeader({ folder }: { folder: Folder }) {
       >
         <ArrowLeftOutlined />
       </Link>
-      <Typography.Title level={3} style={{ margin: 0, flex: 1 }} ellipsis>
+      <Typography.Title level={3} style={{ margin: 0, flex: 1 }} ellipsis title={folder.name}>
         {folder.name}
       </Typography.Title>
       <Button icon={<InfoCircleOutlined />} onClick={() => setShowsFacts(true)}>
@@ -151,14 +152,14 @@ function Path(props: { folder: Folder; path: string; onOpen: (path: string) => v
     key: index,
     title:
       index === names.length ? (
-        name
+        <UserText text={name} />
       ) : (
         <Button
           type="link"
           size="small"
           onClick={() => props.onOpen(names.slice(0, index).join('/'))}
         >
-          {name}
+          <UserText text={name} />
         </Button>
       )
   }));

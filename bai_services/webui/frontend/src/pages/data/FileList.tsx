@@ -15,6 +15,8 @@ import {
 } from '../../data/folders/files';
 import { FileActions } from './FileActions';
 import type { FileSort } from './search';
+import { UserText } from '../../components/UserText';
+import { visible } from '../../i18n/userText';
 
 const ROW_PIXELS = 44;
 const SORTS = ['name', 'size', 'modified_at'] as const;
@@ -166,10 +168,10 @@ function FileRow(props: FileListProps & { entry: FileEntry | undefined }) {
           aria-label={t('data.select', { name: entry.name })}
         />
       </span>
-      <span role="cell" className="bai-file-name" title={entry.name}>
+      <span role="cell" className="bai-file-name" title={visible(entry.name)}>
         {isDirectory ? (
           <Button type="link" icon={<FolderFilled />} onClick={() => props.onOpen(entry.name)}>
-            {entry.name}
+            <UserText text={entry.name} />
           </Button>
         ) : (
           <Button
@@ -178,7 +180,7 @@ function FileRow(props: FileListProps & { entry: FileEntry | undefined }) {
             onClick={() => props.onShow(entry.name)}
             disabled={entry.type !== 'file'}
           >
-            {entry.name}
+            <UserText text={entry.name} />
           </Button>
         )}
       </span>

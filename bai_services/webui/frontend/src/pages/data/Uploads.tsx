@@ -10,6 +10,7 @@ import {
   useUploads,
   type FileUpload
 } from '../../data/folders/uploads';
+import { UserText } from '../../components/UserText';
 
 // Maximum number of uploads in the list. There can be hundreds; the others are only counted.
 const MAX_SHOWN = 20;
@@ -80,7 +81,9 @@ function UploadRow({ upload }: { upload: FileUpload }) {
   const isActive = state === 'running' || state === 'waiting';
   return (
     <Flex wrap gap="small" align="center" style={{ marginTop: 4 }}>
-      <span style={{ flex: 1, minWidth: 120, overflowWrap: 'anywhere' }}>{path}</span>
+      <span style={{ flex: 1, minWidth: 120, overflowWrap: 'anywhere' }}>
+        <UserText text={path} />
+      </span>
       <span>
         {t('data.progress', {
           sent: formatBytes(upload.sent, i18n.language),

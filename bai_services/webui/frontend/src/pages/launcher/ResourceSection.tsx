@@ -10,6 +10,7 @@ import { ImageField } from './ImageField';
 import { useLauncher } from './launcherForm';
 import { SlotField } from './SlotField';
 import { ThreadFields } from './ThreadFields';
+import { isolated } from '../../i18n/userText';
 
 const MAX_KERNELS = 64;
 const BASIC_SLOTS = ['cpu', 'mem'];
@@ -45,7 +46,7 @@ export function ResourceSection() {
               onChange={resource_group => change({ resource_group, preset: '' })}
               options={options.resource_groups.map(({ name, description }) => ({
                 value: name,
-                label: description ? `${name} (${description})` : name
+                label: description ? `${name} (${isolated(description)})` : name
               }))}
             />
           </Field>

@@ -6,6 +6,7 @@ import { ErrorNotice } from '../../components/ErrorNotice';
 import { membersQuery, useChangeMember } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
+import { UserText } from '../../components/UserText';
 
 /** The members of a project; administrators add and remove them. */
 export function Members({ project }: { project: string }) {
@@ -63,7 +64,8 @@ export function Members({ project }: { project: string }) {
                 : []
             }
           >
-            {member.username} {member.full_name && `· ${member.full_name}`}
+            {member.username} {member.full_name && '· '}
+            <UserText text={member.full_name} />
           </List.Item>
         )}
       />

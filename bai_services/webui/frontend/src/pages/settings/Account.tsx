@@ -3,6 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { config } from '../../config';
 import { meQuery } from '../../data/accounts/me';
+import { UserText } from '../../components/UserText';
 
 /** Account data of the user, and links to the Hub's pages for password and tokens. */
 export function Account() {
@@ -29,7 +30,7 @@ export function Account() {
         items={facts.map(([key, value]) => ({
           key,
           label: t(`settings.${key}`),
-          children: value || '–'
+          children: value ? <UserText text={value} /> : '–'
         }))}
       />
       <Flex wrap gap="small">

@@ -2,6 +2,7 @@ import { Flex, Table, Tag, Typography } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Outcomes } from '../../data/accounts/users';
 import type { ImportRow } from './csvUsers';
+import { UserText } from '../../components/UserText';
 
 const SHOWN = ['email', 'username', 'full_name', 'role', 'domain', 'projects'] as const;
 
@@ -35,7 +36,7 @@ export function ImportPreview({ rows, outcomes }: ImportPreviewProps) {
           ...SHOWN.map(column => ({
             key: column,
             title: t(`user-import.${column.replaceAll('_', '-')}`),
-            render: (_: unknown, row: ImportRow) => row.cells[column] ?? '–'
+            render: (_: unknown, row: ImportRow) => <UserText text={row.cells[column] ?? '–'} />
           }))
         ]}
       />

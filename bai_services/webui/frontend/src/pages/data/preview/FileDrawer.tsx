@@ -6,6 +6,7 @@ import { contentQuery } from '../../../data/folders/fileContent';
 import { downloadUrl } from '../../../data/folders/files';
 import { FileView } from './FileView';
 import { kindOf, MAX_BYTES } from './kinds';
+import { UserText } from '../../../components/UserText';
 
 const WIDTH = 960;
 
@@ -28,7 +29,7 @@ export function FileDrawer({ id, path, canWrite, onClose }: FileDrawerProps) {
       onClose={onClose}
       size={Math.min(WIDTH, window.innerWidth)}
       destroyOnHidden
-      title={path?.slice(path.lastIndexOf('/') + 1)}
+      title={path && <UserText text={path.slice(path.lastIndexOf('/') + 1)} />}
       extra={
         path !== undefined && (
           <Button href={downloadUrl(id, [{ path, type: 'file' }])} download>

@@ -4,6 +4,7 @@ import { useTranslation } from 'react-i18next';
 import { parseCsv } from '../../../components/list/csvText';
 import { ScrollArea } from '../../../components/ScrollArea';
 import { separatorOf } from './kinds';
+import { visible } from '../../../i18n/userText';
 
 const MAX_ROWS = 200;
 const MAX_COLUMNS = 50;
@@ -26,7 +27,7 @@ export function TablePreview({ name, text }: { name: string; text: string }) {
   const [titles, ...records] = rows;
   return (
     <>
-      <ScrollArea label={name}>
+      <ScrollArea label={visible(name)}>
         <table className="bai-preview-table">
           <thead>
             <tr>

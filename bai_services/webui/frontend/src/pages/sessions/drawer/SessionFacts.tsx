@@ -11,6 +11,7 @@ import { readDataSearch } from '../../data/search';
 import { DeviceTags } from '../list/DeviceTags';
 import { readSessionsSearch } from '../search';
 import { TimeLimits } from './TimeLimits';
+import { UserText } from '../../../components/UserText';
 
 /** Notices about a session, and its fields that have a value. */
 export function SessionFacts({ session }: { session: Session }) {
@@ -18,7 +19,7 @@ export function SessionFacts({ session }: { session: Session }) {
   const timeOf = (time: string | null) => time && formatTime(time, i18n.language);
   const rows = [
     { key: 'status', children: <StatusTag status={session.status} /> },
-    { key: 'info', children: session.status_info },
+    { key: 'info', children: session.status_info && <UserText text={session.status_info} /> },
     {
       key: 'result',
       children:

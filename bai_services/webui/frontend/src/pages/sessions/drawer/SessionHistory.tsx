@@ -5,6 +5,7 @@ import { ErrorNotice } from '../../../components/ErrorNotice';
 import { StatusTag } from '../../../components/StatusTag';
 import { formatTime } from '../../../components/time';
 import { historyQuery } from '../../../data/sessions/sessions';
+import { UserText } from '../../../components/UserText';
 
 /** Status changes of a session, the latest first. */
 export function SessionHistory({ id }: { id: string }) {
@@ -23,7 +24,9 @@ export function SessionHistory({ id }: { id: string }) {
         content: (
           <>
             <StatusTag status={step.to_status} /> {formatTime(step.at, i18n.language)}
-            <div>{step.reason}</div>
+            <div>
+              <UserText text={step.reason} />
+            </div>
           </>
         )
       }))}

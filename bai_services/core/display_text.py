@@ -1,0 +1,77 @@
+"""Rules for free texts that other users read: descriptions, full names, file names.
+
+A text must not change, reorder or imitate the text beside it. Characters that are invisible, or
+that change the direction of the text after them, are refused in new texts. Names of files that
+programs created can contain anything, so pages and the command line show such characters as codes.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Of one letter: more would cover the lines above and below. Thai and Vietnamese need up to three.
+MAX_COMBINING_MARKS = 8
+
+# Embeddings, overrides and isolates (Unicode Standard Annex 9).
+_DIRECTION = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_LINE_BREAKS = frozenset("\u2028\u2029")
+_JOINERS = frozenset("\u200c\u200d")
+# Letters and marks without a glyph: fillers, the grapheme joiner and an empty braille pattern.
+_BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# The first variation selector to the last.
+_SELECTORS = range(0xFE00, 0xFE10)
+
+
+def text_problem(text: str, *, has_lines: bool = False) -> str:
+    """Return why a text must not be shown to other users, and what to do; empty if it may.
+
+    Joiners are accepted between visible characters, because emoji and several scripts need them.
+    ``has_lines``: line breaks and tabs are accepted.
+    """
+    marks = 0
+    previous = " "
+    for position, letter in enumerate(text, 1):
+        category = unicodedata.category(letter)
+        marks = marks + 1 if category in ("Mn", "Me") and ord(letter) not in _SELECTORS else 0
+        if marks > MAX_COMBINING_MARKS:
+            return (
+                f"character {position} is the {marks}th combining mark of one letter; "
+                f"at most {MAX_COMBINING_MARKS} are allowed: remove the others"
+            )
+        if letter in _JOINERS:
+            is_last = position == len(text)
+            is_accepted = not is_last and unicodedata.category(previous)[0] in "LMNS"
+        elif letter in "\n\t":
+            is_accepted = has_lines
+        else:
+            is_accepted = not _is_hidden(letter, category)
+        if not is_accepted:
+            return f"{_described(letter)} at position {position} is not allowed: remove it"
+        previous = letter
+    return ""
+
+
+def file_name_problem(path: str) -> str:
+    """Return why new files must not have a path, and what to do; empty if they may.
+
+    Only characters that break lines, control a terminal or reorder text are refused: files with
+    other invisible characters exist on users' computers, and can be uploaded.
+    """
+    for position, letter in enumerate(path, 1):
+        if unicodedata.category(letter) == "Cc" or letter in _DIRECTION or letter in _LINE_BREAKS:
+            return f"{_described(letter)} at position {position} is not allowed: rename the file"
+    return ""
+
+
+def _is_hidden(letter: str, category: str) -> bool:
+    """Return whether a character has no glyph of its own; spaces have one."""
+    return category in ("Cc", "Cf", "Cs", "Zl", "Zp") or letter in _BLANK_LETTERS
+
+
+def _described(letter: str) -> str:
+    code = f"U+{ord(letter):04X}"
+    if unicodedata.category(letter) == "Cc":
+        return f"the control character {code}"
+    if letter in _DIRECTION:
+        return f"the character {code}, which changes the direction of text,"
+    return f"the invisible character {code}"
