@@ -1,4 +1,4 @@
-"""Sign-ins whose password was correct, and that wait for the user's confirmation.
+"""Sign-ins with a correct password that the user still has to confirm.
 
 The credentials are kept in memory for two minutes, so that neither the page nor the browser has to
 store the password. The confirmed sign-in is checked again like any other.

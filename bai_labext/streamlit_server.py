@@ -1,7 +1,7 @@
 """Streamlit on a Unix socket: ``python -m bai_labext.streamlit_server SCRIPT SOCKET``.
 
-Streamlit's own server listens on TCP only, where other users of the host could reach it. Older
-versions of Streamlit accept a Unix socket themselves.
+The server of newer Streamlit versions listens on TCP only, where other users of the host could
+reach it, so the app runs in uvicorn. The server of older versions can listen on a Unix socket.
 """
 
 from __future__ import annotations

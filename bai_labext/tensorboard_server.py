@@ -16,12 +16,12 @@ class UnixSocketServer(program.WerkzeugServer):
     """TensorBoard's server; Werkzeug, its base, can listen at ``unix://`` addresses."""
 
     def get_url(self) -> str:
-        # The original adds a port to the host.
+        # The method of the base class appends a port to the host.
         return str(self._flags.host)
 
 
 class UnixSocketTensorBoard(program.TensorBoard):
-    """TensorBoard that is not registered as running; ``%tensorboard`` would reuse its port."""
+    """TensorBoard that does not register itself: ``%tensorboard`` would try to reuse its port."""
 
     def _register_info(self, server: Any) -> None:
         pass

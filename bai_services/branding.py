@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_NAME = "bai-hub"
-# White text on it has a contrast of 6.2 : 1.
+# White text on this colour has a contrast of 6.2 : 1.
 DEFAULT_COLOR = "#0958d9"
 MAX_NAME_LENGTH = 40
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")

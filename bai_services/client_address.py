@@ -20,10 +20,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 def interface_addresses() -> frozenset[Address]:
     """Return the addresses of this machine's network interfaces."""
-    found = (
+    parsed = (
         parse_address(item.address) for items in psutil.net_if_addrs().values() for item in items
     )
-    return frozenset(address for address in found if address is not None)
+    return frozenset(address for address in parsed if address is not None)
 
 
 @dataclass
@@ -31,8 +31,8 @@ class TrustedProxies:
     """Proxies whose ``X-Forwarded-For`` is trusted.
 
     A proxy on this machine may connect from any address of the machine: Docker masquerades
-    connections to the address of its own bridge. The kernel drops external packets with such a
-    source address, so a container cannot use one.
+    connections to the address of its own bridge. A container cannot forge such an address, because
+    the kernel drops packets from outside that have it as their source.
     """
 
     networks: tuple[Network, ...] = ()
@@ -57,9 +57,9 @@ class TrustedProxies:
     def client_address(self, peer: str, forwarded: str) -> str:
         """Return the client's address from the TCP peer and ``X-Forwarded-For``.
 
-        The header is ignored unless the peer is trusted. That proxy has added the last entry. From
-        the end, entries of trusted proxies are skipped, except entries that only ``own`` trusts:
-        sessions of the process engine have this machine's addresses, too.
+        The header is ignored unless the peer is trusted. Each proxy appends the address of its own
+        peer, so the client is the last entry that is not in ``networks``. ``own`` does not apply to
+        entries: sessions of the process engine have this machine's addresses, too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)
@@ -67,8 +67,8 @@ class TrustedProxies:
         while len(entries) > 1 and self._is_named(entries[-1]):
             entries.pop()
         # An entry without an address (a port, "unknown") ends the chain of trust.
-        found = parse_address(entries[-1])
-        return normal_address(peer) if found is None else str(found)
+        client = parse_address(entries[-1])
+        return normal_address(peer) if client is None else str(client)
 
     def _is_trusted_peer(self, peer: str) -> bool:
         if self._is_named(peer):

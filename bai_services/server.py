@@ -63,7 +63,7 @@ async def migrate(url: str) -> None:
 
 async def wait_for_parent_exit(parent: int) -> None:
     """Return when the parent process has ended: a new Hub starts its own manager."""
-    while os.getppid() == parent:  # noqa: ASYNC110  # there is no notification of it
+    while os.getppid() == parent:  # noqa: ASYNC110  # there is no event to wait for
         await asyncio.sleep(PARENT_POLL_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""REST client of Hub and agent: only JSON, in a quarter of the CPU time of ``Client``."""
+"""REST client with which Hub and agents call the manager."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bai_services.client import Token, is_local, not_a_manager, raise_for_status
 
 
 class ServiceClient:
-    """Call ``{url}/api/v1`` like ``Client``, but only with JSON, in a quarter of the CPU time.
+    """Calls ``{url}/api/v1`` like ``Client``, but sends and receives only JSON.
 
-    CPU time matters because each start of a session takes several calls. Calls raise
-    ``Unavailable`` if the manager is unreachable, and the ``BaiError`` named in an error
-    response.
+    A call takes a quarter of the CPU time of a call with ``Client``. This matters because each
+    start of a session takes several calls. Calls raise ``Unavailable`` if the manager is
+    unreachable, and the ``BaiError`` named in an error response.
     """
 
     def __init__(self, url: str, token: Token, timeout_seconds: float = 30) -> None:

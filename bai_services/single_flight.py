@@ -31,8 +31,8 @@ class SingleFlight(Generic[K, T]):
 class FreshSingleFlight(Generic[K, T]):
     """Callers share the next call: every result comes from a call that began after the request.
 
-    One call per key runs at a time. A burst of callers therefore causes two calls, and none of
-    them gets an outdated result.
+    One call per key runs at a time. Callers that arrive during a call share one further call, so a
+    burst of callers causes at most two calls, and no caller gets an outdated result.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class FreshSingleFlight(Generic[K, T]):
         self._next: dict[K, asyncio.Task[T]] = {}
 
     async def __call__(self, key: K, call: Call[T]) -> T:
-        """Return the result of the next call for ``key``, which is ``call`` if none is waiting."""
+        """Return the result of the next call for ``key``; schedule ``call`` if none is waiting."""
         task = self._next.get(key)
         if task is None:
             task = self._next[key] = asyncio.create_task(self._run_after_current(key, call))

@@ -19,9 +19,8 @@ from bai_services.script_json import script_json
 from .refused_fields import problems_of, refused_fields
 from .server import SessionServer
 
-# Limit of the requests for offers, one per project and one per pair of project and resource group.
-# A choice beyond the limit shows the offer of its project or of the chosen project; the manager
-# validates it.
+# Maximum number of offers that are requested for projects, and for pairs of project and resource
+# group. For any other choice, the form shows the offer of its project or of the initial project.
 MAX_OFFERS = 24
 RESOURCE = "resource:"
 UNIT = ":unit"
@@ -67,11 +66,11 @@ def parse(form: Form) -> dict[str, Any]:
 
     The values are not validated here: the manager validates the requests of all clients.
     """
-    found: dict[str, Any] = {}
+    request: dict[str, Any] = {}
     for name in PLAIN:
         if text := _first(form, name):
-            found[name] = text
-    if "preset" not in found:
+            request[name] = text
+    if "preset" not in request:
         resources = {
             name.removeprefix(RESOURCE): text
             for name in form
@@ -80,22 +79,22 @@ def parse(form: Form) -> dict[str, Any]:
             and (text := _amount(form, name)) not in ("", "0")
         }
         if resources:
-            found["resources"] = resources
+            request["resources"] = resources
     if text := _amount(form, "shared_memory"):
-        found["shared_memory"] = text
+        request["shared_memory"] = text
     if mounts := _mounts(form):
-        found["mounts"] = mounts
+        request["mounts"] = mounts
     environ, secrets = _environ(form)
     if environ:
-        found["environ"] = environ
+        request["environ"] = environ
     if secrets:
-        found["secret_environ"] = sorted(secrets)
+        request["secret_environ"] = sorted(secrets)
     _secrets.set(secrets)
     if ports := _ports(form):
-        found[PORTS] = ports
+        request[PORTS] = ports
     language = _first(form, LANGUAGE)
-    _submitted.set(SubmittedForm(found, language if language in LANGUAGES else ""))
-    return found
+    _submitted.set(SubmittedForm(request, language if language in LANGUAGES else ""))
+    return request
 
 
 def _first(form: Form, name: str) -> str:
@@ -112,23 +111,23 @@ def _amount(form: Form, name: str) -> str:
 def _mounts(form: Form) -> list[dict[str, str]]:
     names = ("vfolder", "subpath", "path", "permission", "name")
     rows = zip_longest(*(form.get(f"mount_{name}", ()) for name in names), fillvalue="")
-    found = []
+    mounts = []
     for values in rows:
         row = {name: value.strip() for name, value in zip(names, values, strict=True)}
         if row["vfolder"]:
-            found.append({name: value for name, value in row.items() if value})
-    return found
+            mounts.append({name: value for name, value in row.items() if value})
+    return mounts
 
 
 def _environ(form: Form) -> tuple[dict[str, str], dict[str, str]]:
     """Return the plain and the secret environment variables of a form."""
     fields = ("environ_name", "environ_value", "environ_secret")
     rows = zip_longest(*(form.get(name, ()) for name in fields), fillvalue="")
-    found: tuple[dict[str, str], dict[str, str]] = {}, {}
+    variables: tuple[dict[str, str], dict[str, str]] = {}, {}
     for name, value, secret in rows:
         if name.strip():
-            found[bool(secret)][name.strip()] = value
-    return found
+            variables[bool(secret)][name.strip()] = value
+    return variables
 
 
 def with_secrets(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,20 +217,20 @@ async def render(spawner: SessionServer) -> str:
 
 
 def showable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the saved options that the form can show; REST clients can save arbitrary ones."""
-    found: dict[str, Any] = {
+    """Return the saved options that the form can show; REST clients can save any options."""
+    shown: dict[str, Any] = {
         name: str(options[name]) for name in (*PLAIN, "shared_memory") if options.get(name)
     }
     for name in ("resources", "environ"):
         if isinstance(options.get(name), Mapping):
-            found[name] = {str(key): str(value) for key, value in options[name].items()}
+            shown[name] = {str(key): str(value) for key, value in options[name].items()}
     if isinstance(options.get("secret_environ"), list):
-        found["secret_environ"] = [str(name) for name in options["secret_environ"]]
+        shown["secret_environ"] = [str(name) for name in options["secret_environ"]]
     if ports := options.get(PORTS):
-        found[PORTS] = ", ".join(map(str, ports)) if isinstance(ports, list) else str(ports)
+        shown[PORTS] = ", ".join(map(str, ports)) if isinstance(ports, list) else str(ports)
     if isinstance(options.get("mounts"), Sequence):
-        found["mounts"] = [row for row in options["mounts"] if isinstance(row, Mapping)]
-    return found
+        shown["mounts"] = [row for row in options["mounts"] if isinstance(row, Mapping)]
+    return shown
 
 
 async def gather_offers(spawner: SessionServer, values: Mapping[str, Any]) -> dict[str, Any]:

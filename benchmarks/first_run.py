@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def seconds_to_a_page(clone: Path) -> float:
-    """Return the time from `make run` until a user can sign in; then stop it."""
+    """Return the time from `make run` until a user can sign in; then stop the demo."""
     port = free_port()
     environ = {
         **os.environ,

@@ -3,8 +3,8 @@
 An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. It is
 called in three ways: directly, through a bare configurable-http-proxy, and through the complete
 path: the Hub's proxy, the session's server and jupyter-server-proxy. App and client have minimal
-overhead,
-so that the path dominates the time. Routes are interleaved; results are medians over the rounds.
+overhead, so that the path dominates the time. Routes are measured in turn in each round; results
+are medians over the rounds.
 """
 
 from __future__ import annotations
@@ -140,12 +140,12 @@ def _measure(hub: RunningHub, spec: argparse.Namespace) -> dict[str, Any]:
                     {"Authorization": token},
                 ),
             }
-            found = asyncio.run(
+            medians = asyncio.run(
                 asyncio.wait_for(_medians(hub, routes, spec), MEASUREMENT_TIMEOUT_SECONDS)
             )
             pairs = _paired_ratios(routes["bare"], routes["hub"], spec)
             figures = _compared(
-                found, asyncio.run(asyncio.wait_for(pairs, MEASUREMENT_TIMEOUT_SECONDS))
+                medians, asyncio.run(asyncio.wait_for(pairs, MEASUREMENT_TIMEOUT_SECONDS))
             )
         with running_app(hub, rest, session["name"], "--tcp", str(ports["tcp"])) as local:
             figures |= _tcp(hub, local["port"], spec)
@@ -168,14 +168,14 @@ async def _medians(
     hub: RunningHub, routes: Mapping[str, Route], spec: argparse.Namespace
 ) -> dict[str, dict[str, float]]:
     """Return the medians of each route, from interleaved measurements."""
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in routes}
+    measured: dict[str, dict[str, list[float]]] = {name: {} for name in routes}
     for _ in range(spec.rounds):
         for name, route in routes.items():
             for key, value in (await _measure_route(hub, route, spec)).items():
-                found[name].setdefault(key, []).append(value)
+                measured[name].setdefault(key, []).append(value)
     return {
         route: {name: statistics.median(values) for name, values in one.items()}
-        for route, one in found.items()
+        for route, one in measured.items()
     }
 
 
@@ -212,18 +212,18 @@ async def _paired_ratios(
     baseline: Route, candidate: Route, spec: argparse.Namespace
 ) -> dict[str, list[float]]:
     """Return ratios of candidate to baseline, in consecutive pairs, because load varies."""
-    found: dict[str, list[float]] = {"throughput": [], "requests": []}
+    ratios: dict[str, list[float]] = {"throughput": [], "requests": []}
     for _ in range(3 * spec.rounds):
         big = [await _megabytes_per_second(route, spec) for route in (baseline, candidate)]
-        found["throughput"].append(round(big[1] / big[0], 2))
+        ratios["throughput"].append(round(big[1] / big[0], 2))
         rates = [
             await requests_per_second(
                 w.address, w.path + "small", w.headers, spec.requests, CONCURRENCY
             )
             for w in (baseline, candidate)
         ]
-        found["requests"].append(round(rates[1] / rates[0], 2))
-    return found
+        ratios["requests"].append(round(rates[1] / rates[0], 2))
+    return ratios
 
 
 def _compared(
@@ -275,7 +275,7 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
 
 def _path_processes(hub: RunningHub) -> dict[str, psutil.Process]:
     """Return the processes on the path of a response: Hub's proxy, session, app and `bai`."""
-    found: dict[str, psutil.Process] = {}
+    processes: dict[str, psutil.Process] = {}
     # The bare proxy is also a child of this process. The Hub's proxy comes later in the list and
     # replaces it.
     for process in [*psutil.Process().children(), *hub.left_running()]:
@@ -285,8 +285,8 @@ def _path_processes(hub: RunningHub) -> dict[str, psutil.Process]:
             continue
         for name, word in PROCESSES.items():
             if word in words:
-                found[name] = process
-    return found
+                processes[name] = process
+    return processes
 
 
 def _cpu_seconds(parts: Mapping[str, psutil.Process]) -> dict[str, float]:

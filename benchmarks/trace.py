@@ -1,9 +1,9 @@
-"""GPU allocation under a placement policy: a published GPU trace, placed row by row.
+"""Place the rows of a published GPU trace one by one, and measure the GPU allocation of a policy.
 
-Prints one JSON object. The protocol is the published one: the rows are shuffled, additional rows
-are drawn until the load is reached, nothing ends, and rows that do not fit are dropped. The GPU
-allocation is the mean over the rows at the final load. The placement code is that of a scheduling
-pass.
+Print one JSON object. The protocol is that of the authors of the trace: shuffle the rows, draw
+additional rows until the load is reached, drop rows that do not fit, and never free resources.
+The GPU allocation is the mean over the rows at the final load. The manager's scheduling pass uses
+the same placement code.
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--nodes", type=Path, required=True, help="CSV of the cluster")
     parser.add_argument("--pods", type=Path, required=True, help="CSV of the workload")
     parser.add_argument("--policy", choices=POLICIES, required=True)
-    parser.add_argument("--load", type=float, default=1.3, help="offered load, 1 is all GPUs")
+    parser.add_argument("--load", type=float, default=1.3, help="offered load; 1 fills all GPUs")
     parser.add_argument("--seeds", type=int, default=10, help=f"runs, from seed {FIRST_SEED} on")
     parser.add_argument(
         "--variant",

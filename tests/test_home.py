@@ -57,7 +57,7 @@ def test_concurrent_installations_share_no_port(tmp_path: Path) -> None:
     preferred = [public + offset for offset in PORT_OFFSETS.values()]
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda pair: pair[0].ports(pair[1]), homes))
-    # A third installation that prefers the same ports as the first, before any server listens.
+    # The third installation prefers the same ports as the first, on which no server listens yet.
     found.append(Home(tmp_path / "c").ports(public))
     ports = [port for one in found for port in one.values()]
     assert len(set(ports)) == len(ports), (preferred, found)

@@ -1,4 +1,4 @@
-"""Our packages have no import cycles, including imports for type checking only."""
+"""Our packages have no import cycles, even if imports for type checking are counted."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def is_gone(process: psutil.Process) -> bool:
 def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
     """Return the descendant of ``pid`` that listens on a port."""
 
-    def found() -> psutil.Process | None:
+    def listening_child() -> psutil.Process | None:
         for child in psutil.Process(pid).children(recursive=True):
             try:
                 if child.pid != other_than and child.net_connections():
@@ -45,7 +45,7 @@ def server_under(pid: int, *, other_than: int | None = None) -> psutil.Process:
                 continue
         return None
 
-    return wait_until(found, 30, "the server to listen")
+    return wait_until(listening_child, 30, "the server to listen")
 
 
 def test_killed_module_is_restarted() -> None:

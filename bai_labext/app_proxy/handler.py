@@ -1,7 +1,7 @@
 """Proxy request handler that streams the responses of an app to the client.
 
-jupyter-server-proxy itself opens a connection for each request and buffers each response: a
-response over 100 MB fails, and the client receives no part of a long one before its end.
+jupyter-server-proxy itself opens a connection for each request and buffers each response. A
+response over 100 MB fails, and the client receives nothing before the response is complete.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MIN_FAST_MOVE_BYTES = 4 * 1024 * 1024
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# Headers of one connection, which a proxy must not forward.
+# These headers apply to a single connection, so a proxy must not forward them.
 HOP_BY_HOP = (
     *("Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "TE", "Trailer"),
     *("Upgrade", "Proxy-Authorization", "Proxy-Authenticate", "Expect"),
@@ -48,7 +48,7 @@ FAST_PATH_SETTING = "bai_fast_path"
 
 
 RecordUse = Callable[[str], None]
-"""Function to call with the path inside the app, for each request that bypasses Jupyter."""
+"""Called for each request that bypasses Jupyter; the argument is the path inside the app."""
 
 
 class RequestFastPath(Protocol):
@@ -73,12 +73,12 @@ class RequestFastPath(Protocol):
 
 
 class AppProxyHandler(ProxyHandler):
-    """Base class that replaces how the handlers of jupyter-server-proxy forward requests.
+    """Base class of proxy handlers that forwards requests instead of jupyter-server-proxy.
 
-    Those handlers still authorize the request, start the app and determine the requested path.
+    jupyter-server-proxy still authorizes the request, starts the app and determines the path.
     """
 
-    # Called for requests on the fast path; None: no request of this handler may take it.
+    # Called for requests on the fast path. If None, this handler does not use the fast path.
     record_fast_use: RecordUse | None = None
 
     _upstream: Connection | None = None

@@ -111,14 +111,14 @@ class Connection(asyncio.Protocol):
         HTTPInputError
             If the head is longer than `MAX_HEAD_BYTES`.
         """
-        found = b""
-        while (end := found.find(HEAD_END)) < 0:
-            if len(found) > MAX_HEAD_BYTES:
+        data = b""
+        while (end := data.find(HEAD_END)) < 0:
+            if len(data) > MAX_HEAD_BYTES:
                 raise HTTPInputError("the head of the app's response is too long")
-            found += await self.read_some()
+            data += await self.read_some()
         end += len(HEAD_END)
-        self._put_back(found[end:])
-        return found[:end]
+        self._put_back(data[end:])
+        return data[:end]
 
     def discard(self, count: int) -> None:
         """Remove ``count`` bytes from the buffered data."""
@@ -129,13 +129,13 @@ class Connection(asyncio.Protocol):
 
     async def read_line(self) -> bytes:
         """Return one line with its line break; raise the same errors as ``read_head``."""
-        found = b""
-        while (end := found.find(b"\n")) < 0:
-            if len(found) > MAX_HEAD_BYTES:
+        data = b""
+        while (end := data.find(b"\n")) < 0:
+            if len(data) > MAX_HEAD_BYTES:
                 raise HTTPInputError("a line of the app's response is too long")
-            found += await self.read_some()
-        self._put_back(found[end + 1 :])
-        return found[: end + 1]
+            data += await self.read_some()
+        self._put_back(data[end + 1 :])
+        return data[: end + 1]
 
     async def read_some(self, max_bytes: int = MAX_BUFFERED_BYTES) -> bytes:
         """Return between 1 and ``max_bytes`` bytes; wait for data if there is none.
@@ -299,7 +299,9 @@ class AppResponse:
         )
         coding = self.headers.get("Transfer-Encoding", "").lower()
         if coding not in ("", "chunked"):
-            raise HTTPInputError(f"the app's response has the transfer encoding {coding!r}")
+            raise HTTPInputError(
+                f"the app's response has an unsupported transfer encoding: {coding!r}"
+            )
         self._is_chunked = bool(coding)
         if self._method == "HEAD" or self.code in (204, 304):
             self.length = 0
@@ -333,8 +335,14 @@ class AppResponse:
     async def send_body(self, stream: IOStream, move: Move) -> None:
         """Send a body of known length to the client.
 
-        ``move`` moves as much of it as it can; the rest is copied here. Raises ``ConnectionCut``,
-        or ``OSError`` if the client fails.
+        Bytes that ``move`` does not move are copied.
+
+        Raises
+        ------
+        ConnectionCut
+            If the app closes its connection before the end of the body.
+        OSError
+            If the client closes its connection.
         """
         left = self.length or 0
         while left and self.connection.buffered:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-# The default maximum of a pipe's size for unprivileged processes.
+# The default limit of Linux on the size of a pipe of an unprivileged process.
 PIPE_BYTES = 2**20
 # Maximum number of bytes that are moved before other tasks of the event loop run.
 MAX_BYTES_PER_TURN = 4 * PIPE_BYTES
@@ -17,8 +17,9 @@ MAX_BYTES_PER_TURN = 4 * PIPE_BYTES
 async def splice_sockets(source: int, target: int, count: int) -> int:
     """Move up to ``count`` bytes between two non-blocking sockets; return the number moved.
 
-    Fewer bytes are moved if the source ends, and none if the kernel does not support it. Pass
-    duplicates of descriptors that the event loop watches already.
+    Fewer bytes are moved if the source ends, and none if the kernel cannot splice these sockets. If
+    the event loop already watches a descriptor, pass a duplicate of it, because this function also
+    registers the descriptor with the event loop.
 
     Raises
     ------

@@ -19,6 +19,6 @@ SHELLS = ("bash", "zsh", "fish")
 def completion(*, shell: str) -> None:
     """Print the completion script for SHELL."""
     root = click.get_current_context().find_root().command
-    found = get_completion_class(shell)
-    assert found is not None  # click supports these shells
-    click.echo(found(root, {}, "bai", "_BAI_COMPLETE").source())
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None  # click supports these shells
+    click.echo(completion_class(root, {}, "bai", "_BAI_COMPLETE").source())

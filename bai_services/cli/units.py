@@ -53,7 +53,10 @@ def amount(name: str, number: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in its largest unit, and below 10 also the next one: ``1 h 5 min``."""
+    """Format a duration in its largest unit: ``12 h``.
+
+    If the count is below 10, the next smaller unit is added: ``1 h 5 min``.
+    """
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_DURATION_UNITS):
         if whole >= unit_seconds:
@@ -79,10 +82,10 @@ def parse_time(text: str | None) -> datetime | None:
     if text is None or len(text) < _TIME_LENGTH or text[10:11] != "T":
         return None
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def since(text: str | None, until: str | None = None) -> str:

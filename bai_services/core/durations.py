@@ -8,7 +8,7 @@ from .errors import InvalidRequest
 from .user_input import number_text, read_whole, shown
 
 MAX_DURATION_CHARACTERS = 40
-# About 68 years, the largest value of an integer column.
+# About 68 years, the largest value of a 32-bit integer column.
 MAX_DURATION_SECONDS = 2**31 - 1
 
 _UNITS = {

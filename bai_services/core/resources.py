@@ -26,7 +26,7 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# The value of a cap that does not limit; an amount is never negative.
+# The value of a cap without a limit. No amount equals it, because amounts are never negative.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
@@ -36,9 +36,9 @@ MAX_AMOUNT = 2**60
 
 @dataclass(frozen=True, slots=True)
 class SlotType:
-    """How amounts of a slot are written and stored: a written 1 is stored as ``unit``.
+    """How amounts of a slot are stored: the text ``1`` is stored as the integer ``unit``.
 
-    ``step`` and ``minimum`` are stored values.
+    ``step`` and ``minimum`` are stored integers, too.
     """
 
     unit: int
@@ -179,7 +179,7 @@ def parse_cap(slot: str, text: str | int | float) -> int:
     Raises
     ------
     InvalidRequest
-        As ``parse_amount``.
+        If the text is neither unlimited nor a valid amount of the slot.
     """
     given = text.strip().lower() if isinstance(text, str) else text
     if given in (UNLIMITED_TEXT, "-1") or (given == UNLIMITED and not isinstance(given, bool)):

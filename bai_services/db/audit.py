@@ -44,7 +44,7 @@ class AuditStore:
     async def page(
         self, query: ListQuery, domain: str | None = None, hidden_roles: Collection[Role] = ()
     ) -> Page[LoggedEntry]:
-        """Return a page of the log, of one domain if given.
+        """Return a page of the log; with ``domain``, only the entries of this domain.
 
         Entries whose actor currently has one of ``hidden_roles`` are omitted.
         """

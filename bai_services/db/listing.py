@@ -29,7 +29,7 @@ _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
 
-# If a condition on names matches more keys than this, it is applied by a join instead.
+# A condition on names that matches more keys than this is applied to the joined table instead.
 _MAX_KEYS = 20
 _NAMING = frozenset({"", "in", "contains"})
 
@@ -51,11 +51,11 @@ class Listing:
     # Frequent values of each field. A filter on a frequent value does not use the field's index,
     # because the index would select too many rows to sort.
     common: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    # Fields with names in joined tables. A condition on such a field is first resolved to keys,
-    # because the database has statistics of the number of rows per key.
+    # Fields whose values are names in a joined table. A condition on such a field is first resolved
+    # to the keys of the names, because the database has statistics of the number of rows per key.
     named: Mapping[str, Named] = field(default_factory=dict)
     # Fields of a table that has several rows for each listed row, such as the agents of a session.
-    # A condition is met if one of these rows meets it; there is no order by such a field.
+    # A condition is met if one of these rows meets it. The list cannot be sorted by such a field.
     related: Mapping[str, Named] = field(default_factory=dict)
 
     async def page(
@@ -78,19 +78,22 @@ class Listing:
             rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
         order = [self._order(name) for name in (query.sort or self.default_sort)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
-        found = records(make, result)
-        if len(found) < query.limit and (found or not query.offset):  # the list ends here
-            return Page(found, query.offset + len(found), query.limit, query.offset)
+        items = records(make, result)
+        if len(items) < query.limit and (items or not query.offset):  # the list ends here
+            return Page(items, query.offset + len(items), query.limit, query.offset)
         # Limit the count: counting a long list takes much longer than reading a page.
         most = max_exact_total(query.limit, query.offset) + 1
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
-        return Page(found, int(total or 0), query.limit, query.offset)
+        return Page(items, int(total or 0), query.limit, query.offset)
 
     async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]
     ) -> sa.ColumnElement[bool]:
-        """Replace a condition on names by one on the matching keys, if at most ``_MAX_KEYS``."""
+        """Replace a condition on a joined table by a condition on the keys of its matching rows.
+
+        A condition on names is not replaced if it matches more than ``_MAX_KEYS`` keys.
+        """
         field_name, _, comparison = name.partition("__")
         if related := self.related.get(field_name):
             return related.referring.in_(sa.select(related.key).where(condition))
@@ -105,7 +108,8 @@ class Listing:
         field_name = name.removeprefix("-")
         if field_name in self.related:
             raise InvalidRequest(
-                f"a list cannot be sorted by {field_name}: a row may have several", field=field_name
+                f"a list cannot be sorted by {field_name}: a row may have several values",
+                field=field_name,
             )
         column = self._column(field_name)
         return column.desc() if name.startswith("-") else column.asc()
@@ -114,7 +118,8 @@ class Listing:
         field_name, _, comparison = name.partition("__")
         if comparison and comparison not in _OPERATORS:
             raise InvalidRequest(
-                f"{comparison!r} is not a filter; use one of {', '.join(_OPERATORS)}", filter=name
+                f"{comparison!r} is not a filter operator; use one of {', '.join(_OPERATORS)}",
+                filter=name,
             )
         column = self._column(field_name)
         if comparison == "contains":
@@ -123,7 +128,7 @@ class Listing:
             return _contains(column, value, is_sqlite=tx.dialect.name == "sqlite")
         if comparison in _ORDERED and isinstance(column.type, sa.Boolean):
             raise InvalidRequest(
-                f"{field_name} is true or false and has no order; {name} is not possible",
+                f"{field_name} is true or false and has no order, so {name} is not possible",
                 filter=name,
             )
         if comparison == "in":
@@ -183,18 +188,16 @@ def _typed(column: sa.ColumnElement[Any], text: str, name: str) -> Any:
             return time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
         if isinstance(kind, sa.String):
             # PostgreSQL rejects a NUL, and no stored text contains one.
-            return text if "\0" not in text else _reject(text)
+            if "\0" in text:
+                raise ValueError(text)
+            return text
         if isinstance(kind, sa.Integer):
             number = read_whole(text.removeprefix("-"))
             if number is None or number >= 2**63:
-                return _reject(text)
+                raise ValueError(text)
             return -number if text.startswith("-") else number
-        return _reject(text)
+        raise ValueError(text)
     except (ValueError, KeyError, OverflowError) as error:
         raise InvalidRequest(
             f"{name}={shown(text)!r} is not a valid value to compare with", filter=name
         ) from error
-
-
-def _reject(text: str) -> Any:
-    raise ValueError(text)

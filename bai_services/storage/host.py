@@ -67,8 +67,8 @@ class StorageHost:
     """Stores a folder in ``ROOT/KIND/OWNER_ID/FOLDER_ID``; KIND is ``user`` or ``project``.
 
     Uploads in progress are in the directory ``.staging`` next to the folders: on the same file
-    system, counted against the same quota, and never visible in a session. No path leads out of its
-    folder, whatever links it contains.
+    system, counted against the same quota, and never visible in a session. Paths that lead out of a
+    folder through links are rejected.
 
     Every method raises ``NotFound`` for a missing entry, ``Conflict`` if an existing entry prevents
     the operation, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out
@@ -153,13 +153,13 @@ class StorageHost:
         return await self._long.run(self._measure, location, seconds=None)
 
     async def scope_bytes(self, scope: Scope) -> int | None:
-        """Return the file system's usage counter of a scope in bytes, None if it has none."""
+        """Return the file system's usage counter of a scope in bytes; None if it has no counter."""
         if Capability.FAST_USAGE not in self.capabilities:
             return None
         return await self.workers.run(self._with_scope, self.backend.usage, scope)
 
     async def set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
-        """Set the limit that the file system enforces; no effect if it cannot enforce any."""
+        """Set the limit of a scope; no effect if the file system cannot enforce limits."""
         if Capability.QUOTA in self.capabilities:
             await self.workers.run(self._set_quota, scope, limit_bytes)
 
@@ -229,8 +229,8 @@ class StorageHost:
         """Open a zip or tar archive that is created while it is read; the caller closes it."""
         if form not in FORMATS or not paths or len(paths) > MAX_ARCHIVE_PATHS:
             raise InvalidRequest(
-                f"an archive has the format {' or '.join(FORMATS)} and 1 to {MAX_ARCHIVE_PATHS} "
-                "paths",
+                f"an archive must have the format {' or '.join(FORMATS)} and 1 to "
+                f"{MAX_ARCHIVE_PATHS} paths",
                 field="format",
             )
         tops = [safe_paths.parse_path(path) for path in paths]
@@ -374,9 +374,9 @@ class StorageHost:
     def _probe(self) -> tuple[HostStatus, str, int, int]:
         if not self.capabilities:
             self._prepare()
-        room = os.statvfs(self._root)
-        total, free = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
-        if room.f_flag & os.ST_RDONLY:
+        stats = os.statvfs(self._root)
+        total, free = stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
+        if stats.f_flag & os.ST_RDONLY:
             return HostStatus.READ_ONLY, "it is mounted read-only", total, free
         if not os.access(self._root, os.W_OK | os.X_OK):
             return HostStatus.READ_ONLY, "the manager may not write to it", total, free
@@ -442,9 +442,9 @@ class StorageHost:
     def _copy_folder(
         self, source: Location, host: StorageHost, target: Location, progress: CopyProgress
     ) -> None:
-        held = self._measure(source)
-        progress.total_files, progress.total_bytes = held.files, held.bytes
-        host._require_free_space(held.disk_bytes)
+        usage = self._measure(source)
+        progress.total_files, progress.total_bytes = usage.files, usage.bytes
+        host._require_free_space(usage.disk_bytes)
         host._delete(target)
         host._create(target)
         self.backend.clone(self._path(source), host._path(target), progress)
@@ -510,9 +510,9 @@ class StorageHost:
         expected: Precondition,
     ) -> Entry:
         with self._opened(location, uid) as opened:
-            found = opened.put(writer.path, writer.file, parts, expected)
+            entry = opened.put(writer.path, writer.file, parts, expected)
         writer.close()
-        return found
+        return entry
 
 
 def _nothing(parts: Any) -> None:

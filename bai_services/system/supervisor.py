@@ -1,4 +1,4 @@
-"""Supervise a module: restart it immediately when it is killed.
+"""Supervise a module: restart it immediately when it ends.
 
     python -m bai_services.system.supervisor PACKAGE:MODULE [ARGUMENT …]
 
@@ -15,7 +15,8 @@ import sys
 import time
 
 CHECK_SECONDS = 0.25
-# An exit within this time counts as a failed start; give up after this many in a row.
+# A module that ends within QUICK_SECONDS has failed to start. The supervisor gives up after the
+# first exit, or after MAX_QUICK_EXITS kills in a row.
 QUICK_SECONDS = 5.0
 MAX_QUICK_EXITS = 3
 STOP_SECONDS = 20.0

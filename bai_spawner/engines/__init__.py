@@ -1,1 +1,1 @@
-"""Engines, which start, watch and stop sessions: one per kind of agent."""
+"""Engines start, watch and stop sessions. Each kind of agent has its own engine."""

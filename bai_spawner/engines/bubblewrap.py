@@ -207,7 +207,7 @@ def option_descriptors(
             names = f"127.0.0.1 localhost {' '.join(hosts)}\n::1 localhost\n"
             descriptors.append(_descriptor_of(names))
             accounts += ["--ro-bind-data", str(descriptors[-1]), "/etc/hosts"]
-        # After the read-only mount of /etc.
+        # The read-only mount of /etc must come first, because it would hide these files.
         at = args.index("--proc")
         settings = [arg for pair in environ.items() for arg in ("--setenv", *pair)]
         all_args = [*args[:at], *accounts, *args[at:], *settings]

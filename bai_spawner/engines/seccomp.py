@@ -118,7 +118,7 @@ FAMILIES = (
 PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 # Mask for 32-bit arguments: a filter sees 64 bits, but the kernel ignores the upper 32.
 INT = 0xFFFFFFFF
-# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
+# The clone() flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET.
 NEW_NAMESPACES = 0x7E020000
 EPERM, ENOSYS = 1, 38
 ARCHITECTURES: Mapping[str, Sequence[str]] = {
@@ -134,20 +134,20 @@ Rule = dict[str, Any]
 def own_profile() -> str:
     """Return bai-hub's profile in Docker's JSON format."""
     names = sorted({name for group in ALLOWED.values() for name in group.split()})
-    no_admin = {"caps": ["CAP_SYS_ADMIN"]}
+    sys_admin = {"caps": ["CAP_SYS_ADMIN"]}
     rules: list[Rule] = [
         _allow(names),
         *(_allow(["socket"], _equals(0, INT, family)) for family in FAMILIES),
         *(_allow(["personality"], _equals(0, INT, number)) for number in PERSONALITIES),
-        {**_allow(["clone"], _equals(0, NEW_NAMESPACES, 0)), "excludes": no_admin},
-        {**_allow(["clone"]), "includes": no_admin},
+        {**_allow(["clone"], _equals(0, NEW_NAMESPACES, 0)), "excludes": sys_admin},
+        {**_allow(["clone"]), "includes": sys_admin},
         # ENOSYS makes the C library fall back to `clone`. A filter can read the flags of `clone`,
         # but not the flags of `clone3`, which are behind a pointer.
         {
             "names": ["clone3"],
             "action": "SCMP_ACT_ERRNO",
             "errnoRet": ENOSYS,
-            "excludes": no_admin,
+            "excludes": sys_admin,
         },
         *(
             {**_allow(text.split()), "includes": {"caps": [capability]}}

@@ -137,12 +137,12 @@ def test_removing_a_kernel_keeps_the_files_of_its_folders(tmp_path: Path, folder
     assert (folder / "sub/own").read_text() == "mine"
 
 
-def test_tidy_removes_mount_points_without_a_mount(binds: BindMounts, folder: Path) -> None:
+def test_mount_points_without_a_mount_are_removed(binds: BindMounts, folder: Path) -> None:
     (kept,) = binds.create(NAME, requested_mounts(folder))
-    lost = Path(kept["source"]).parent / "7"
-    lost.mkdir()
+    stale = Path(kept["source"]).parent / "7"
+    stale.mkdir()
     binds.remove_stale_mount_points()
-    assert not lost.exists()
+    assert not stale.exists()
     assert os.listdir(kept["source"]) == ["own"]
 
 
@@ -174,12 +174,12 @@ async def test_access_to_a_dead_mount_times_out(
     monkeypatch.setattr(work, "MOUNT_TIMEOUT_SECONDS", 0.2)
     try:
         with dead_mount(folder):
-            for look in (
+            for operation in (
                 lambda: os.listdir(folder),
                 lambda: binds.create(NAME, requested_mounts(folder)),
             ):
                 with pytest.raises(Unavailable, match="does not respond on the chosen agent"):
-                    await work.with_mount_timeout(look)
+                    await work.with_mount_timeout(operation)
     except ComponentMissing as reason:
         skip_or_fail("fuse", reason)
     assert await work.with_mount_timeout(os.listdir, folder) == ["sub"]

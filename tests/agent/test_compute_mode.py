@@ -32,22 +32,22 @@ gpus = CudaGpus(rules=GpuRules("docker", mps=mps, may_set_mode=may_set))
 gpus.discover()
 gpus.maintain()
 gpu = gpus.discover()[0]
-said = {"level": gpu.sharing.level, "facts": dict(gpu.facts), "healthy": gpu.is_healthy}
-said["most"] = gpu.sharing.max_share_now
+result = {"level": gpu.sharing.level, "facts": dict(gpu.facts), "healthy": gpu.is_healthy}
+result["most"] = gpu.sharing.max_share_now
 for name, amount in (("share", 250), ("whole", 1000)):
     try:
         part = gpus.inject([GrantedDevice(gpu, amount, "cuda.shares")], "docker")
-        said[name] = {"notices": list(part.notices), "level": part.level}
+        result[name] = {"notices": list(part.notices), "level": part.level}
     except Unavailable as error:
-        said[name] = {"error": error.message}
+        result[name] = {"error": error.message}
     else:
-        said[name]["mps"] = "CUDA_MPS_PIPE_DIRECTORY" in part.environ
-    said[name]["mode"] = mode.read_text().strip() if mode.exists() else "0"
+        result[name]["mps"] = "CUDA_MPS_PIPE_DIRECTORY" in part.environ
+    result[name]["mode"] = mode.read_text().strip() if mode.exists() else "0"
 gpu = gpus.discover()[0]
-said["level_after"] = gpu.sharing.level
+result["level_after"] = gpu.sharing.level
 gpus.close()
-said["mode_after"] = mode.read_text().strip() if mode.exists() else "0"
-print(json.dumps(said))
+result["mode_after"] = mode.read_text().strip() if mode.exists() else "0"
+print(json.dumps(result))
 """
 
 WHOLE_GPUS = """
@@ -107,38 +107,38 @@ def run_steps(root: Path, driver: Path, mode: str, *words: str) -> Any:
 def test_default_compute_mode_has_soft_level_because_mps_can_be_bypassed(
     root: Path, driver: Path
 ) -> None:
-    said = run_steps(root, driver, "0")
-    assert (said["level"], said["share"]["level"]) == ("soft", "soft")
-    assert said["facts"]["compute_mode"] == "DEFAULT"
-    assert "a program can bypass MPS" in said["facts"]["unavailable_levels"]["process"]
-    assert said["share"]["mps"] and "MPS is not enforced" in said["share"]["notices"][0]
+    result = run_steps(root, driver, "0")
+    assert (result["level"], result["share"]["level"]) == ("soft", "soft")
+    assert result["facts"]["compute_mode"] == "DEFAULT"
+    assert "a program can bypass MPS" in result["facts"]["unavailable_levels"]["process"]
+    assert result["share"]["mps"] and "MPS is not enforced" in result["share"]["notices"][0]
     # The agent is not configured to change the mode.
-    assert said["mode_after"] == "0"
+    assert result["mode_after"] == "0"
 
 
 def test_exclusive_process_mode_has_process_level(root: Path, driver: Path) -> None:
-    said = run_steps(root, driver, "3")
-    assert (said["level"], said["share"]["level"]) == ("process", "process")
-    assert "one of your programs at a time" in said["whole"]["notices"][0]
-    assert said["mode_after"] == "3"
+    result = run_steps(root, driver, "3")
+    assert (result["level"], result["share"]["level"]) == ("process", "process")
+    assert "one of your programs at a time" in result["whole"]["notices"][0]
+    assert result["mode_after"] == "3"
 
 
 def test_agent_sets_compute_mode_if_allowed(root: Path, driver: Path) -> None:
-    said = run_steps(root, driver, "0", "may-set", "mps")
-    assert (said["level"], said["share"]["level"], said["share"]["mode"]) == (
+    result = run_steps(root, driver, "0", "may-set", "mps")
+    assert (result["level"], result["share"]["level"], result["share"]["mode"]) == (
         "process",
         "process",
         "3",
     )
     # A whole GPU is available to all programs of its session.
-    assert (said["whole"]["mode"], said["whole"]["notices"]) == ("0", [])
-    assert said["mode_after"] == "0"
+    assert (result["whole"]["mode"], result["whole"]["notices"]) == ("0", [])
+    assert result["mode_after"] == "0"
 
 
 def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path) -> None:
-    said = run_steps(root / "nowhere", driver, "", "may-set", "mps")
-    assert "does not set the compute mode" in said["share"]["error"]
-    assert said["level_after"] == "soft"
+    result = run_steps(root / "nowhere", driver, "", "may-set", "mps")
+    assert "does not set the compute mode" in result["share"]["error"]
+    assert result["level_after"] == "soft"
 
 
 def test_mode_of_every_whole_gpu_is_set_even_if_the_first_change_fails(
@@ -162,12 +162,12 @@ def test_mode_of_every_whole_gpu_is_set_even_if_the_first_change_fails(
 
 
 def test_exclusive_mode_without_mps_offers_no_shares(root: Path, driver: Path) -> None:
-    said = run_steps(root, driver, "3", "leave", "no-mps")
-    assert said["most"] == 0
-    assert "a second program is rejected" in said["facts"]["shares_withheld"]
+    result = run_steps(root, driver, "3", "leave", "no-mps")
+    assert result["most"] == 0
+    assert "a second program is rejected" in result["facts"]["shares_withheld"]
 
 
 def test_prohibited_compute_mode_makes_gpu_unhealthy(root: Path, driver: Path) -> None:
-    said = run_steps(root, driver, "2")
-    assert (said["healthy"], said["most"]) == (False, 0)
-    assert "PROHIBITED" in said["facts"]["shares_withheld"]
+    result = run_steps(root, driver, "2")
+    assert (result["healthy"], result["most"]) == (False, 0)
+    assert "PROHIBITED" in result["facts"]["shares_withheld"]

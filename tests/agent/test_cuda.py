@@ -66,8 +66,8 @@ def discover_twice(driver: Path, tmp_path: Path, **environ: str) -> Any:
 
 
 def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: Path) -> None:
-    found = discover_twice(driver, tmp_path)
-    assert found["first"][1] == {
+    devices = discover_twice(driver, tmp_path)
+    assert devices["first"][1] == {
         "id": "GPU-0000-1",
         "family": "cuda",
         "index": 1,
@@ -104,8 +104,8 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
             },
         },
     }
-    assert found["first"][0]["facts"]["good_for"] == ["training"]
-    assert found["used"]["GPU-0000-0"] == {
+    assert devices["first"][0]["facts"]["good_for"] == ["training"]
+    assert devices["used"]["GPU-0000-0"] == {
         "memory_used_bytes": 5 * 2**30,
         "utilization_percent": 42,
         "temperature_celsius": 61,
@@ -113,14 +113,14 @@ def test_devices_are_found_and_a_lost_one_is_unhealthy(driver: Path, tmp_path: P
     }
     # A value without a sensor is unknown, not zero.
     unknown = {"temperature_celsius": None, "power_watts": None}
-    assert found["used"]["GPU-0000-1"] == {**found["used"]["GPU-0000-0"], **unknown}
-    assert found["later"] == [["GPU-0000-0", True], ["GPU-0000-1", False]]
-    assert found["used_later"] == ["GPU-0000-0"]
+    assert devices["used"]["GPU-0000-1"] == {**devices["used"]["GPU-0000-0"], **unknown}
+    assert devices["later"] == [["GPU-0000-0", True], ["GPU-0000-1", False]]
+    assert devices["used_later"] == ["GPU-0000-0"]
 
 
 def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_path: Path) -> None:
-    found = discover_twice(driver, tmp_path, NVML_SWITCH="1")
-    assert [d["facts"]["links"] for d in found["first"]] == [{"GPU-0000-1": 2}, {"GPU-0000-0": 2}]
+    devices = discover_twice(driver, tmp_path, NVML_SWITCH="1")
+    assert [d["facts"]["links"] for d in devices["first"]] == [{"GPU-0000-1": 2}, {"GPU-0000-0": 2}]
 
 
 @pytest.mark.parametrize(
@@ -135,8 +135,8 @@ def test_gpus_behind_one_nvswitch_are_linked_to_each_other(driver: Path, tmp_pat
 def test_pci_peers_are_the_gpus_behind_common_pci_switches(
     driver: Path, tmp_path: Path, level: str, near: list[str] | None
 ) -> None:
-    found = discover_twice(driver, tmp_path, NVML_COUNT="3", NVML_ANCESTOR=level)
-    assert found["first"][0]["facts"]["pci_peers"] == near
+    devices = discover_twice(driver, tmp_path, NVML_COUNT="3", NVML_ANCESTOR=level)
+    assert devices["first"][0]["facts"]["pci_peers"] == near
 
 
 def test_unknown_nvlinks_are_none() -> None:

@@ -155,7 +155,7 @@ async def test_sessions_of_different_users_cannot_connect(
     server = await asyncio.to_thread(start_container, engine, image, one, serve)
     server.reload()
     (about,) = server.attrs["NetworkSettings"]["Networks"].values()
-    look = (
+    request = (
         "import urllib.request; "
         f"print(urllib.request.urlopen('http://{about['IPAddress']}:8888', timeout=3).status)"
     )
@@ -163,11 +163,11 @@ async def test_sessions_of_different_users_cannot_connect(
     stranger = await asyncio.to_thread(start_container, engine, image, two, "sleep 60")
 
     async def can_connect() -> bool:
-        return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", look])).exit_code == 0
+        return (await asyncio.to_thread(friend.exec_run, ["python3", "-c", request])).exit_code == 0
 
     # Positive control: sessions of one user can reach each other.
     await wait_until_async(can_connect, 20, "a response in the server's own network")
-    refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", look])
+    refused = await asyncio.to_thread(stranger.exec_run, ["python3", "-c", request])
     assert refused.exit_code != 0
     # Docker drops such packets. If egress rules are enforced, they reject the packets first.
     assert any(text in refused.output for text in (b"timed out", b"unreachable", b"No route"))
@@ -277,7 +277,7 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
     # The first scheduling pass may JIT-compile its code, which can take a minute.
     await asyncio.to_thread(warm_up)
     user = await api.client("user")
-    plans = [await plan_of(api, user, "base", name) for name in ("goes-on", "is-ended")]
+    plans = [await plan_of(api, user, "base", name) for name in ("running", "ended")]
     containers = []
     for plan in plans:
         assert plan["injection"]["environ"]["NVIDIA_VISIBLE_DEVICES"] == "GPU-0000-0"
@@ -348,16 +348,16 @@ async def test_unused_cluster_network_is_removed_after_its_timeout(
     assert of_user in await networks.remove_unused(3600)
 
 
-async def test_user_networks_until_the_pool_is_exhausted(
+async def test_user_networks_are_limited_by_the_pool_and_removed_when_unused(
     calls: DockerCalls, engine: DockerEngine
 ) -> None:
     clock = FakeClock()
     pool = read_pool("10.252.0.0/24", 26)
     networks = Networks(calls, "docker-test", pool, 26, clock)
     mark = uuid.uuid4().hex[:6]
-    people = [f"p{i}-{mark}" for i in range(4)]
-    names = await asyncio.gather(*map(networks.ensure, people))
-    assert await networks.ensure(people[0]) == names[0]
+    users = [f"p{i}-{mark}" for i in range(4)]
+    names = await asyncio.gather(*map(networks.ensure, users))
+    assert await networks.ensure(users[0]) == names[0]
     with pytest.raises(Unavailable, match="10.252.0.0/24"):
         await networks.ensure(f"late-{mark}")
     busy = await asyncio.to_thread(

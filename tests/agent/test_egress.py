@@ -64,9 +64,9 @@ def listening(words: list[str], address: str, port: int) -> Iterator[None]:
     server = [*words, sys.executable, "-m", "http.server", str(port), "--bind", address]
     process = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        look = [*words, sys.executable, "-c", PROBE, json.dumps([["127.0.0.1", port]])]
+        probe_command = [*words, sys.executable, "-c", PROBE, json.dumps([["127.0.0.1", port]])]
         wait_until(
-            lambda: b"reached" in subprocess.check_output(look),
+            lambda: b"reached" in subprocess.check_output(probe_command),
             20,
             "a response of the second machine",
         )
@@ -140,7 +140,7 @@ class AgentNetworks:
 
 
 @pytest.fixture
-async def place(docker_engine: DockerEngine) -> AsyncIterator[AgentNetworks]:
+async def agent_networks(docker_engine: DockerEngine) -> AsyncIterator[AgentNetworks]:
     calls = DockerCalls(docker_engine.host, 30)
     made = AgentNetworks(docker_engine, calls, f"egress-{uuid.uuid4().hex[:8]}")
     yield made
@@ -180,12 +180,12 @@ def gateway_of(container: Container) -> str:
 
 
 async def test_default_policy_allows_internet_and_hub_only(
-    place: AgentNetworks, neighbours: Neighbours
+    agent_networks: AgentNetworks, neighbours: Neighbours
 ) -> None:
     hub = free_port()
     with listening([], "0.0.0.0", hub):
-        agent = place.agent(url=f"http://{neighbours.public.peer_address}:{hub}/hub/api")
-        mine = await place.container(agent, "ann")
+        agent = agent_networks.agent(url=f"http://{neighbours.public.peer_address}:{hub}/hub/api")
+        mine = await agent_networks.container(agent, "ann")
         assert await probe(
             mine,
             (neighbours.public.address, PORT),
@@ -201,75 +201,82 @@ async def test_default_policy_allows_internet_and_hub_only(
 
 
 async def test_containers_reach_only_their_own_network(
-    place: AgentNetworks,
+    agent_networks: AgentNetworks,
 ) -> None:
-    agent = place.agent()
+    agent = agent_networks.agent()
     cluster = Cluster(f"{CLUSTER_PREFIX}{uuid.uuid4()}")
-    one, two = await place.container(agent, "ann"), await place.container(agent, "ann")
-    other = await place.container(agent, "ben")
-    main = await place.container(agent, "ann", cluster)
-    sub = await place.container(agent, "ann", cluster)
-    wait_own = [(address_of(c), PORT) for c in (two, sub, other)]
-    seen = [await probe(one, *wait_own), await probe(main, *wait_own)]
+    one, two = (
+        await agent_networks.container(agent, "ann"),
+        await agent_networks.container(agent, "ann"),
+    )
+    other = await agent_networks.container(agent, "ben")
+    main = await agent_networks.container(agent, "ann", cluster)
+    sub = await agent_networks.container(agent, "ann", cluster)
+    targets = [(address_of(c), PORT) for c in (two, sub, other)]
+    seen = [await probe(one, *targets), await probe(main, *targets)]
     assert [answers[0] for answers in seen] == ["reached", "refused"]
     assert [answers[1] for answers in seen] == ["refused", "reached"]
     assert [answers[2] for answers in seen] == ["refused", "refused"]
 
 
 async def test_closed_and_open_policies_and_the_allow_list(
-    place: AgentNetworks, neighbours: Neighbours
+    agent_networks: AgentNetworks, neighbours: Neighbours
 ) -> None:
     targets = (
         (neighbours.public.address, PORT),
         (neighbours.private.address, PORT),
         (neighbours.private.peer_address, neighbours.here),
     )
-    closed = place.agent(Policy.CLOSED, f"{neighbours.private.address}:{PORT}")
-    mine = await place.container(closed, "ann")
+    closed = agent_networks.agent(Policy.CLOSED, f"{neighbours.private.address}:{PORT}")
+    mine = await agent_networks.container(closed, "ann")
     assert await probe(mine, *targets) == ["refused", "reached", "refused"]
-    allowed = place.agent(allowed=f"{neighbours.private.address}/24")
+    allowed = agent_networks.agent(allowed=f"{neighbours.private.address}/24")
     await allowed.facts()
     assert await probe(mine, *targets) == ["reached", "reached", "reached"]
-    opened = place.agent(Policy.OPEN)
+    opened = agent_networks.agent(Policy.OPEN)
     facts = await opened.facts()
-    assert (facts["egress"]["is_enforced"], place.rules()) == (False, "")
+    assert (facts["egress"]["is_enforced"], agent_networks.rules()) == (False, "")
     assert await probe(mine, *targets) == ["reached", "reached", "reached"]
 
 
 async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_network(
-    place: AgentNetworks, neighbours: Neighbours
+    agent_networks: AgentNetworks, neighbours: Neighbours
 ) -> None:
-    agent = place.agent()
-    mine = await place.container(agent, "ann")
+    agent = agent_networks.agent()
+    mine = await agent_networks.container(agent, "ann")
     target = (neighbours.private.address, PORT)
-    chains = Chains.of(place.agent_id)
-    before = place.rules()
+    chains = Chains.of(agent_networks.agent_id)
+    before = agent_networks.rules()
     for parent, chain in (("DOCKER-USER", chains.forwarded), ("INPUT", chains.local)):
         drop_jump(parent, chain)
     assert await probe(mine, target) == ["reached"]
     await agent.facts()
     assert await probe(mine, target) == ["refused"]
     await agent.facts()
-    assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
+    assert sorted(agent_networks.rules().splitlines()) == sorted(before.splitlines())
     # A newly needed address must be allowed at once.
     drop_jump("INPUT", chains.local)
     agent.allow_url("http://11.99.0.1:8081/hub/api")
     await agent.observe()
-    assert "11.99.0.1/32" in place.rules()
-    before += "\n" + "\n".join(line for line in place.rules().splitlines() if "11.99" in line)
-    assert sorted(place.rules().splitlines()) == sorted(before.splitlines())
+    assert "11.99.0.1/32" in agent_networks.rules()
+    before += "\n" + "\n".join(
+        line for line in agent_networks.rules().splitlines() if "11.99" in line
+    )
+    assert sorted(agent_networks.rules().splitlines()) == sorted(before.splitlines())
     await asyncio.to_thread(mine.remove, force=True)
-    networks = Networks(place.calls, place.agent_id, read_pool("10.250.0.0/20", 26), 26)
+    networks = Networks(
+        agent_networks.calls, agent_networks.agent_id, read_pool("10.250.0.0/20", 26), 26
+    )
     assert len(await networks.remove_unused(0)) == 1
     await agent.facts()
-    assert place.rules() == ""
+    assert agent_networks.rules() == ""
 
 
 async def test_agent_without_iptables_reports_unenforced_policy(
-    place: AgentNetworks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    agent_networks: AgentNetworks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    agent = place.agent()
-    await place.container(agent, "ann")
+    agent = agent_networks.agent()
+    await agent_networks.container(agent, "ann")
     monkeypatch.setenv("PATH", str(tmp_path))
     facts = await agent.facts()
     assert not facts["egress"]["is_enforced"]

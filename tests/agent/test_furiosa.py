@@ -44,7 +44,12 @@ def raise_device_error() -> Any:
 
 @dataclass
 class Card:
-    """The only card of the fake: elements with (total, busy) cycle counters, and memory."""
+    """The only card that the fake binding lists.
+
+    ``counted`` has the (total, busy) cycles of each processing element. ``held`` and ``shared``
+    have memory blocks: the elements that use a block, and its used bytes. ``broken`` names the
+    attributes that raise an error.
+    """
 
     counted: Sequence[tuple[int, int]] = ((0, 0),) * 8
     held: Sequence[tuple[Sequence[int], int]] = ()

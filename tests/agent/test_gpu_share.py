@@ -53,41 +53,41 @@ def run_benchmark(path: Path, **environ: str) -> subprocess.CompletedProcess[str
 
 def results_of(done: subprocess.CompletedProcess[str]) -> Any:
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [key for key in KEYS if key not in found] == []
-    return found
+    results = json.loads(done.stdout)
+    assert [key for key in KEYS if key not in results] == []
+    return results
 
 
 def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("b")
     install(folder)
     held = str(folder / "processes")
-    found = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
-    assert (found["level"], found["why_no_mps"]) == ("process", "")
+    results = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
+    assert (results["level"], results["why_no_mps"]) == ("process", "")
     # A quarter of 80 GiB, minus the memory of the MPS server itself.
-    assert 24 < found["max_memory_percent_at_quarter"] <= 25
-    assert found["memory_percent_past_mps"] == 100
-    assert found["watchdog_seconds"] > 0
-    assert found["recovery"]["neighbour_continues"]
-    assert found["fault"]["error_code"] == 700
-    assert found["fault"]["new_tenant_seconds"] is not None
+    assert 24 < results["max_memory_percent_at_quarter"] <= 25
+    assert results["memory_percent_past_mps"] == 100
+    assert results["watchdog_seconds"] > 0
+    assert results["recovery"]["neighbour_continues"]
+    assert results["fault"]["error_code"] == 700
+    assert results["fault"]["new_tenant_seconds"] is not None
     pairs = ["large+large", "small+small", "large+copy"]
-    side_by_side = found["with_mps"]
+    side_by_side = results["with_mps"]
     assert list(side_by_side["pairs_at_50_percent"]) == pairs
     assert list(side_by_side["pairs_at_100_percent"]) == pairs
     for count in (2, 4, 10):
         assert 0 < side_by_side[f"{count}_tenants"]["small"]["fairness"] <= 1
-    rates = list(found["teraflops_by_percent"])
+    rates = list(results["teraflops_by_percent"])
     assert rates == ["5", "10", "25", "50", "75", "100"]
 
 
 def test_benchmark_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("b")
     held = str(folder / "processes")
-    found = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
-    assert (found["level"], found["overhead_percent"]) == ("soft", None)
-    assert "not installed" in found["why_no_mps"]
-    alone = found["without_mps"]
+    results = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
+    assert (results["level"], results["overhead_percent"]) == ("soft", None)
+    assert "not installed" in results["why_no_mps"]
+    alone = results["without_mps"]
     assert alone["max_memory_percent"] == 100
     assert {"pairs", "2_tenants", "4_tenants", "10_tenants", "launch_microseconds"} <= set(alone)
 

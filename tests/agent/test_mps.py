@@ -63,15 +63,15 @@ class Program:
                 subprocess.run(["umount", "--lazy", str(place)], check=True)
 
     def processes(self, root: Path) -> list[psutil.Process]:
-        found = []
+        matches = []
         for process in psutil.process_iter():
             try:
                 pipe = process.environ().get("CUDA_MPS_PIPE_DIRECTORY", "")
                 if pipe.startswith(str(root)) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    matches.append(process)
             except psutil.Error:
                 continue
-        return found
+        return matches
 
 
 def install(folder: Path) -> Path:
@@ -230,7 +230,7 @@ def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, progra
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_error_response_does_not_count_as_missing(
+def test_error_response_does_not_count_as_missing_response(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()
@@ -260,7 +260,7 @@ def test_daemon_survives_a_killed_agent(
     servers.maintain()
     before = program.processes(root)
     program.clear_commands()
-    # Simulate a new agent process, which finds its state only in the folder.
+    # Simulate a new agent process, which knows the daemon only from its folder.
     again = make_servers(root, clock)
     again.maintain()
     assert again.unavailable_reason(GPU) == ""

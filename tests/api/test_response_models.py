@@ -15,7 +15,8 @@ from bai_services.api.base import Operation
 from bai_services.api.routes import ROUTES
 from bai_services.core.listing import Page
 
-# By model: optional fields that only another record of the same route has.
+# Optional fields of a response model that the compared record lacks, because another record type of
+# the same route provides them.
 VARIANT_FIELDS = {"ChangedKeypair": {"secret_key"}}
 
 
@@ -41,7 +42,8 @@ def _pairs() -> Iterator[tuple[str, type, type[BaseModel]]]:
                 continue
             hints = typing.get_type_hints(method.__wrapped__, localns={"Body": object})
             records = list(_returned(hints["return"]))
-            # The routes of the three kinds of policies share their annotations.
+            # The handlers of the three kinds of policies share one return annotation. Of its
+            # records, compare only the one with the name of the model.
             same_name = [r for r in records if r.__name__ == declared.returns.__name__]
             for record in same_name or records:
                 yield f"{name.upper()} {path}", record, declared.returns

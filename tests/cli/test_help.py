@@ -33,9 +33,9 @@ def parse_command(words: Sequence[str]) -> click.Command:
     context = click.Context(main, info_name="bai")
     rest = list(words)
     while isinstance(command, click.Group):
-        name, found, rest = command.resolve_command(context, rest)
-        assert name is not None and found is not None, words
-        command = found
+        name, subcommand, rest = command.resolve_command(context, rest)
+        assert name is not None and subcommand is not None, words
+        command = subcommand
         context = click.Context(command, parent=context, info_name=name)
     with command.make_context(context.info_name, rest, parent=context.parent):
         return command

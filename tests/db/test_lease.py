@@ -65,8 +65,8 @@ async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None
     states = {row.id: WaitState(({"check": "order", "message": "no"},), 7)}
     with pytest.raises(StaleLease):
         await world.queue.write_states(states, stale)
-    found = await world.sessions.find(row.id)
-    assert (found.status, found.reasons) == (Status.PENDING, [])
+    session = await world.sessions.find(row.id)
+    assert (session.status, session.reasons) == (Status.PENDING, [])
     assert (await world.queue.commit(decisions, NOW, newest)).placed == (row.id,)
     assert await world.allocations.audit() == []
 
@@ -74,14 +74,14 @@ async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None
 async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
-    """Of eight decisions, some use a failed device, and the others exceed the remaining cores."""
+    """Some of the eight decisions use a failed device; of the others, three fit the CPU cores."""
     rows = [(await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
     decisions = await create_decisions(world)
     assert len(decisions) == 8
-    full = decisions[0].placement.devices[0].device_id
+    failed = decisions[0].placement.devices[0].device_id
     await world.write(
-        sa.update(cluster.devices).where(cluster.devices.c.id == full).values(is_healthy=False)
+        sa.update(cluster.devices).where(cluster.devices.c.id == failed).values(is_healthy=False)
     )
     await world.write(
         sa.update(cluster.agent_slots)
@@ -92,7 +92,7 @@ async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     assert len(committed.placed) == 3
     assert set(committed.placed) | set(committed.lost) == {row.id for row in rows}
     used = {d.placement.devices[0].device_id for d in decisions if d.session_id in committed.placed}
-    assert full not in used
+    assert failed not in used
     scheduled = await world.sessions.in_status(Status.SCHEDULED)
     assert {row.id for row in scheduled} == set(committed.placed)
     await world.write(sa.update(cluster.devices).values(is_healthy=True))

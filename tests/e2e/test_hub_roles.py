@@ -43,12 +43,16 @@ REFUSED = {
     HTTPStatus.NOT_FOUND,
 }
 
-# The callers to which a route is open: only the target user; no user; users who may read the
-# target; superadmins; admins. An OPEN route has no target: it concerns the caller or no user.
-OWN, NOBODY, READ, SUPERADMIN, ADMIN, OPEN = "own", "nobody", "read", "superadmin", "admin", "open"
-READ_GROUP, REPORT = "read group", "own, or the session's token"
-# Removed from JupyterHub, so the response is an error.
-GONE = "gone"
+# Who may call a route.
+OWN = "own"  # only the target user
+NOBODY = "nobody"
+READ = "read"  # users who may read the target, and the target user
+READ_GROUP = "read group"  # users who may read the members of the group
+REPORT = "own, or the session's token"
+SUPERADMIN = "superadmin"  # superadmins, and the target user
+ADMIN = "admin"  # superadmins and domain admins
+OPEN = "open"  # everybody: the route has no target, or its target is the caller
+GONE = "gone"  # nobody: JupyterHub no longer has the operation, so the response is an error
 RULES: Mapping[str, Mapping[str, str]] = {
     # Routes of bai-hub.
     "bai_auth.ChangePasswordHandler": {"get": OPEN, "post": OPEN},
@@ -186,7 +190,7 @@ def path_of(route: Route, target: str, domain: str, token_id: str) -> str:
     for part in re.findall(r"\(\?P<user_path>.*|\([^)]*\)\??|[^/(]+", pattern):
         if part.startswith("(?P<user_path>"):
             break
-        # A group that follows directly on the group of the user is a server of that user.
+        # A regex group directly after that of the user stands for a server of the user.
         parts.append(values[last] if last in values and part.startswith("(") else part)
         if part.startswith("("):
             parts[-1] = values.get(last, SERVER)
@@ -282,8 +286,8 @@ def world(hub: RunningHub) -> Iterator[World]:
 
 def test_every_route_of_the_hub_is_classified(tmp_path: Path) -> None:
     known = {name: set(methods) for name, methods in RULES.items()}
-    found = {name_of(handler): methods_of(handler) for _, handler in hub_routes(tmp_path)}
-    assert found == known
+    actual = {name_of(handler): methods_of(handler) for _, handler in hub_routes(tmp_path)}
+    assert actual == known
 
 
 def test_no_caller_exceeds_the_permissions_of_its_role(world: World, tmp_path: Path) -> None:

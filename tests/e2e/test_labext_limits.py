@@ -36,10 +36,10 @@ def with_imminent_idle_timeout() -> Callable[[Route], Awaitable[None]]:
 
     async def change_response(route: Route) -> None:
         answer = await route.fetch()
-        found = await answer.json()
-        if "session" in found:
-            found["session"] |= times
-        await route.fulfill(response=answer, json=found)
+        content = await answer.json()
+        if "session" in content:
+            content["session"] |= times
+        await route.fulfill(response=answer, json=content)
 
     return change_response
 
@@ -65,8 +65,8 @@ async def keep_alive_on_the_session_page(
 
 
 def idle_since(rest: httpx.Client, session: dict[str, Any]) -> datetime:
-    found = checked(rest.get(f"/sessions/{session['id']}"), 200)
-    return datetime.fromisoformat(found["idle_since"])
+    row = checked(rest.get(f"/sessions/{session['id']}"), 200)
+    return datetime.fromisoformat(row["idle_since"])
 
 
 def wait_for_idle_timeout(hub: RunningHub, session: dict[str, Any]) -> None:

@@ -85,10 +85,10 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
             "BAI_ACCESS_KEY": keypair.access_key,
             "BAI_SECRET_KEY": keypair.secret_key,
         }
-        words = command(hub, rest, "session", "exec", found["id"], "echo", "in", environ=environ)
+        words = command(hub, rest, "session", "exec", row["id"], "echo", "in", environ=environ)
         return subprocess.run(**words, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
 
-    found = rest.get(f"/sessions/{session}").json()
+    row = rest.get(f"/sessions/{session}").json()
     mine, admin = keypair_of(rest), hub.rest("admin")
     done = run_exec(rest, mine)
     assert (done.returncode, done.stdout) == (0, "in\n"), done.stderr
@@ -97,7 +97,7 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
 
     async def token() -> dict[str, Any]:
         async with Client(hub.api.removesuffix("/api/v1"), mine) as client:
-            response: dict[str, Any] = await client.post(f"/sessions/{found['id']}/token")
+            response: dict[str, Any] = await client.post(f"/sessions/{row['id']}/token")
             return response
 
     response = asyncio.run(token())
@@ -107,13 +107,13 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     def status(path: str) -> int:
         return httpx.get(hub.url + path, headers=headers, timeout=60).status_code
 
-    assert status(found["url"] + "api/status") == 200
+    assert status(row["url"] + "api/status") == 200
     assert status("/services/bai/api/v1/me") == 401
     assert status("/hub/api/users/user/tokens") in (403, 404)
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
     # A caller with a token gets no second one, which could outlive the first.
-    assert rest.post(f"/sessions/{found['id']}/token").status_code == 403
+    assert rest.post(f"/sessions/{row['id']}/token").status_code == 403
 
 
 def test_cp_copies_files_and_folders_in_both_directions(
@@ -224,7 +224,7 @@ class Terminal:
     def __init__(self, options: dict[str, Any]) -> None:
         self._number, there = pty.openpty()
         self.resize(40, 100)
-        # A wrong size in the environment: the size of the terminal must take precedence.
+        # Set a wrong size in the environment: the size of the terminal must take precedence.
         options["env"] |= {"COLUMNS": "80", "LINES": "24"}
         # Make it the controlling terminal, so that the process gets SIGWINCH.
         self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))

@@ -68,9 +68,9 @@ def test_vs_code_starts_with_initial_settings_and_keeps_changed_ones(tmp_path: P
     start = apps.server_processes([offer], Arguments({}, str(home)), str(home))["vscode"]["command"]
     start()
     settings = home / ".local/share/code-server/User/settings.json"
-    found = json.loads(settings.read_text())
-    assert found["workbench.startupEditor"] == "none"
-    assert found["chat.disableAIFeatures"] is True
+    content = json.loads(settings.read_text())
+    assert content["workbench.startupEditor"] == "none"
+    assert content["chat.disableAIFeatures"] is True
     settings.write_text("{}")
     start()
     assert settings.read_text() == "{}"

@@ -190,7 +190,7 @@ class Relay:
     """A proxy between client and session that can be killed and restarted."""
 
     def __init__(self, port: int) -> None:
-        self._there = port
+        self._target_port = port
         self.port = free_port()
         self._writers: list[asyncio.StreamWriter] = []
         self._server: asyncio.Server | None = None
@@ -210,7 +210,7 @@ class Relay:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted += 1
-        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._there)
+        other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._target_port)
         self._writers += [writer, other_writer]
         await asyncio.gather(self._copy(reader, other_writer), self._copy(other_reader, writer))
 
@@ -229,7 +229,7 @@ Disturb = Callable[[Relay, TunnelClient, int], Awaitable[object]]
 
 
 async def send_with_disturbance(server: JupyterServer, disturb: Disturb) -> list[str]:
-    """Send content through a relay, and disturb it twice; return the messages to the user."""
+    """Send content through a relay; call ``disturb`` twice; return the messages to the user."""
     there = int(server.url.rstrip("/").rpartition(":")[2])
     relay, said = Relay(there), []
     await relay.start()
@@ -290,7 +290,9 @@ async def test_invalid_messages_close_the_tunnel_with_a_reason(server: JupyterSe
         async with server.websocket("bai/tunnel") as websocket:
             await websocket.write_message(message, binary=True)
             answer = await websocket.read_message()
-            assert isinstance(answer, bytes) and decode(answer).kind is FrameKind.BYE
+            assert isinstance(answer, bytes)
+            frame = decode(answer)
+            assert frame.kind is FrameKind.BYE and frame.text
 
 
 async def test_only_stream_bytes_count_as_use_of_the_session(server: JupyterServer) -> None:

@@ -41,18 +41,18 @@ SOFT = Sharing(Level.SOFT)
         pytest.param(
             [sharing_agent("a", PROCESS, SOFT, used=(0, None))],
             Level.PROCESS,
-            id="an unhealthy device",
+            id="an unhealthy device is not counted",
         ),
         pytest.param(
             [sharing_agent("a", PROCESS), replace(sharing_agent("b", SOFT), is_schedulable=False)],
             Level.PROCESS,
-            id="a drained agent",
+            id="a drained agent is not counted",
         ),
         pytest.param(
             [replace(sharing_agent("a", PROCESS), is_alive=False)], None, id="no agent is alive"
         ),
         pytest.param(
-            [sharing_agent("a", Sharing(Level.HARDWARE, most=0))], None, id="whole devices"
+            [sharing_agent("a", Sharing(Level.HARDWARE, most=0))], None, id="no shares offered"
         ),
     ],
 )

@@ -55,10 +55,10 @@ class Cluster:
             row = await self.store.find(session_id)
             return row if row.status in statuses else None
 
-        found: SessionRow = await wait_until_async(
+        session: SessionRow = await wait_until_async(
             session_in_status, 15, f"{statuses} of {session_id}"
         )
-        return found
+        return session
 
     async def running(self, name: str) -> tuple[Session, dict[str, Any]]:
         """Return a running session, and its kernel as the agent reports it."""

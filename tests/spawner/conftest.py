@@ -30,7 +30,7 @@ async def agent(api: Api) -> AsyncIterator[FakeAgent]:
 
 @pytest.fixture
 async def preparing(agent: FakeAgent) -> AsyncIterator[FakeAgent]:
-    """The agent of ``agent``; it prepares every session that it gets."""
+    """The agent of the fixture ``agent``, which now prepares every session that it gets."""
 
     async def prepare() -> None:
         while True:

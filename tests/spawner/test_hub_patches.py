@@ -100,8 +100,9 @@ def test_functions_missing_in_jupyterhub_are_not_added(
     assert not any(hasattr(owner, name) for owner, name in PATCHED)
 
 
-# Functions of JupyterHub on which our patches and overrides rely. Row: name, our dependent module,
-# digest of the source. Update a digest only after comparing JupyterHub's change with the patch.
+# Functions of JupyterHub on which our patches and overrides rely. Each row has the name, our module
+# that relies on it, and a digest of its source. Compare JupyterHub's change with the patch before
+# you update a digest.
 RELIED_ON = [
     ("jupyterhub.orm:register_ping_connection", "bai_spawner/hub_patches.py", "f6064c664e07005f"),
     ("jupyterhub.orm:new_session_factory", "bai_spawner/hub_patches.py", "f9cf223cb8c45b84"),
@@ -160,7 +161,7 @@ RELIED_ON = [
 def test_functions_that_patches_rely_on_are_unchanged(
     name: str, dependent: str, digest: str
 ) -> None:
-    """Reads the source files, because another test may have applied the patches."""
+    """The source files are compared, because another test may have patched the functions."""
     module, _, path = name.partition(":")
     source = importlib.import_module(module).__spec__.origin  # type: ignore[union-attr]
     found = source_of(Path(str(source)).read_text(), path.split("."))

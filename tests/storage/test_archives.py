@@ -339,10 +339,9 @@ async def test_archive_may_expand_at_most_200_times(
 
 
 def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
-    """The archive needs a dictionary of 1.5 GiB, the maximum of an xz header."""
+    """The header of the archive claims a dictionary of 1.5 GiB."""
     made = StorageHost("local", LocalBackend(tmp_path / "root"))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1536 * 2**20}]
-    archive = small_dictionary_claim(filters)
+    archive = archive_that_claims_a_large_dictionary()
 
     async def run() -> None:
         await made.start()
@@ -356,8 +355,8 @@ def test_archive_that_needs_too_much_memory_is_rejected(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def small_dictionary_claim(filters: list[dict[str, int]]) -> bytes:
-    """Compress with a small dictionary, then claim a large one in the block's header."""
+def archive_that_claims_a_large_dictionary() -> bytes:
+    """Compress with a dictionary of 64 KiB, then claim one of 1.5 GiB in the block's header."""
     small = lzma.compress(member("a", os.urandom(2000)) + END, check=lzma.CHECK_NONE, filters=[
         {"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**16}
     ])  # fmt: skip
@@ -424,7 +423,7 @@ async def download_archive(host: StorageHost, folder: Location, form: str, *path
 
 @pytest.fixture
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
-    """Create files, and a link and a pipe that archives must not follow; return the files."""
+    """Create files, a link and a pipe; return the files. Archives must not read link or pipe."""
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
     for path, content in files.items():

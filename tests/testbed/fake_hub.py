@@ -22,7 +22,7 @@ Key = tuple[str, str]
 
 @dataclass
 class FakeHub:
-    """Users and servers of the Hub; ``start_statuses`` are the responses to the next starts."""
+    """State of the Hub. ``start_statuses`` has the HTTP statuses for the next start requests."""
 
     url: str = ""
     users: set[str] = field(default_factory=set)
@@ -53,8 +53,8 @@ class FakeHub:
 class _Handler(RequestHandler):
     @property
     def hub(self) -> FakeHub:
-        found: FakeHub = self.settings["hub"]
-        return found
+        hub: FakeHub = self.settings["hub"]
+        return hub
 
     def answer(self, status: int, content: Any = None) -> None:
         self.set_status(status)

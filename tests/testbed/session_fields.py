@@ -1,4 +1,4 @@
-"""A value of each field of a session request, for tests that no layer forgets a field."""
+"""Example values of all fields of a session request, to test that every layer handles them."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
 
 
 def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the body of a request with all fields but these."""
+    """Return the body of a request with all fields except ``without``."""
     return {name: one.value for name, one in FIELD_EXAMPLES.items() if name not in without}
 
 
 async def ready_admin(api: Api) -> Client:
-    """Return a superadmin who may make the request, with its folder."""
+    """Return a superadmin with the project, the limits and the folder that the request needs."""
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:

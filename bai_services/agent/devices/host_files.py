@@ -43,14 +43,14 @@ class HostFiles:
         a pattern without ``{i}`` are numbered in sorted order.
         """
         expression = re.escape(pattern).replace(re.escape(INDEX), r"(\d+)").replace(r"\*", "[^/]*")
-        found: list[Match] = []
+        matches: list[Match] = []
         for host_path in sorted(self.root.glob(pattern.replace(INDEX, "[0-9]*").lstrip("/"))):
             path = f"/{host_path.relative_to(self.root)}"
             match = re.fullmatch(expression, path)
             if match is not None:
-                index = int(match[1]) if INDEX in pattern else len(found)
-                found.append(Match(index, path))
-        return sorted(found, key=lambda m: m.index)
+                index = int(match[1]) if INDEX in pattern else len(matches)
+                matches.append(Match(index, path))
+        return sorted(matches, key=lambda m: m.index)
 
     def paths(self, pattern: str, index: int) -> list[str]:
         """Return the sorted paths that match ``pattern`` with ``{i}`` replaced by ``index``."""
@@ -71,7 +71,7 @@ class HostFiles:
     def link_target_name(self, path: str) -> str | None:
         """Return the name of the directory that a link leads to; None if it is not a directory.
 
-        For a device's link in ``/sys`` this is its bus address.
+        For the ``device`` link of a device in ``/sys``, the name is the bus address.
         """
         host_path = self.root / path.lstrip("/")
         # In the folder of a PCI device, ``device`` is a file with the device number, not a link.
@@ -133,7 +133,7 @@ def describe_exit(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def json_pointer(data: Any, pointer: str) -> Any:
-    """Return the value at a JSON pointer (RFC 6901); None if there is none."""
+    """Return the value at a JSON pointer (RFC 6901); None if the data has no such value."""
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if isinstance(data, list):

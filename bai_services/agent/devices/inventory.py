@@ -108,18 +108,18 @@ class Inventory:
             await asyncio.to_thread(kind.close)
 
     def _merged(self) -> dict[str, Device]:
-        found: dict[str, Device] = {}
+        devices_by_id: dict[str, Device] = {}
         for device in (d for devices in self._found.values() for d in devices):
-            if device.id in found:
+            if device.id in devices_by_id:
                 log.error("duplicate device id %s; only the first device is offered", device.id)
             elif device.id in self._masked:
                 # Report a masked device, because running sessions may use it, but as unhealthy, so
                 # that no new session is placed on it.
                 facts = {**device.facts, "masked": True}
-                found[device.id] = replace(device, is_healthy=False, facts=facts)
+                devices_by_id[device.id] = replace(device, is_healthy=False, facts=facts)
             else:
-                found[device.id] = device
-        return found
+                devices_by_id[device.id] = device
+        return devices_by_id
 
     async def _refresh_kind(self, kind: DeviceKind) -> None:
         task = self._pending_reads.get(kind.family)
@@ -143,7 +143,7 @@ class Inventory:
 
 
 def _by_family(grants: Iterable[DeviceGrant]) -> dict[str, list[DeviceGrant]]:
-    found: dict[str, list[DeviceGrant]] = {}
+    by_family: dict[str, list[DeviceGrant]] = {}
     for grant in grants:
-        found.setdefault(grant.family, []).append(grant)
-    return found
+        by_family.setdefault(grant.family, []).append(grant)
+    return by_family

@@ -21,7 +21,7 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device that was found: its number, and either its path or the vendor tool's item for it."""
+    """A device that is present: its number, and its path or its entry in the tool's output."""
 
     index: int
     path: str = ""
@@ -233,7 +233,7 @@ class TableDevices(DeviceKind):
         memory = self._number(found_device, facts.memory_bytes, row.memory_unit)
         own_id = self.value(found_device, facts.id) if facts.id else None
         mode = self._part_kind(found_device)
-        # Add the number, because all parts of a device may report the same serial number.
+        # Add the device number, because all parts of a device may report the same serial number.
         own_id = f"{own_id}.{found_device.index}" if own_id and mode else own_id
         return Device(
             id=str(own_id or f"{self._machine}-{row.family}-{found_device.index}"),
@@ -253,10 +253,11 @@ class TableDevices(DeviceKind):
 
 
 def level_of(granted: Sequence[GrantedDevice], engine: str) -> Level:
-    """Return the enforcement level of at least one granted device.
+    """Return the enforcement level of the granted devices, of which there must be at least one.
 
-    Parts that the hardware divides have the level HARDWARE. For a whole device, only a container
-    prevents a session from opening other devices; without a container, the level is NONE.
+    The level of parts into which the hardware divides a device is HARDWARE. The level of whole
+    devices is HARDWARE in a container. Without a container it is NONE, because the session can
+    open other devices.
     """
     is_divided = all(g.device.slot for g in granted)
     return Level.HARDWARE if is_divided or engine == "docker" else Level.NONE

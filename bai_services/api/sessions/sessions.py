@@ -327,7 +327,7 @@ def read_seconds(field: str, text: str) -> float:
     Raises
     ------
     InvalidRequest
-        If it is not a number.
+        If ``text`` is not a number.
     """
     number = read_decimal(text)
     if number is None:

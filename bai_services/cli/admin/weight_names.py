@@ -1,4 +1,4 @@
-"""Replace ids of users and projects in fair-share weights by the names that files use."""
+"""Replace the ids of users and projects in fair-share weights by names, as in declarations."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class _Names:
     async def read(cls, client: Client) -> _Names:
         users = {row["id"]: row["username"] async for row in client.items("/users")}
         projects: dict[str, str] = {}
-        found: dict[str, list[str]] = {}
+        full_names: dict[str, list[str]] = {}
         async for row in client.items("/projects"):
             projects[row["id"]] = f"{row['domain']}/{row['name']}"
-            found.setdefault(row["name"], []).append(projects[row["id"]])
+            full_names.setdefault(row["name"], []).append(projects[row["id"]])
         # A name without a domain is unambiguous if only one project has it.
-        projects |= {name: full[0] for name, full in found.items() if len(full) == 1}
+        projects |= {name: full[0] for name, full in full_names.items() if len(full) == 1}
         return cls({"user": users, "project": projects})
 
     def in_group(self, group: Row) -> dict[str, Any]:

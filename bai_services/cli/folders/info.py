@@ -26,10 +26,10 @@ _PERMISSIONS = {"ro": "read", "rw": "read and write", "wd": "read, write and del
 async def info(connection: Connection, name: str, *, verbose: bool, as_json: bool) -> None:
     """Show a folder, the users it is shared with, and pending invitations."""
     path = f"/vfolders/{segment(name)}"
-    found = await connection.client.get(path)
+    vfolder = await connection.client.get(path)
     grants = await connection.client.get(f"{path}/grants")
     pending = await connection.client.get(f"{path}/invitations", status="pending")
-    folder = {**found, "grants": grants["items"], "invitations": pending["items"]}
+    folder = {**vfolder, "grants": grants["items"], "invitations": pending["items"]}
     if as_json or verbose:
         output.print_fields(folder, as_json=as_json)
     else:

@@ -1,4 +1,4 @@
-"""Connections to a running session: its token, its own server and the tunnel to it."""
+"""Connections to a running session: its token, requests to its server, and tunnels."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Remote:
     session: dict[str, Any]
     url: str
     token: str
-    # The token of a caller with a keypair is short-lived: its lifetime, and a function that returns
-    # a new token and its lifetime.
+    # Set only for a caller with a keypair, whose tokens are short-lived. ``renew`` returns a new
+    # token and its lifetime in seconds.
     lifetime_seconds: float = 0.0
     renew: Callable[[], Awaitable[tuple[str, float]]] | None = None
 
@@ -97,22 +97,22 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
     Forbidden
         If the session belongs to another user and the caller is signed in with a keypair.
     """
-    found = await connection.client.get(f"/sessions/{segment(name)}")
-    if found["status"] != Status.RUNNING:
-        remedy = "" if found["status"] in ENDED else f"; wait for it: bai session wait {name}"
-        raise Conflict(f"session {name} is {found['status']}{remedy}", status=found["status"])
-    address = connection.address(found["url"])
+    session = await connection.client.get(f"/sessions/{segment(name)}")
+    if session["status"] != Status.RUNNING:
+        remedy = "" if session["status"] in ENDED else f"; wait for it: bai session wait {name}"
+        raise Conflict(f"session {name} is {session['status']}{remedy}", status=session["status"])
+    address = connection.address(session["url"])
     credential = connection.profile.credential
     if isinstance(credential, Token):
-        return Remote(found, address, credential.value)
+        return Remote(session, address, credential.value)
 
     async def renew() -> tuple[str, float]:
-        response = await connection.client.post(f"/sessions/{found['id']}/token", {})
+        response = await connection.client.post(f"/sessions/{session['id']}/token", {})
         return response["token"], response["expires_in_seconds"]
 
     # A session accepts only tokens, so a keypair is exchanged for a token of this session.
     token, seconds = await renew()
-    return Remote(found, address, token, seconds, renew)
+    return Remote(session, address, token, seconds, renew)
 
 
 def parse_listen_address(text: str | None) -> tuple[str, int]:
@@ -121,7 +121,7 @@ def parse_listen_address(text: str | None) -> tuple[str, int]:
     Raises
     ------
     InvalidRequest
-        If ``text`` has another form.
+        If ``text`` does not have this form.
     """
     host, _, port = (text or "0").rpartition(":")
     if not (port.isascii() and port.isdecimal() and int(port) < 65536):

@@ -1,4 +1,4 @@
-"""Options of a resource group: order, placement and backfill of its sessions."""
+"""The ``scheduler_opts`` of a resource group: placement, backfill, fair share and limits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidRequest
-        As ``GroupOptions.of``.
+        If an option is unknown or has an invalid value.
     """
     parsed = GroupOptions.of(options)
     stored = dict(options)
@@ -104,18 +104,18 @@ def _seconds(name: str, value: Any) -> int:
 def _fair_share(name: str, value: Any) -> FairShare:
     spec = _map(name, value)
     _check_known(f"field of {name}", spec, _FAIR_SHARE)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for part, limits in _FAIR_SHARE_NUMBERS.items():
         if part in spec:
-            found[part] = _number(f"{name}.{part}", spec[part], *limits)
-    if "lookback_days" in found:
-        found["lookback_days"] = int(found["lookback_days"])
+            values[part] = _number(f"{name}.{part}", spec[part], *limits)
+    if "lookback_days" in values:
+        values["lookback_days"] = int(values["lookback_days"])
     if "resource_weights" in spec:
         label = f"{name}.resource_weights"
-        found["resource_weights"] = _weights(label, spec["resource_weights"], 0.0)
+        values["resource_weights"] = _weights(label, spec["resource_weights"], 0.0)
     if "weights" in spec:
-        found["weights"] = _scope_weights(f"{name}.weights", spec["weights"])
-    return FairShare(**found)
+        values["weights"] = _scope_weights(f"{name}.weights", spec["weights"])
+    return FairShare(**values)
 
 
 def _scope_weights(name: str, value: Any) -> dict[Scope, float]:
@@ -152,7 +152,7 @@ def _number(name: str, value: Any, minimum: float, maximum: float = MAX_WEIGHT) 
 def _check_known(
     what: str, given: Mapping[str, Any], known: Mapping[str, Any] | Sequence[str]
 ) -> None:
-    """Check that ``given`` has only known keys; ``what`` describes a key in the message."""
+    """Check that ``given`` has only known keys. The error message calls a key ``what``."""
     if unknown := sorted(set(given) - set(known)):
         raise InvalidRequest(
             f"{', '.join(map(repr, unknown))[:200]}: there is no such {what}; valid are "

@@ -56,22 +56,25 @@ class KeypairStore:
 
     async def one(self, access_key: str) -> Keypair | None:
         async with self._db.read() as tx:
-            found = await tx.execute(
+            result = await tx.execute(
                 _visible(None, None).where(keypairs.c.access_key == access_key)
             )
-            return first_record(_keypair, found)
+            return first_record(_keypair, result)
 
     async def encrypted_secret(self, access_key: str) -> str | None:
         """Return the encrypted secret key of a keypair; None if the keypair does not exist."""
         async with self._db.read() as tx:
             is_keypair = keypairs.c.access_key == access_key
-            found: str | None = await tx.scalar(
+            secret: str | None = await tx.scalar(
                 sa.select(keypairs.c.secret_key_encrypted).where(is_keypair)
             )
-        return found
+        return secret
 
     async def create(self, values: Mapping[str, Any], is_main: bool, audit: AuditEntry) -> None:
-        """Insert a keypair; with ``is_main``, or if the user has none, as main keypair."""
+        """Insert a keypair.
+
+        It becomes the main keypair if ``is_main`` is set, or if the user has no main keypair.
+        """
         user = users.c.id == values["user_id"]
         async with self._db.write() as tx:
             with raise_on_violation(NotFound("the user or the keypair policy does not exist")):
@@ -96,8 +99,8 @@ class KeypairStore:
                 await tx.execute(
                     users.update().where(users.c.id == owner).values(main_access_key=access_key)
                 )
-            found = await tx.execute(_visible(None, None).where(is_keypair))
-            keypair = first_record(_keypair, found)
+            result = await tx.execute(_visible(None, None).where(is_keypair))
+            keypair = first_record(_keypair, result)
             if keypair is None:
                 raise NotFound("the keypair no longer exists")
             await record(tx, audit)

@@ -136,23 +136,23 @@ class AgentStore:
     async def mark_lost(self, before: datetime, at: datetime) -> list[str]:
         """Mark agents whose last heartbeat is older than ``before`` as LOST; return their ids."""
         async with self._db.write() as tx:
-            found = await tx.execute(
+            lost = await tx.execute(
                 agents.update()
                 .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
                 .values(status=AgentStatus.LOST, status_changed_at=at)
                 .returning(agents.c.id)
             )
-            return sorted(found.scalars())
+            return sorted(lost.scalars())
 
     async def has_lost_agents(self, before: datetime) -> bool:
         """Return whether ``mark_lost`` would mark any agent, without a write transaction."""
         async with self._db.read() as tx:
-            found = await tx.scalar(
+            agent_id = await tx.scalar(
                 sa.select(agents.c.id)
                 .where(agents.c.status == AgentStatus.ALIVE, agents.c.last_heartbeat_at < before)
                 .limit(1)
             )
-            return found is not None
+            return agent_id is not None
 
     async def page(self, query: ListQuery) -> Page[AgentRow]:
         async with self._db.read() as tx:
@@ -160,9 +160,10 @@ class AgentStore:
             return page.with_items(await _complete(tx, page.items))
 
     async def page_for(self, query: ListQuery, user: GroupFilter | None) -> Page[AgentRow]:
-        """Return agents of the active groups that a user may use for sessions; None: all users.
+        """Return the agents of the active groups that a user may use for sessions.
 
-        Groups only for system sessions, such as file transfers, are omitted.
+        If ``user`` is None, the groups of all users are included. Groups that allow only system
+        sessions, such as file transfers, are omitted.
         """
         async with self._db.read() as tx:
             groups = await tx.execute(
@@ -177,8 +178,8 @@ class AgentStore:
 
     async def alive(self) -> list[AgentRow]:
         async with self._db.read() as tx:
-            found = await tx.execute(sa.select(agents).where(agents.c.status == AgentStatus.ALIVE))
-            return await _complete(tx, records(AgentRow, found))
+            rows = await tx.execute(sa.select(agents).where(agents.c.status == AgentStatus.ALIVE))
+            return await _complete(tx, records(AgentRow, rows))
 
     async def one(self, agent_id: str) -> AgentRow:
         """Return an agent with its slots, devices and kernels.
@@ -193,8 +194,8 @@ class AgentStore:
 
     async def is_known(self, agent_id: str) -> bool:
         async with self._db.read() as tx:
-            found = await tx.scalar(sa.select(agents.c.id).where(agents.c.id == agent_id))
-            return found is not None
+            known_id = await tx.scalar(sa.select(agents.c.id).where(agents.c.id == agent_id))
+            return known_id is not None
 
     async def update(
         self, agent_id: str, changes: Mapping[str, Any], audit: AuditEntry
@@ -313,12 +314,12 @@ async def _complete(tx: AsyncConnection, rows: Sequence[AgentRow]) -> list[Agent
         capacity[slot.agent_id][slot.slot] = slot.capacity
         used[slot.agent_id][slot.slot] = slot.used
     devices_of_agent: dict[str, list[DeviceRow]] = defaultdict(list)
-    found = await tx.execute(
+    device_rows = await tx.execute(
         sa.select(devices)
         .where(devices.c.agent_id.in_(ids))
         .order_by(devices.c.family, devices.c.index, devices.c.id)
     )
-    for device in await with_shares_in_force(tx, records(DeviceRow, found)):
+    for device in await with_shares_in_force(tx, records(DeviceRow, device_rows)):
         devices_of_agent[device.agent_id].append(device)
     counted = await tx.execute(
         sa.select(kernels.c.agent_id, sa.func.count())

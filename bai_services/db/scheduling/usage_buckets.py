@@ -1,4 +1,7 @@
-"""Daily usage of each domain, project and user, computed from the ledger, for fair share."""
+"""Daily usage of each domain, project and user, for fair share.
+
+The usage is computed from the ledger, which is the table of allocations.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +67,8 @@ class UsageBucketStore:
     async def last_day(self) -> int | None:
         """Return the newest day with buckets, None if there are no buckets."""
         async with self._db.read() as tx:
-            found: int | None = await tx.scalar(sa.select(sa.func.max(usage_buckets.c.day)))
-            return found
+            newest: int | None = await tx.scalar(sa.select(sa.func.max(usage_buckets.c.day)))
+            return newest
 
     async def first_day(self) -> int | None:
         """Return the day of the first allocation in the ledger, None if the ledger is empty."""
@@ -75,18 +78,18 @@ class UsageBucketStore:
 
     async def history(self, since: int) -> History:
         """Return the buckets of the day ``since`` and later, by resource group and scope."""
-        found: dict[str, dict[Scope, dict[int, dict[str, int]]]] = defaultdict(dict)
+        by_group: dict[str, dict[Scope, dict[int, dict[str, int]]]] = defaultdict(dict)
         async with self._db.read() as tx:
             rows = await tx.execute(sa.select(usage_buckets).where(usage_buckets.c.day >= since))
             for row in rows:
-                days = found[row.resource_group].setdefault(Scope(row.scope, row.scope_id), {})
+                days = by_group[row.resource_group].setdefault(Scope(row.scope, row.scope_id), {})
                 days.setdefault(row.day, {})[row.slot] = int(row.amount_seconds)
         return {
             group: {
                 scope: tuple(DailyUsage(day, slots) for day, slots in sorted(days.items()))
                 for scope, days in scopes.items()
             }
-            for group, scopes in found.items()
+            for group, scopes in by_group.items()
         }
 
 

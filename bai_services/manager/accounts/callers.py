@@ -117,12 +117,12 @@ class Callers:
         """
         now = self._clock()
         signature.check_date(request.date, now)
-        found = await self._store.by_access_key(request.access_key)
+        keypair = await self._store.by_access_key(request.access_key)
         # An unknown access key must take as long and give the same error as a wrong signature.
         secret = (
             self._dummy_secret
-            if found is None
-            else self._secrets.decrypt(found.secret_key_encrypted)
+            if keypair is None
+            else self._secrets.decrypt(keypair.secret_key_encrypted)
         )
         expected = signature.sign(
             secret,
@@ -133,30 +133,30 @@ class Callers:
             content_type=request.content_type,
             content_digest=request.content_digest,
         )
-        if not hmac.compare_digest(expected, request.signature) or found is None:
+        if not hmac.compare_digest(expected, request.signature) or keypair is None:
             raise NotSignedIn("the keypair or its signature is wrong")
-        if not found.is_active:
-            raise NotSignedIn(f"keypair {found.access_key} is not active")
-        caller = _caller(found.account, found.access_key, client_ip)
-        self._count(found, now)
-        if found.last_used is None or now - found.last_used > LAST_USED_INTERVAL:
+        if not keypair.is_active:
+            raise NotSignedIn(f"keypair {keypair.access_key} is not active")
+        caller = _caller(keypair.account, keypair.access_key, client_ip)
+        self._count(keypair, now)
+        if keypair.last_used is None or now - keypair.last_used > LAST_USED_INTERVAL:
             # Read requests must succeed even if the database cannot write (disk full).
             with contextlib.suppress(Unavailable):
-                await self._store.used(found.access_key, now)
+                await self._store.used(keypair.access_key, now)
         return caller
 
     async def recheck_keypair(self, caller: Caller) -> Caller:
-        """Return the caller of a signed request as it is now.
+        """Return the caller of an earlier signed request with the current facts of the account.
 
         Raises
         ------
         NotSignedIn
             If the keypair or its account is not active any more.
         """
-        found = await self._store.by_access_key(caller.access_key or "")
-        if found is None or not found.is_active:
+        keypair = await self._store.by_access_key(caller.access_key or "")
+        if keypair is None or not keypair.is_active:
             raise NotSignedIn(f"keypair {caller.access_key} is not active")
-        return _caller(found.account, found.access_key, caller.client_ip)
+        return _caller(keypair.account, keypair.access_key, caller.client_ip)
 
     def _count(self, keypair: KeypairAccount, now: datetime) -> None:
         count = self._counts.setdefault(keypair.access_key, SlidingCount())

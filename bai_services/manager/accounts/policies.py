@@ -65,10 +65,10 @@ class Policies:
 
     async def get(self, caller: Caller, name: str) -> ResourcePolicy:
         authorizer.require(caller, "policy.read")
-        found = await self._store.one(name)
-        if found is None:
+        policy = await self._store.one(name)
+        if policy is None:
             raise NotFound(f"there is no {self._kind} policy {name}", name=name)
-        return found
+        return policy
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> ResourcePolicy:
         authorizer.require(caller, "policy.write")

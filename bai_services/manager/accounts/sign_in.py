@@ -95,8 +95,8 @@ class SignIns:
         Raises
         ------
         SignInRefused
-            If the name or password is wrong (same text for both), or, with a correct password, the
-            reason why the account is not accepted.
+            If the name or the password is wrong (with the same text), or if the password is correct
+            but the account is not accepted (with the reason).
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address.
         """
@@ -110,10 +110,10 @@ class SignIns:
     async def account(self, caller: Caller, username: str) -> HubAccount:
         """Return the account data that the Hub needs."""
         authorizer.require(caller, "account.read")
-        found = await self._accounts.by_username(username)
-        if found is None:
+        account = await self._accounts.by_username(username)
+        if account is None:
             raise NotFound(f"there is no account {username}")
-        return hub_account(found)
+        return hub_account(account)
 
     async def create_token(self, name: str, password: str, client_ip: str) -> dict[str, str]:
         """Return a new Hub token for a name and password; raises the errors of ``verify``."""
@@ -213,19 +213,19 @@ class SignIns:
 
     async def redeem_code(self, code: str, verifier: str, client_ip: str) -> dict[str, str]:
         """Return a Hub token for a code; the code is invalidated even if the redemption fails."""
-        found = self._codes.pop(_sha256(code), None)
+        issued = self._codes.pop(_sha256(code), None)
         is_valid = (
-            found is not None
-            and found.expires_at > self._clock()
-            and hmac.compare_digest(found.challenge, _sha256(verifier))
+            issued is not None
+            and issued.expires_at > self._clock()
+            and hmac.compare_digest(issued.challenge, _sha256(verifier))
         )
-        if found is None or not is_valid:
+        if issued is None or not is_valid:
             raise SignInRefused(_WRONG_CODE)
-        account = await self._accounts.by_username(found.username)
+        account = await self._accounts.by_username(issued.username)
         if account is None:
             raise SignInRefused(_WRONG_CREDENTIALS)
         await self._require_accepted(account, client_ip, "sign-in.code")
-        if await self._hub.user_of_token(found.token) is None:
+        if await self._hub.user_of_token(issued.token) is None:
             raise SignInRefused(_WRONG_CODE)  # the user has signed out of that browser
         entry = self._audit.entry(
             _as_caller(account, client_ip), "sign-in.code", account.id, domain=account.domain
@@ -243,13 +243,13 @@ class SignIns:
     ) -> Account:
         typed_name = canonical(name)[: MAX_NAME_CHARACTERS + 1]
         now = self._clock()
-        found = await self._find_account(typed_name, password)
-        user_id = None if found is None else found.account.id
+        candidate = await self._find_account(typed_name, password)
+        user_id = None if candidate is None else candidate.account.id
         attempt = await self.lockouts.begin(typed_name, user_id, client_ip, now)
         # Verify the password even if the attempt is blocked: response times must reveal nothing.
-        is_correct = await self._is_correct_password(found, password)
-        if is_correct and found is not None and attempt.is_accepted:
-            return await self._accept(found, attempt, password, client_ip, action)
+        is_correct = await self._is_correct_password(candidate, password)
+        if is_correct and candidate is not None and attempt.is_accepted:
+            return await self._accept(candidate, attempt, password, client_ip, action)
         if attempt.blocked_until is not None:
             self._metrics.sign_ins.labels("blocked").inc()
             seconds = max(1, int((attempt.blocked_until - now).total_seconds()))
@@ -263,15 +263,20 @@ class SignIns:
         raise SignInRefused(_WRONG_CREDENTIALS)
 
     async def _accept(
-        self, found: PasswordAccount, attempt: Attempt, password: str, client_ip: str, action: str
+        self,
+        candidate: PasswordAccount,
+        attempt: Attempt,
+        password: str,
+        client_ip: str,
+        action: str,
     ) -> Account:
-        account = found.account
+        account = candidate.account
         entry = self._audit.entry(
             _as_caller(account, client_ip), action, account.id, domain=account.domain
         )
         await self.lockouts.record_success(attempt, self._clock(), entry)
         await self._require_accepted(account, client_ip, action)
-        await self._rehash_if_outdated(found, password)
+        await self._rehash_if_outdated(candidate, password)
         self._metrics.sign_ins.labels("done").inc()
         return account
 
@@ -281,17 +286,17 @@ class SignIns:
             and len(password) <= MAX_LENGTH
             and "\0" not in typed_name
         )
-        found = await self._accounts.by_sign_in_name(typed_name) if is_plausible else None
-        return None if found is None or found.account.status == "deleted" else found
+        candidate = await self._accounts.by_sign_in_name(typed_name) if is_plausible else None
+        return None if candidate is None or candidate.account.status == "deleted" else candidate
 
-    async def _is_correct_password(self, found: PasswordAccount | None, password: str) -> bool:
+    async def _is_correct_password(self, candidate: PasswordAccount | None, password: str) -> bool:
         """Return whether the password is correct; takes the same time if there is no account."""
-        password_hash = None if found is None else found.password_hash
+        password_hash = None if candidate is None else candidate.password_hash
         return await self.passwords.verify(password_hash, password[:MAX_LENGTH])
 
     async def _require_accepted(self, account: Account, client_ip: str, action: str) -> None:
-        found = refusal(account, client_ip)
-        if found is None:
+        denial = refusal(account, client_ip)
+        if denial is None:
             return
         self._metrics.sign_ins.labels("refused").inc()
         caller = _as_caller(account, client_ip)
@@ -302,16 +307,16 @@ class SignIns:
                 account.id,
                 domain=account.domain,
                 outcome=SignInRefused.code,
-                reason=found.reason,
+                reason=denial.reason,
             )
         )
-        raise SignInRefused(found.text, reason=found.reason)
+        raise SignInRefused(denial.text, reason=denial.reason)
 
-    async def _rehash_if_outdated(self, found: PasswordAccount, password: str) -> None:
-        old = found.password_hash
+    async def _rehash_if_outdated(self, candidate: PasswordAccount, password: str) -> None:
+        old = candidate.password_hash
         if old is not None and self.passwords.is_outdated(old):
             new = await self.passwords.hash(password)
-            await self._users.rehash(found.account.id, old, new)
+            await self._users.rehash(candidate.account.id, old, new)
 
 
 def hub_account(account: Account) -> HubAccount:

@@ -16,14 +16,14 @@ from ..sessions.view import preopened_ports
 
 
 class SessionApps:
-    """Derives apps from the session's image and its requested ports, without a request to it."""
+    """Derives the apps from the image and the requested ports, without asking the session."""
 
     def __init__(self, database: Database, sessions: Sessions) -> None:
         self._images = ImageStore(database)
         self._sessions = sessions
 
     async def of(self, caller: Caller, key: str) -> Sequence[SessionApp]:
-        """Return the apps of a session; only an interactive session has any."""
+        """Return the apps of a session; empty if the session is not interactive."""
         row = await self._sessions.find_visible(caller, key)
         if row.type != SessionType.INTERACTIVE:
             return ()

@@ -51,8 +51,8 @@ class Invitations:
         return await self._store.page(query, user_id=user_id, vfolder_id=row.id)
 
     async def get(self, caller: Caller, invitation_id: str) -> Invitation:
-        found, _ = await self._find(caller, invitation_id)
-        return found
+        invitation, _ = await self._find(caller, invitation_id)
+        return invitation
 
     async def create(
         self, caller: Caller, key: str, user_key: str, permission: Permission
@@ -64,7 +64,7 @@ class Invitations:
         AlreadyExists
             If the user already has an invitation or a grant.
         InvalidRequest
-            If the folder belongs to a project, or to the user.
+            If the folder belongs to a project, or to the invited user.
         """
         row = await self._access.find(caller, key)
         require_manages(caller, row)
@@ -99,15 +99,15 @@ class Invitations:
         self, caller: Caller, invitation_id: str, permission: Permission
     ) -> Invitation:
         """Change the permission that a pending invitation offers."""
-        found, row = await self._find(caller, invitation_id)
+        invitation, row = await self._find(caller, invitation_id)
         if row is None:
             raise Forbidden("only users who may share the folder can change its invitations")
         require_manages(caller, row)
         require_not_above_own_permission(caller, row, permission)
         entry = self._entry(
-            caller, "vfolder.invite", row, user=found.invitee, permission=str(permission)
+            caller, "vfolder.invite", row, user=invitation.invitee, permission=str(permission)
         )
-        await self._store.change(found.id, str(permission), entry)
+        await self._store.change(invitation.id, str(permission), entry)
         return await self.get(caller, invitation_id)
 
     async def accept(self, caller: Caller, invitation_id: str) -> Invitation:
@@ -123,56 +123,61 @@ class Invitations:
 
     async def withdraw(self, caller: Caller, invitation_id: str) -> None:
         """Withdraw a pending invitation."""
-        found, row = await self._find(caller, invitation_id)
-        if found.inviter_id != caller.user_id:
+        invitation, row = await self._find(caller, invitation_id)
+        if invitation.inviter_id != caller.user_id:
             if row is None:
                 raise Forbidden(
                     "only the inviter can withdraw an invitation; the invitee can decline it"
                 )
             require_manages(caller, row)
-        await self._close(caller, found, InvitationStatus.CANCELED, "vfolder.withdraw-invitation")
+        await self._close(
+            caller, invitation, InvitationStatus.CANCELED, "vfolder.withdraw-invitation"
+        )
 
     async def _respond(
         self, caller: Caller, invitation_id: str, status: InvitationStatus, action: str
     ) -> Invitation:
-        found, _ = await self._find(caller, invitation_id)
-        if found.invitee_id != caller.user_id:
-            raise Forbidden(f"only {found.invitee} can accept or decline this invitation")
-        await self._close(caller, found, status, action)
+        invitation, _ = await self._find(caller, invitation_id)
+        if invitation.invitee_id != caller.user_id:
+            raise Forbidden(f"only {invitation.invitee} can accept or decline this invitation")
+        await self._close(caller, invitation, status, action)
         return await self.get(caller, invitation_id)
 
     async def _close(
-        self, caller: Caller, found: Invitation, status: InvitationStatus, action: str
+        self, caller: Caller, invitation: Invitation, status: InvitationStatus, action: str
     ) -> None:
         entry = self._audit.entry(
             caller,
             action,
-            found.vfolder_id,
-            domain=found.domain,
-            name=found.vfolder,
-            user=found.invitee,
-            permission=found.permission,
+            invitation.vfolder_id,
+            domain=invitation.domain,
+            name=invitation.vfolder,
+            user=invitation.invitee,
+            permission=invitation.permission,
         )
-        await self._store.settle(found.id, status, self._clock(), entry)
+        await self._store.settle(invitation.id, status, self._clock(), entry)
 
     async def _find(
         self, caller: Caller, invitation_id: str
     ) -> tuple[Invitation, VfolderRow | None]:
-        """Return an invitation that the caller sent, received or manages, and its folder.
+        """Return an invitation and its folder, which is None if the caller may not see the folder.
 
-        The folder is None if the caller may not see it.
+        Raises
+        ------
+        NotFound
+            If the caller neither sent nor received the invitation, nor manages the folder.
         """
-        found = None if "\0" in invitation_id else await self._store.get(invitation_id)
-        if found is None:
+        invitation = None if "\0" in invitation_id else await self._store.get(invitation_id)
+        if invitation is None:
             raise NotFound("there is no such invitation, or it is not for you")
         try:
-            row = await self._access.find(caller, found.vfolder_id)
+            row = await self._access.find(caller, invitation.vfolder_id)
         except (NotFound, Forbidden):
             row = None
-        is_party = caller.user_id in (found.invitee_id, found.inviter_id)
+        is_party = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
         if not is_party and (row is None or permission_of(caller, row) is not Permission.WD):
             raise NotFound("there is no such invitation, or it is not for you")
-        return found, row
+        return invitation, row
 
     def _entry(self, caller: Caller, action: str, row: VfolderRow, **details: Any) -> AuditEntry:
         return self._audit.entry(

@@ -93,11 +93,11 @@ class StorageHosts:
         NotFound
             If the settings contain no host of that name.
         """
-        found = self._by_name.get(name)
-        if found is None:
+        host = self._by_name.get(name)
+        if host is None:
             known = ", ".join(self._by_name)
             raise NotFound(f"there is no storage host {name!r}; the hosts are: {known}", host=name)
-        return found
+        return host
 
     async def start(self) -> None:
         await asyncio.gather(*(host.start() for host in self._by_name.values()))
@@ -123,10 +123,10 @@ class StorageHosts:
     async def permissions(
         self, caller: Caller, host: str, project_id: str | None = None
     ) -> frozenset[str]:
-        """Return a caller's permissions on a host, the union of all grants.
+        """Return a caller's permissions on a host: the union of all grants.
 
         With ``project_id``, grants of the caller's other projects are ignored. Superadmins have all
-        permissions, because they can grant them.
+        permissions, because they could grant these to themselves.
         """
         if caller.role is Role.SUPERADMIN:
             return frozenset(PERMISSIONS)
@@ -138,7 +138,10 @@ class StorageHosts:
     async def granted(
         self, user_id: str, access_key: str | None, projects: Collection[str], host: str
     ) -> frozenset[str]:
-        """Return a user's permissions on a host; without a key, with the main keypair's policy."""
+        """Return a user's permissions on a host.
+
+        They include those of the keypair's policy. Without ``access_key``, the main keypair counts.
+        """
         return granted_on(
             host, await self._store.host_permission_maps(user_id, access_key, projects)
         )
@@ -187,6 +190,6 @@ class StorageHosts:
         try:
             await host.sweep(is_start)
         except BaiError as error:
-            log.info("storage host is not cleaned up: %s", error.message)
+            log.info("storage host %s cannot be cleaned up: %s", host.name, error.message)
         finally:
             del self._cleanups[host.name]

@@ -11,12 +11,12 @@ from bai_services.db.sessions.rows import KernelRow
 
 def enforcement_of(kernels: Sequence[KernelRow]) -> dict[str, str]:
     """Return the weakest enforcement level of each device family over all kernels."""
-    found: dict[str, Level] = {}
+    levels: dict[str, Level] = {}
     for kernel in kernels:
         for family, text in ((kernel.injection or {}).get("enforcement") or {}).items():
             level = Level(text) if text in set(Level) else Level.NONE
-            found[family] = Level.weakest([level, found.get(family, level)])
-    return {family: level.value for family, level in sorted(found.items())}
+            levels[family] = Level.weakest([level, levels.get(family, level)])
+    return {family: level.value for family, level in sorted(levels.items())}
 
 
 def devices_of(kernels: Sequence[KernelRow]) -> list[AllocatedDevice]:
@@ -24,12 +24,12 @@ def devices_of(kernels: Sequence[KernelRow]) -> list[AllocatedDevice]:
 
     Metrics that the driver does not report are None.
     """
-    found = []
+    devices = []
     for kernel in kernels:
         uses = {use.get("id"): use for use in (kernel.usage or {}).get("devices") or ()}
         for device in (kernel.injection or {}).get("devices") or ():
             use = uses.get(device.get("id"), {})
-            found.append(
+            devices.append(
                 AllocatedDevice(
                     **{name: device.get(name) for name in _DEVICE_FIELDS},
                     kernel=kernel.hostname,
@@ -39,7 +39,7 @@ def devices_of(kernels: Sequence[KernelRow]) -> list[AllocatedDevice]:
                     active_at=use.get("active_at"),
                 )
             )
-    return found
+    return devices
 
 
 _DEVICE_FIELDS = ("id", "family", "model", "share", "memory_bytes", "enforcement", "is_simulated")

@@ -21,8 +21,8 @@ from bai_services.core.sessions.launch_plan import Injection, LaunchPlan
 from bai_services.db.sessions.kernels import KernelAgent
 from bai_services.db.sessions.rows import KernelRow, SessionKernels
 
-# Sub kernels run an SSH server, for logins from the main kernel, if the image has one. The process
-# stays until it receives SIGTERM or SIGINT.
+# Command of the sub kernels. It starts an SSH server, for logins from the main kernel, if the image
+# contains sshd. It runs until it receives SIGTERM or SIGINT.
 SUB_SCRIPT = """
 PATH="$PATH:/usr/sbin:/sbin"
 trap 'exit 0' TERM INT

@@ -76,7 +76,7 @@ class Kernels:
         self._usage_sampling = usage_sampling
         self._clock = clock
         self._agents: dict[str, _AgentWork] = defaultdict(_AgentWork)
-        # session id -> kernels of the ending session that their agents no longer have.
+        # Id of an ending session -> ids of its kernels that their agents have removed.
         self._removed_kernels: dict[str, set[str]] = defaultdict(set)
         lifecycle.listen(self._on_change)
 
@@ -272,14 +272,14 @@ class Kernels:
             )
 
     def _receive_log(self, agent_id: str, report: Mapping[str, Any]) -> None:
-        found = self._agents[agent_id].logs.get(str(report.get("work_id")))
-        if found is None or found[1].done():
+        request = self._agents[agent_id].logs.get(str(report.get("work_id")))
+        if request is None or request[1].done():
             return
         if report.get("state") == "done":
-            found[1].set_result(str(report.get("log") or ""))
+            request[1].set_result(str(report.get("log") or ""))
         elif report.get("state") == "failed":
             error = report.get("error") or {}
-            found[1].set_exception(Unavailable(str(error.get("message") or "log unreadable")))
+            request[1].set_exception(Unavailable(str(error.get("message") or "log unreadable")))
 
     async def _compare(
         self,

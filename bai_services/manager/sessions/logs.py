@@ -35,7 +35,7 @@ class LogChunk:
 
 
 class Logs:
-    """Reads the output of kernels; every method raises what ``Sessions.logs`` raises."""
+    """Reads the output of kernels. Every method also raises the errors of ``Sessions.logs``."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -65,14 +65,14 @@ class Logs:
                 f"{MAX_SEARCH_CHARACTERS}",
                 field="search",
             )
-        found = await self._sessions.logs(caller, key, kernel)
-        text = found.log
+        output = await self._sessions.logs(caller, key, kernel)
+        text = output.log
         shown = text if has_times else without_times(text)
         response = LogText(
-            session_id=found.session_id,
-            kernel=found.kernel,
+            session_id=output.session_id,
+            kernel=output.kernel,
             log=shown,
-            is_live=found.is_live,
+            is_live=output.is_live,
             has_times=has_times and is_timed(text),
         )
         if words:
@@ -96,19 +96,19 @@ class Logs:
         before, pause = "", MIN_POLL_SECONDS
         while True:
             try:
-                found = await self._sessions.logs(caller, key, kernel)
+                output = await self._sessions.logs(caller, key, kernel)
             except Unavailable:
                 # The agent is not responding; its output is read when it is back.
-                found = None
-            if found is not None:
-                text = found.log
+                output = None
+            if output is not None:
+                text = output.log
                 # The stored log of an ended kernel may lack the timestamps of the live log.
                 text = text if has_times else without_times(text)
                 more, is_gap = appended_since(before, text)
                 if more:
                     yield LogChunk(more, is_gap)
                     before, pause = text, MIN_POLL_SECONDS
-                if not found.is_live:
+                if not output.is_live:
                     return
             yield None
             await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""Asynchronous access to the resumable uploads of one folder's scope."""
+"""Asynchronous access to the resumable uploads of one quota scope."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .staging import Staging, UploadFacts, Writer
 
 
 class ResumableUploads:
-    """Runs the operations of a staging area in threads; errors are those of ``Staging``."""
+    """Runs the operations of ``Staging`` in threads, and raises the same errors."""
 
     def __init__(self, staging: Staging, workers: Workers, long: Workers) -> None:
-        """``long`` runs the operations that may take longer than one step."""
+        """``long`` runs the operations that have no time limit."""
         self._staging = staging
         self._workers = workers
         self._long = long
@@ -22,7 +22,7 @@ class ResumableUploads:
         await self._workers.run(self._staging.begin, facts)
 
     async def recover(self, upload_id: str) -> UploadFacts:
-        """Return the state of an upload without a writer; unverified bytes are removed."""
+        """Remove the unverified bytes of an upload that has no writer, and return its state."""
         return await self._workers.run(self._staging.recover, upload_id)
 
     async def writer(self, upload_id: str, checksum: tuple[str, bytes] | None = None) -> Writer:
@@ -33,7 +33,7 @@ class ResumableUploads:
         return await self._workers.run(self._staging.writer, upload_id, checksum)
 
     async def join(self, facts: UploadFacts, parts: Sequence[str]) -> None:
-        """Create an upload by concatenating the complete uploads with these ids, in their order."""
+        """Create an upload by concatenating complete uploads in the order of the ids ``parts``."""
         await self._long.run(self._staging.join, facts, parts, seconds=None)
 
     async def finish(self, facts: UploadFacts) -> None:

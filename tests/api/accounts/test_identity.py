@@ -81,7 +81,7 @@ async def test_wrong_signature_and_unknown_key_give_the_same_error(api: Api) -> 
 
 
 @pytest.mark.parametrize("date", ["", "yesterday", "2026-01-01T00:00:00"])
-async def test_date_without_time_zone_is_rejected(api: Api, date: str) -> None:
+async def test_invalid_date_or_date_without_time_zone_is_rejected(api: Api, date: str) -> None:
     answer = await send_signed(api, date=date)
     assert answer.status_code == 401
     assert "Date header" in answer.json()["message"]
@@ -268,7 +268,7 @@ async def test_secrets_are_not_in_logs_lists_or_reprs(
 
 
 @pytest.mark.parametrize(
-    "peer, forwarded, found",
+    "peer, forwarded, client",
     [
         pytest.param("10.0.0.9", "", "10.0.0.9", id="direct request"),
         pytest.param("127.0.0.1", "10.0.0.9", "10.0.0.9", id="trusted proxy reports the client"),
@@ -284,10 +284,10 @@ async def test_secrets_are_not_in_logs_lists_or_reprs(
     ],
 )
 async def test_client_address_comes_only_from_trusted_proxies(
-    api: Api, peer: str, forwarded: str, found: str
+    api: Api, peer: str, forwarded: str, client: str
 ) -> None:
     headers = HTTPHeaders({"Host": "hub"} | ({"X-Forwarded-For": forwarded} if forwarded else {}))
     start = RequestStartLine("GET", "/", "HTTP/1.1")
     request = HTTPServerRequest(start_line=start, headers=headers)
     request.remote_ip = peer
-    assert SignIn(api.world.manager).client_ip(request) == found
+    assert SignIn(api.world.manager).client_ip(request) == client

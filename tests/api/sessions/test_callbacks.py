@@ -59,11 +59,12 @@ async def statuses_after(receiver: Receiver, count: int) -> list[str]:
 async def wait_for_callback(client: Client, name: str, **facts: Any) -> Session:
     """Wait until the callback state of a session contains these values and return it."""
 
-    async def found() -> Session | None:
+    async def matching_state() -> Session | None:
         state = await callback_of(client, name)
         return state if facts.items() <= state.items() else None
 
-    return dict(await wait_until_async(found, 60, f"the callback of {name} to have {facts}"))
+    text = f"the callback of {name} to have {facts}"
+    return dict(await wait_until_async(matching_state, 60, text))
 
 
 async def test_every_status_change_is_delivered_in_order_and_signed(
@@ -182,10 +183,10 @@ async def test_template_and_repeated_request_keep_the_callback_url(
     api: Api, user: Client, receiver: Receiver
 ) -> None:
     request = {"resources": SMALL, "callback_url": receiver.url}
-    await user.post("/session-templates", {"name": "told", "request": request})
-    session = await user.post("/sessions", {"name": "lab1", "template": "told"})
+    await user.post("/session-templates", {"name": "notified", "request": request})
+    session = await user.post("/sessions", {"name": "lab1", "template": "notified"})
     assert session["callback"]["url"] == receiver.url
-    again = await user.post("/sessions", {"name": "lab1", "template": "told"})
+    again = await user.post("/sessions", {"name": "lab1", "template": "notified"})
     assert again["id"] == session["id"]
     with pytest.raises(errors.AlreadyExists):
         await create_session(user, "lab1", receiver.url + "2")

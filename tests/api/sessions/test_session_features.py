@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import session_templates
-from tests.api.sessions.test_sessions import create_running_session, wait_for_status
+from tests.api.sessions.test_sessions import bring_to_running, create_running_session, wait_for_status
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
@@ -31,12 +32,12 @@ async def report_exit(api: Api, session: Session, code: int | None, **facts: Any
 async def wait_for_reason(client: Client, name: str, check: str) -> Session:
     """Wait until this check is a pending reason of a session, and return the session."""
 
-    async def found() -> Session | None:
+    async def session_with_reason() -> Session | None:
         session = dict(await client.get(f"/sessions/{name}"))
         assert session["status"] == "PENDING", session
         return session if any(r["check"] == check for r in session["reasons"]) else None
 
-    return dict(await wait_until_async(found, 10, f"{name} to wait for {check}"))
+    return dict(await wait_until_async(session_with_reason, 10, f"{name} to wait for {check}"))
 
 
 async def test_batch_session_ends_with_its_command(
@@ -61,7 +62,7 @@ async def test_batch_session_ends_with_its_command(
     assert (await user.get("/sessions/train/logs"))["log"] == "epoch 1\n"
 
 
-async def test_exit_reported_first_by_the_agent_stores_the_log(
+async def test_log_is_stored_if_the_agent_reports_the_exit_first(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await create_running_session(api, agent, "train", **BATCH)
@@ -256,7 +257,7 @@ async def test_pending_timeout_of_a_resource_group(
         "PENDING_TIMEOUT_EXCEEDED: pending for more than 10min, the maximum of resource group "
         "default"
     )
-    # Time before starts_at does not count as pending time.
+    # Time before starts_at, or before the end of a dependency, does not count as pending time.
     for name in ("awaits", "later"):
         assert (await user.get(f"/sessions/{name}"))["status"] == "PENDING"
     await report_exit(api, running, 0)
@@ -579,6 +580,8 @@ async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAge
     assert (await user.get("/session-templates/all1"))["audience"] == "project"
     with pytest.raises(errors.Forbidden):
         await user.delete("/session-templates/all1")
+    await user.post("/session-templates", {"name": "all1", **spec})
+    assert (await user.get("/session-templates/all1"))["audience"] == "owner"
     assert (await foreign_user.get("/session-templates"))["total"] == 0
     with pytest.raises(errors.InvalidRequest, match="specify the project"):
         await admin.post("/session-templates", {"name": "none", **spec, "audience": "project"})

@@ -37,7 +37,7 @@ OF_HUB = {"owner", "hub_server"}
 # Columns that no field of the request determines alone.
 COMMON_COLUMNS = {"id", "options", "request_hash", "notices"}
 
-# The part of a launch plan that contains a field, and its value for the examples.
+# How to read each field from a launch plan, and the expected value for FIELD_EXAMPLES.
 IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
     "image": (lambda plan: plan["image"], "local/session:latest"),
     "resources": (lambda plan: plan["slots"]["cpu"], 2000),
@@ -89,7 +89,7 @@ def test_the_columns_of_a_session_are_those_of_the_spec() -> None:
 async def test_every_field_is_stored_and_part_of_templates(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
-    # The sessions stay pending, and nobody calls the callback URL.
+    # Without these loops, the sessions stay pending and the callback URL is not called.
     await api.world.manager.stop_session_loops()
     await create_dependency(admin)
     await admin.post("/sessions", {"name": "plain", "project": "default"})
@@ -102,7 +102,7 @@ async def test_every_field_is_stored_and_part_of_templates(
         if name in STORED_OPTIONS:
             assert rows[NAME]["options"][name] == FIELD_EXAMPLES[name].value
         elif columns and name not in OF_HUB | {"image", "resource_group"}:
-            # The image and the group are the only ones, so their columns do not differ.
+            # There is only one image and one resource group, so their columns do not differ.
             assert rows[NAME][columns[0]] != rows["plain"][columns[0]], name
     graph = await admin.get(f"/sessions/{NAME}/dependency-graph")
     assert {item["name"] for item in graph["items"]} == {FIRST, NAME}

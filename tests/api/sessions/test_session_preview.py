@@ -19,7 +19,7 @@ async def preview(user: Client, **request: Any) -> dict[str, Any]:
 
 
 def without_ids(value: Any) -> Any:
-    """Return the checks of an explanation without the session's id (random in a preview)."""
+    """Return a part of an explanation without the session's id, which is random in a preview."""
     if not isinstance(value, list):
         return value
     return [{k: v for k, v in each.items() if k != "session_id"} for each in value]
@@ -39,13 +39,13 @@ async def test_preview_of_a_session_that_can_start_now(
         "/domains/default", {"total_resource_slots": {"cpu": "4"}}
     )
     before = await counts(api)
-    found = await preview(user, name="lab1", shared_memory="128m")
-    assert (found["problems"], found["starts_now"], found["is_complete"]) == ([], True, True)
-    assert found["estimate"]["certainty"] == "known"
-    session = found["session"]
+    result = await preview(user, name="lab1", shared_memory="128m")
+    assert (result["problems"], result["starts_now"], result["is_complete"]) == ([], True, True)
+    assert result["estimate"]["certainty"] == "known"
+    session = result["session"]
     assert (session["image"], session["requested"]) == ("local/session:latest", QUARTER)
     assert (session["resource_group"], session["shared_memory"]) == ("default", "128m")
-    cpu = next(cap for cap in found["caps"] if cap["slot"] == "cpu")
+    cpu = next(cap for cap in result["caps"] if cap["slot"] == "cpu")
     assert (cpu["scope"], cpu["asked"], cpu["used"], cpu["limit"]) == ("domain", "1", "0", "4")
     assert (cpu["used_percent"], cpu["total_percent"]) == (0, 25)
     assert await counts(api) == before
@@ -60,21 +60,21 @@ async def test_preview_of_a_pending_session_equals_its_later_explanation(
     await user.post("/sessions", {"name": "first", "resources": {"cpu": "5", "mem": "1g"}})
     await wait_for_status(user, "first", "SCHEDULED")
     request = {"name": "second", "resources": {"cpu": "5", "mem": "1g"}}
-    found = await preview(user, **request)
-    assert not found["starts_now"]
+    result = await preview(user, **request)
+    assert not result["starts_now"]
     await user.post("/sessions", request)
     why = await user.get("/sessions/second/why")
     for key in ("position", "ahead", "checks", "sooner", "estimate", "is_complete"):
-        assert without_ids(found[key]) == without_ids(why[key]), key
+        assert without_ids(result[key]) == without_ids(why[key]), key
 
 
 async def test_preview_reports_all_problems_with_their_fields(
     agent: FakeAgent, user: Client
 ) -> None:
-    found = await preview(user, name="bad name!", mounts=[{"vfolder": "none"}], environ={"1x": ""})
-    fields = {each["field"] for each in found["problems"]}
+    result = await preview(user, name="bad name!", mounts=[{"vfolder": "none"}], environ={"1x": ""})
+    fields = {each["field"] for each in result["problems"]}
     assert fields == {"name", "mounts.0.vfolder", "environ.1x"}
-    assert (found["session"], found["starts_now"]) == (None, False)
+    assert (result["session"], result["starts_now"]) == (None, False)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ async def test_preview_reports_all_problems_with_their_fields(
 async def test_preview_names_the_field_of_a_problem(
     agent: FakeAgent, user: Client, request_body: dict[str, Any], field: str, text: str
 ) -> None:
-    found = await preview(user, **request_body)
-    assert [each["field"] for each in found["problems"]] == [field]
-    assert text in found["problems"][0]["problem"]
+    result = await preview(user, **request_body)
+    assert [each["field"] for each in result["problems"]] == [field]
+    assert text in result["problems"][0]["problem"]
 
 
 async def test_preview_with_the_name_of_a_live_session(agent: FakeAgent, user: Client) -> None:
@@ -108,8 +108,8 @@ async def test_preview_with_the_name_of_a_live_session(agent: FakeAgent, user: C
 
 async def test_preview_applies_a_template(agent: FakeAgent, user: Client) -> None:
     await user.post("/session-templates", {"name": "small", "request": {"resources": QUARTER}})
-    found = await user.post("/sessions/preview", {"template": "small"})
-    assert found["session"]["requested"] == QUARTER
+    result = await user.post("/sessions/preview", {"template": "small"})
+    assert result["session"]["requested"] == QUARTER
 
 
 async def test_monitor_may_not_preview_sessions(api: Api, agent: FakeAgent) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import Any
 
-import httpx
 import pytest
 
 from bai_services.client import Client
@@ -31,8 +30,14 @@ async def create_running_session(
     """Create a session and bring it to RUNNING with the reports of agent and spawner."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": name, "resources": QUARTER, **body})
+    return await bring_to_running(api, agent, session["id"])
+
+
+async def bring_to_running(api: Api, agent: FakeAgent, session_id: str) -> dict[str, Any]:
+    """Bring a pending session to RUNNING with the reports of agent and spawner."""
+    user = await api.client("user")
     # The first placement of a test run may have to compile its code.
-    await wait_for_status(user, session["id"], "SCHEDULED")
+    session = await wait_for_status(user, session_id, "SCHEDULED")
     item = await agent.prepare()
     await wait_for_status(user, session["id"], "PREPARED")
     where = {"user": session["hub_user"], "server": session["hub_server"]}
@@ -138,9 +143,9 @@ async def test_session_without_capacity_is_pending_with_a_reason(
     async def reasons(name: str) -> Any:
         return (await user.get(f"/sessions/{name}"))["reasons"]
 
-    found = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
-    assert "cpu=6 requested, but at most 2 is free" in found[0]["message"]
-    # One core is free in addition to the capacity that is reserved for big2.
+    pending_reasons = await wait_until_async(lambda: reasons("big2"), 10, "reasons")
+    assert "cpu=6 requested, but at most 2 is free" in pending_reasons[0]["message"]
+    # Two cores remain beside the reservation of big2. Session small takes one, so middle must wait.
     await user.post("/sessions", {"name": "small", "resources": {"cpu": "1", "mem": "1g"}})
     await wait_for_status(user, "small", "SCHEDULED")
     await user.post("/sessions", {"name": "middle", "resources": {"cpu": "2", "mem": "1g"}})
@@ -157,8 +162,8 @@ async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> 
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})
     await wait_for_status(user, "lab1", "SCHEDULED")
     await FakeAgent(api.agent, "a2").beat()
-    found = await wait_for_status(user, "lab2", "SCHEDULED")
-    assert {a["agent"] for a in found["allocations"]} == {"a2"}
+    session = await wait_for_status(user, "lab2", "SCHEDULED")
+    assert {a["agent"] for a in session["allocations"]} == {"a2"}
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
@@ -236,7 +241,7 @@ async def test_resources_of_another_user_read_as_missing(
     assert (await admin.get("/sessions"))["total"] == 0
 
 
-async def test_lost_agents_still_count_for_the_maximum_request(
+async def test_request_is_accepted_after_an_agent_reports_enough_capacity(
     agent: FakeAgent, user: Client
 ) -> None:
     big = {"name": "large", "resources": {"cpu": "12", "mem": "1g"}}
@@ -284,8 +289,8 @@ async def test_exceeded_limit_is_reported_with_the_remaining_amount(
     async def reason() -> Any:
         return (await user.get("/sessions/lab2"))["reasons"]
 
-    found = await wait_until_async(reason, 10, "the reason")
-    assert (found[0]["check"], found[0]["left"]) == ("policy", "0.25")
+    reasons = await wait_until_async(reason, 10, "the reason")
+    assert (reasons[0]["check"], reasons[0]["left"]) == ("policy", "0.25")
     await admin.patch("/domains/default", {"total_resource_slots": {"cuda.shares": "0.75"}})
     await wait_for_status(user, "lab2", "SCHEDULED")
 
@@ -471,7 +476,7 @@ async def test_session_is_renamed_to_an_unused_name(
     assert (await user.patch("/sessions/lab1", {"name": "lab3"}))["name"] == "lab3"
 
 
-async def test_options_show_the_limits_that_can_start_now(
+async def test_options_show_the_amounts_that_can_start_now(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await (await api.client("admin")).patch(
@@ -531,7 +536,7 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     mine = {one["slot"]: one for one in quotas["mine"]}
     assert [mine["cpu"][key] for key in ("used", "free", "total", "percent")] == ["1", "3", "4", 25]
     assert (mine["cuda.shares"]["used"], mine["cuda.shares"]["free"]) == ("0.25", "1.75")
-    # Sessions of other users are not mine.
+    # ``mine`` does not include sessions of other users.
     theirs = await (await api.client("user2")).get("/sessions/quotas")
     assert {one["used"] for one in theirs["mine"]} == {"0"}
 
@@ -556,7 +561,7 @@ async def test_sessions_are_filtered_by_agent_and_cluster_mode(
         await user.get("/sessions", sort="agent")
 
 
-async def test_options_list_image_features_that_a_group_lacks(
+async def test_options_contain_the_notices_of_the_agents_of_a_group(
     agent: FakeAgent, user: Client
 ) -> None:
     await agent.beat(facts={"notices": ["Sessions are not kept apart here."]})
@@ -584,19 +589,18 @@ async def test_events_contain_only_sessions_that_the_caller_may_read(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     other = await api.client("user2")
-    heard: list[dict[str, Any]] = []
-    async with user.stream("/events") as stream, other.stream("/events") as theirs:
+    received: list[dict[str, Any]] = []
+    async with user.stream("/events") as stream:
         lines = stream.aiter_lines()
         assert (await anext(lines)) == ": open"
         await other.post("/sessions", {"name": "theirs"})
         session = await user.post("/sessions", {"name": "lab1"})
-        while len(heard) < 2:
+        while len(received) < 2:
             line = await asyncio.wait_for(anext(lines), 10)
             if line.startswith("data: "):
-                heard.append(json.loads(line.removeprefix("data: ")))
-        assert {h["session_id"] for h in heard} == {session["id"]}
-        assert [h["status"] for h in heard] == ["PENDING", "SCHEDULED"]
-        assert isinstance(theirs, httpx.Response)
+                received.append(json.loads(line.removeprefix("data: ")))
+        assert {event["session_id"] for event in received} == {session["id"]}
+        assert [event["status"] for event in received] == ["PENDING", "SCHEDULED"]
 
 
 async def test_invited_user_receives_an_event_without_content(

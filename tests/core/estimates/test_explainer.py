@@ -37,9 +37,9 @@ HOUR = timedelta(hours=1)
 
 
 def explanation_of(world: Snapshot, session_id: str = "s1", **choices: Any) -> Explanation:
-    found = explain_one(queue_after_pass(world), session_id, Choices(**choices))
-    assert found is not None
-    return found
+    explanation = explain_one(queue_after_pass(world), session_id, Choices(**choices))
+    assert explanation is not None
+    return explanation
 
 
 def nearly_full_snapshot(**facts: Any) -> Snapshot:
@@ -53,8 +53,8 @@ def nearly_full_snapshot(**facts: Any) -> Snapshot:
 
 def test_every_check_is_reported_passed_or_failed() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 1000}, max_sessions=3)}
-    found = explanation_of(nearly_full_snapshot(caps=caps))
-    assert [(check["check"], check["passed"]) for check in found.checks] == [
+    explanation = explanation_of(nearly_full_snapshot(caps=caps))
+    assert [(check["check"], check["passed"]) for check in explanation.checks] == [
         ("account", True),
         ("resource-group", True),
         ("dependencies", True),
@@ -64,18 +64,18 @@ def test_every_check_is_reported_passed_or_failed() -> None:
         ("resources", False),
         ("order", True),
     ]
-    assert found.checks[5]["message"] == "user ann uses sessions=0 of 3; 1 more requested"
-    assert found.checks[5]["left"] == "3"
-    assert found.checks[6]["shortages"] == [{"slot": "cpu", "asked": "2", "available": "1"}]
+    assert explanation.checks[5]["message"] == "user ann uses sessions=0 of 3; 1 more requested"
+    assert explanation.checks[5]["left"] == "3"
+    assert explanation.checks[6]["shortages"] == [{"slot": "cpu", "asked": "2", "available": "1"}]
 
 
 def test_reservation_is_reported_with_its_time() -> None:
-    found = explanation_of(nearly_full_snapshot())
-    assert found.checks[-1]["check"] == "reservation"
-    assert found.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
-    assert found.estimate.starts_at == NOW + HOUR
-    assert found.estimate.certainty is Certainty.KNOWN
-    assert (found.position, found.ahead) == (1, 0)
+    explanation = explanation_of(nearly_full_snapshot())
+    assert explanation.checks[-1]["check"] == "reservation"
+    assert explanation.checks[-1]["starts_at"] == (NOW + HOUR).isoformat()
+    assert explanation.estimate.starts_at == NOW + HOUR
+    assert explanation.estimate.certainty is Certainty.KNOWN
+    assert (explanation.position, explanation.ahead) == (1, 0)
 
 
 def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
@@ -84,8 +84,11 @@ def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
         [with_usage(agent(), slots())],
         running=[running("r", BOB, "a", slots())],
     )
-    found = explanation_of(world)
-    assert (found.estimate.starts_at, found.estimate.certainty) == (None, Certainty.UNKNOWN)
+    explanation = explanation_of(world)
+    assert (explanation.estimate.starts_at, explanation.estimate.certainty) == (
+        None,
+        Certainty.UNKNOWN,
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,17 +149,17 @@ def test_estimate_is_unknown_if_no_running_session_has_an_end() -> None:
 def test_explanation_suggests_changes_that_start_sooner(
     world: Snapshot, choices: dict[str, Any], expected: list[tuple[str, str]]
 ) -> None:
-    found = explanation_of(world, **choices).suggestions
-    assert [(s.kind, s.message) for s in found] == expected
+    explanation = explanation_of(world, **choices).suggestions
+    assert [(s.kind, s.message) for s in explanation] == expected
 
 
 def test_quota_suggestion_names_running_sessions() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent()], caps=caps))
     queue.run(NOW)
-    found = explain_one(queue, "s2")
-    assert found is not None
-    assert found.suggestions[-1].facts["first_ids"] == ["s1"]
+    explanation = explain_one(queue, "s2")
+    assert explanation is not None
+    assert explanation.suggestions[-1].facts["first_ids"] == ["s1"]
 
 
 def test_explain_does_not_change_the_queue() -> None:
@@ -216,9 +219,9 @@ def test_fork_is_independent_of_the_queue() -> None:
     fork = queue.fork()
     queue.apply(Changes(removed=["r"], pending=[pending_session(2)]))
     assert {d.session_id for d in queue.run(NOW).decisions} == {"s1", "s2"}
-    found = explain_one(fork, "s1")
-    assert found is not None
-    assert found == explain_one(queue_after_pass(nearly_full_snapshot()), "s1")
+    explanation = explain_one(fork, "s1")
+    assert explanation is not None
+    assert explanation == explain_one(queue_after_pass(nearly_full_snapshot()), "s1")
     assert explain_one(fork, "s2") is None
 
 
@@ -231,18 +234,18 @@ def queue_after_pass(world: Snapshot) -> Queue:
 def test_reservation_message_does_not_promise_a_start() -> None:
     """An earlier session that is over its quota starts first as soon as its quota allows it."""
     caps = {ANN: ScopeCaps(ANN, "ann", max_sessions=1)}
-    line = [
+    pending = [
         pending_session(0, ANN, max_run_seconds=10),
         pending_session(1, ANN, max_run_seconds=1),
         pending_session(2, BOB, max_run_seconds=5),
     ]
-    queue = Queue(snapshot(line, [agent(cpu=1)], caps=caps))
+    queue = Queue(snapshot(pending, [agent(cpu=1)], caps=caps))
     assert queue.run(NOW).decisions[0].session_id == "s0"
-    found = explain_one(queue, "s2", Choices())
-    assert found is not None
-    (reservation,) = (check for check in found.checks if check["check"] == "reservation")
+    explanation = explain_one(queue, "s2", Choices())
+    assert explanation is not None
+    (reservation,) = (check for check in explanation.checks if check["check"] == "reservation")
     assert reservation["starts_at"] == (NOW + timedelta(seconds=10)).isoformat()
     assert "known" not in reservation["message"]
     assert "certainty" not in reservation
-    assert found.estimate.starts_at == NOW + timedelta(seconds=11)
-    assert found.estimate.certainty is Certainty.ESTIMATED
+    assert explanation.estimate.starts_at == NOW + timedelta(seconds=11)
+    assert explanation.estimate.certainty is Certainty.ESTIMATED

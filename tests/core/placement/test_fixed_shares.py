@@ -75,8 +75,8 @@ def agent_with_sharing(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
 def test_device_accepts_only_its_fixed_share(
     policy: Policy, world: AgentState, spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
-    found = place_request(Placer([world], policy), request(**spec))
-    assert found == (None if devices is None else [("a", devices)])
+    placements = place_request(Placer([world], policy), request(**spec))
+    assert placements == (None if devices is None else [("a", devices)])
 
 
 def test_divided_share_avoids_devices_with_a_fixed_share() -> None:
@@ -148,11 +148,11 @@ def test_no_device_gets_a_share_that_it_does_not_allow(
         allow_fragmentation=may_fragment,
     )
     placer = Placer([world], Policy.PRICED)
-    found = placer.place(placer.prepare(wanted))
+    placements = placer.place(placer.prepare(wanted))
     by_id = {d.id: d for d in world.devices}
-    for device in found[0].devices if found else ():
+    for device in placements[0].devices if placements else ():
         sharing = by_id[device.device_id].sharing
         assert sharing.least <= device.amount <= by_id[device.device_id].free
         assert amount <= sharing.most
-    if found and not may_fragment:
+    if placements and not may_fragment:
         assert amount <= max_amount(world.devices, "cuda.shares") or amount > ANY_SHARE

@@ -181,8 +181,8 @@ def test_shares_of_a_device_are_always_equal(
         if found is None:
             assert not any(oracle.accepts(device, share) for device in range(count))
             continue
-        ((with_usage,),) = (p.devices for p in found)
-        device = int(with_usage.device_id[-1])
+        ((allocated,),) = (p.devices for p in found)
+        device = int(allocated.device_id[-1])
         assert oracle.accepts(device, share)
         oracle.on[device].append(share)
         live.append((found, device, share))

@@ -85,7 +85,7 @@ def test_pending_sessions_start_on_a_new_agent() -> None:
     assert [d.placement.agent_id for d in queue.run(NOW).decisions] == ["new"]
 
 
-def test_removed_or_moved_agent_gets_no_session() -> None:
+def test_removed_or_moved_agent_gets_no_session_of_its_old_group() -> None:
     queue = Queue(
         snapshot(
             [pending_session(1), pending_session(2, wanted=request("side"))], [agent(), agent("b")]

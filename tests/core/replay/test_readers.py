@@ -20,8 +20,8 @@ def read_rows(*rows):
 
 
 def test_pod_runs_from_scheduled_to_deletion_time() -> None:
-    found = read_rows("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
-    (job,) = found.jobs
+    workload = read_rows("p1,4000,1024,1,460,V100M16|V100M32,LS,Running,10,300,100")
+    (job,) = workload.jobs
     assert (job.submitted, job.seconds, job.limit) == (10, 200, None)
     assert dict(job.slots) == {"cpu": 4000, "mem": 2**30, "cuda.shares": 460}
     assert job.device_models == ("V100M16", "V100M32")
@@ -49,12 +49,12 @@ def test_unscheduled_pod_runs_from_its_creation() -> None:
     ],
 )
 def test_broken_pod_is_reported_and_other_pods_are_read(row, column) -> None:
-    found = read_rows("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
-    assert [job.id for job in found.jobs] == ["p1", "p3"]
-    (invalid,) = found.invalid_rows
+    workload = read_rows("p1,1,1,0,0,,LS,Running,0,9,0", row, "p3,1,1,0,0,,LS,Running,0,9,0")
+    assert [job.id for job in workload.jobs] == ["p1", "p3"]
+    (invalid,) = workload.invalid_rows
     assert (invalid.file, invalid.row, invalid.column) == ("pods.csv", 3, column)
     with pytest.raises(InvalidRequest, match=f"pods.csv, row 3, column {column}"):
-        reject_invalid_rows(found.invalid_rows)
+        reject_invalid_rows(workload.invalid_rows)
 
 
 def test_pod_list_without_required_columns_is_rejected() -> None:
@@ -90,20 +90,20 @@ def swf_line(**values):
 
 def test_job_has_requested_processors_and_at_most_requested_time() -> None:
     line = swf_line(requested_processors=8, requested_time=50, user_id=3, group_id=2)
-    found = read_swf(["; Version: 2.2", "; MaxProcs: 16", line], "x.swf")
-    (job,) = found.jobs
+    workload = read_swf(["; Version: 2.2", "; MaxProcs: 16", line], "x.swf")
+    (job,) = workload.jobs
     assert (job.slots["cpu"], job.kernels, job.seconds, job.limit) == (8000, 1, 50, 50)
     assert (job.user, job.project) == ("3", "2")
-    assert [agent.capacity["cpu"] for agent in found.agents] == [16_000]
+    assert [agent.capacity["cpu"] for agent in workload.agents] == [16_000]
 
 
 def test_job_wider_than_a_node_is_a_multi_node_session() -> None:
     header = ["; MaxNodes: 3", "; MaxProcs: 14"]
-    found = read_swf([*header, swf_line(requested_processors=10)], "x.swf")
-    (job,) = found.jobs
+    workload = read_swf([*header, swf_line(requested_processors=10)], "x.swf")
+    (job,) = workload.jobs
     assert (job.kernels, job.slots["cpu"], job.mode) == (5, 2000, Mode.MULTI_NODE)
     # The 14 cores do not divide evenly by 3.
-    assert [agent.capacity["cpu"] for agent in found.agents] == [5000, 5000, 4000]
+    assert [agent.capacity["cpu"] for agent in workload.agents] == [5000, 5000, 4000]
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_job_is_split_into_fewest_equal_kernels(processors, cores_per_agent, ker
 
 def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     lines = [swf_line(), swf_line(status=5, run_time=0), swf_line(run_time=-1)]
-    found = read_swf(lines, "x.swf")
-    assert len(found.jobs) == 1
-    assert found.skipped == {"cancelled before it ran": 1, "run time unknown": 1}
-    assert not found.invalid_rows
+    workload = read_swf(lines, "x.swf")
+    assert len(workload.jobs) == 1
+    assert workload.skipped == {"cancelled before it ran": 1, "run time unknown": 1}
+    assert not workload.invalid_rows
 
 
 @pytest.mark.parametrize(
@@ -135,9 +135,9 @@ def test_jobs_that_never_ran_are_skipped_and_counted() -> None:
     ],
 )
 def test_broken_job_is_reported_with_its_line(line, column) -> None:
-    found = read_swf(["; MaxProcs: 8", "", swf_line(), line], "x.swf")
-    assert len(found.jobs) == 1
-    assert [(row.row, row.column) for row in found.invalid_rows] == [(4, column)]
+    workload = read_swf(["; MaxProcs: 8", "", swf_line(), line], "x.swf")
+    assert len(workload.jobs) == 1
+    assert [(row.row, row.column) for row in workload.invalid_rows] == [(4, column)]
 
 
 SESSION = {
@@ -167,15 +167,15 @@ def test_hub_history_becomes_jobs() -> None:
     never = {**SESSION, "id": "s3", "started_at": None}
     other = {**SESSION, "id": "s4", "resource_group": "cpu"}
     document = {"sessions": [later, SESSION, never, other], "agents": [AGENT]}
-    found = read_history(document, "hub", "gpu")
-    first, second = found.jobs
+    workload = read_history(document, "hub", "gpu")
+    first, second = workload.jobs
     assert (first.id, first.submitted, first.seconds) == ("s1", 0, 3600)
     # The session was still running at the last event of the record.
     assert (second.id, second.submitted, second.seconds) == ("s2", 1800, 1200)
     assert (first.user, first.kind, first.kernels) == ("ann", "interactive/lab/base", 2)
     assert first.slots["cuda.shares"] == 500
-    assert found.skipped == {"never started": 1, "of another resource group": 1}
-    (agent,) = found.agents
+    assert workload.skipped == {"never started": 1, "of another resource group": 1}
+    (agent,) = workload.agents
     assert agent.devices[0].model == "T4"
 
 
@@ -194,9 +194,9 @@ def test_hub_history_becomes_jobs() -> None:
     ],
 )
 def test_broken_session_is_reported(change, column) -> None:
-    found = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
-    assert len(found.jobs) == 1
-    assert [(row.row, row.column) for row in found.invalid_rows] == [(1, column), (3, "id")]
+    workload = read_history([{**SESSION, **change}, SESSION, "x"], "hub", "gpu")
+    assert len(workload.jobs) == 1
+    assert [(row.row, row.column) for row in workload.invalid_rows] == [(1, column), (3, "id")]
 
 
 def test_history_of_several_groups_requires_a_choice() -> None:

@@ -59,13 +59,13 @@ def test_backfill_mode_determines_the_start_times(case, backfill, expected) -> N
 
 def test_cluster_session_starts_with_all_kernels() -> None:
     wide = job("wide", 1, 4, 10, kernels=2, mode=Mode.MULTI_NODE, limit=10)
-    found = run_replay([job("one", 0, 1, 30, limit=30), wide], agents=2)
-    assert start_times(found) == {"one": 0, "wide": 30}
+    result = run_replay([job("one", 0, 1, 30, limit=30), wide], agents=2)
+    assert start_times(result) == {"one": 0, "wide": 30}
 
 
 def test_higher_priority_starts_first() -> None:
-    found = run_replay([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
-    assert start_times(found) == {"a": 0, "c": 10, "b": 20}
+    result = run_replay([job("a", 0, 4, 10), job("b", 1, 4, 10), job("c", 2, 4, 10, priority=50)])
+    assert start_times(result) == {"a": 0, "c": 10, "b": 20}
 
 
 @pytest.mark.parametrize("order", [Order.DRF, Order.FAIR_SHARE])
@@ -73,27 +73,27 @@ def test_fair_orders_prefer_the_smallest_share(order) -> None:
     lengths = (7200, 14_400, 7200, 7200)
     anns = [job(f"a{n}", n, 4, length, user="ann") for n, length in enumerate(lengths)]
     bobs = job("b", 100, 4, 10, user="bob")
-    found = run_replay([*anns, bobs], cores=8, order=order)
-    assert (start_times(found)["b"], start_times(found)["a2"]) == (7200, 7210)
+    result = run_replay([*anns, bobs], cores=8, order=order)
+    assert (start_times(result)["b"], start_times(result)["a2"]) == (7200, 7210)
 
 
 def test_reason_of_a_session_that_never_fits() -> None:
-    found = report(run_replay([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
-    assert (found["started"], found["never_started"]) == (1, 1)
-    (never,) = found["never_started_first"]
+    result = report(run_replay([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
+    assert (result["started"], result["never_started"]) == (1, 1)
+    (never,) = result["never_started_first"]
     assert never["id"] == "big"
     assert never["reasons"][0]["check"] == "resources"
 
 
 def test_report_contains_the_measures_of_the_replay() -> None:
     jobs = [job("a", 0, 4, 20, user="ann"), job("b", 0, 2, 20, user="bob")]
-    found = report(run_replay(jobs))
-    assert found["makespan_seconds"] == 40
-    assert found["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
-    assert found["bounded_slowdown"]["max"] == 2.0
-    assert found["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
+    result = report(run_replay(jobs))
+    assert result["makespan_seconds"] == 40
+    assert result["wait_seconds"] == {"mean": 10.0, "median": 10.0, "p95": 19.0, "max": 20.0}
+    assert result["bounded_slowdown"]["max"] == 2.0
+    assert result["utilisation_percent"] == {"cpu": 75.0, "cuda": 0.0}
     # The users' mean slowdowns are 1 and 2, so Jain's index is (1 + 2)^2 / (2 * (1 + 4)).
-    assert found["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
+    assert result["fairness"] == {"users": 2, "jain_index": 0.9, "worst_user_slowdown": 2.0}
     assert use_over_time(run_replay(jobs))["cpu"] == ([0, 20, 40], [100.0, 50.0, 0.0])
 
 
@@ -112,12 +112,12 @@ def test_usage_is_counted_by_day() -> None:
     assert ledger.is_due(3600)
 
 
-def test_policy_has_the_form_of_a_resource_group() -> None:
+def test_policy_accepts_the_options_of_a_resource_group() -> None:
     options = {"placement": "spread", "backfill": "aggressive", "strategy": "FILL"}
     policy = ReplayPolicy.of({"scheduler": "lifo", "scheduler_opts": options}, "mine")
     agents = [agent("a0", 4, 1), agent("a1", 4, 1)]
-    found = policy.replay([job("a", 0, 1, 10), job("b", 0, 1, 10)], agents)
-    assert {o.placements[0].agent_id for o in found.outcomes} == {"a0", "a1"}
+    result = policy.replay([job("a", 0, 1, 10), job("b", 0, 1, 10)], agents)
+    assert {o.placements[0].agent_id for o in result.outcomes} == {"a0", "a1"}
     assert ReplayPolicy.of({}, "plain").order is Order.FIFO
 
 

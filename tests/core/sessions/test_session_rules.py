@@ -39,7 +39,7 @@ def test_invalid_session_name_is_rejected(name: str) -> None:
 
 
 @given(st.text(max_size=100))
-def test_server_name_is_accepted_or_rejected_with_valid_suggestion(text: str) -> None:
+def test_name_of_a_hub_server_is_accepted_or_rejected_with_a_valid_suggestion(text: str) -> None:
     try:
         name = session_name_from(text)
         assert name in (text, f"session-{text}")
@@ -70,7 +70,7 @@ def test_hub_server_name_is_valid_for_the_hub(name: str) -> None:
     "environ, part",
     [
         pytest.param({"1A": "x"}, "cannot be the name", id="leading digit"),
-        pytest.param({"A-B": "x"}, "cannot be the name", id="leading hyphen"),
+        pytest.param({"A-B": "x"}, "cannot be the name", id="hyphen"),
         pytest.param({"A" * 129: "x"}, "cannot be the name", id="too long"),
         pytest.param({"BAI_SESSION_ID": "x"}, "reserved", id="reserved by bai-hub"),
         pytest.param({"JUPYTERHUB_API_TOKEN": "x"}, "reserved", id="reserved by the Hub"),
@@ -121,8 +121,8 @@ def test_missing_resources_get_defaults(
     minimum: dict[str, str],
     expected: dict[str, str],
 ) -> None:
-    found = fill_slots(slots(**requested), slots(**preset), slots(**minimum))
-    assert found == slots(**{k.replace(".", "_"): v for k, v in expected.items()})
+    filled = fill_slots(slots(**requested), slots(**preset), slots(**minimum))
+    assert filled == slots(**{k.replace(".", "_"): v for k, v in expected.items()})
 
 
 @pytest.mark.parametrize(

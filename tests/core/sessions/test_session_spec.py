@@ -47,23 +47,41 @@ CONTENT: Sequence[dict[str, Any]] = (
 MOUNTS = (ResolvedMount("id", "data", "local", "/home/work/data", Permission.RO, subpath="x"),)
 
 
+BODY: dict[str, Any] = {
+    "name": "lab1",
+    "project": "default",
+    "image": "python:3.12",
+    "type": "batch",
+    "resource_group": "gpu",
+    "preset": "small",
+    "resources": {"cpu": 1, "mem": "1g"},
+    "shared_memory": "64m",
+    "mounts": [{"vfolder": "data", "subpath": "raw"}],
+    "environ": {"A": "1"},
+    "secret_environ": ["A"],
+    "priority": 20,
+    "startup_command": "true",
+    "starts_at": "1h",
+    "batch_timeout": 60,
+    "callback_url": "https://example.org",
+    "dependencies": ["a", "b"],
+    "preopen_ports": [8501],
+    "reuse": True,
+    "cluster_size": 3,
+    "cluster_mode": "multi-node",
+    "agent_list": ["a1"],
+    "agent_selection": "preferred",
+    "allow_fractional_resource_fragmentation": True,
+}
+
+
 def test_every_field_of_a_body_reaches_the_spec() -> None:
-    body = SessionRequest.model_validate(
-        {
-            "name": "lab1",
-            "resources": {"cpu": 1, "mem": "1g"},
-            "mounts": [{"vfolder": "data", "subpath": "raw"}],
-            "dependencies": ["a", "b"],
-            "cluster_size": 3,
-        }
-    )
-    assert body.to_spec() == SessionSpec(
-        name="lab1",
-        resources={"cpu": "1", "mem": "1g"},
-        mounts=(MountRequest("data", subpath="raw"),),
-        dependencies=("a", "b"),
-        cluster_size=3,
-    )
+    assert BODY.keys() == SessionRequest.model_fields.keys()
+    expected = {name: tuple(v) if isinstance(v, list) else v for name, v in BODY.items()} | {
+        "resources": {"cpu": "1", "mem": "1g"},
+        "mounts": (MountRequest("data", subpath="raw"),),
+    }
+    assert SessionRequest.model_validate(BODY).to_spec() == SessionSpec(**expected)
 
 
 def test_digests_of_stored_requests_do_not_change() -> None:
@@ -92,7 +110,6 @@ def test_every_identity_field_changes_the_digest() -> None:
         pytest.param({"owner": "user", "hub_server": "lab"}, id="fields set by the Hub"),
         pytest.param({"agent_selection": "preferred"}, id="agent selection without agents"),
         pytest.param({"cluster_mode": "multi-node"}, id="cluster mode of a single kernel"),
-        pytest.param({"dependencies": [], "preopen_ports": []}, id="empty lists"),
     ],
 )
 def test_fields_outside_the_identity_do_not_change_the_digest(changes: dict[str, Any]) -> None:
@@ -105,7 +122,7 @@ def test_equivalent_requests_have_the_same_digest() -> None:
     assert one.digest("p", ()) == other.digest("p", ())
 
 
-def test_secret_fields_are_private_and_privileged_fields_are_no_hub_options() -> None:
+def test_secret_fields_are_private_and_privileged_fields_are_not_hub_options() -> None:
     assert {"environ", "startup_command", "callback_url"} == PRIVATE_FIELDS
     assert {"environ", "resources"} == MERGED_FIELDS
     assert not {"owner", "hub_server", "agent_list", "reuse", "type"} & HUB_OPTIONS

@@ -30,7 +30,7 @@ PREFIX = "webui-data"
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``; folders of the test are purged."""
+    """REST client of ``user2``. Folders that the test created are purged afterwards."""
     with hub.rest("user2") as client:
         yield client
         for folder in checked(client.get("/vfolders", params={"relation": "own"}), 200)["items"]:
@@ -57,7 +57,7 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.dialog.get_by_label("Name").press("Enter")
     await ui.row(PREFIX).get_by_text("Ready").wait_for()
 
-    # A clone gets a name with a leading dot: it is mounted into every session.
+    # The name of the clone starts with a dot, so the clone is mounted into every session.
     await ui.choose(PREFIX, "Clone")
     await ui.dialog.get_by_label("Name").fill(".webui-data")
     await ui.dialog.get_by_label("Name").press("Enter")
@@ -82,7 +82,9 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
 
 
 @pytest.mark.checklist("DATA-02", "DATA-04", "DATA-07", "DATA-08")
-async def test_trash_of_several_folders_and_purge(opened: Opener[Data], rest: httpx.Client) -> None:
+async def test_several_folders_are_moved_to_trash_and_one_is_purged(
+    opened: Opener[Data], rest: httpx.Client
+) -> None:
     names = [f"{PREFIX}-{number}" for number in range(2)]
     for name in names:
         create(rest, name)
@@ -420,5 +422,5 @@ async def test_upload_needs_the_permission_on_the_storage_host(
         hub.rest(name).delete(f"/vfolders/{folder}")
     finally:
         admin.delete(f"/users/{name}")
-        # Records of the deleted account keep the domain.
+        # Deactivated, not deleted: records of the deleted account still refer to the domain.
         admin.patch(f"/domains/{name}", json={"is_active": False})

@@ -1,4 +1,4 @@
-# ruff: noqa: ASYNC212  # The blocking client only prepares and checks; nothing runs beside it.
+# ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
 """The list of sessions: limits, tabs, filters, columns, statuses, stopping several, CSV."""
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SessionList(Sessions):
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``; sessions of the test are stopped."""
+    """REST client of ``user2``. Sessions that the test created are stopped afterwards."""
     with hub.rest("user2") as client:
         yield client
         for session in checked(client.get("/sessions", params={"limit": "500"}), 200)["items"]:
@@ -92,7 +92,7 @@ def create_pending(rest: httpx.Client, *names: str, **fields: Any) -> list[str]:
 
 
 @pytest.mark.checklist("SES-01")
-async def test_a_panel_shows_limits_own_and_free_resources(
+async def test_panel_shows_limits_usage_and_free_resources(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
     ui = await opened(SessionList, "user2", "/sessions")
@@ -118,7 +118,7 @@ async def test_a_panel_shows_limits_own_and_free_resources(
         text = panel.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).first
         await text.wait_for()
     await ui.page.reload()
-    # The browser keeps what is shown.
+    # The choice is stored in the browser.
     await text.wait_for()
     async with ui.page.expect_response("**/sessions/quotas*"):
         await panel.get_by_role("button", name="Refresh: Resource group").click()
@@ -190,7 +190,7 @@ async def test_administrators_filter_choose_columns_and_export(
     await page.get_by_text("1–10 of 11", exact=True).wait_for()
     await page.get_by_title("Next Page").click()
     await ui.row(names[-1]).wait_for()
-    # A filter leads back to the first page.
+    # Setting a filter returns to the first page.
     await ui.choose_property("Cluster mode")
     await page.get_by_role("combobox", name="Cluster mode", exact=True).click()
     await page.locator(".ant-select-item-option", has_text="Single node").last.click()
@@ -249,7 +249,7 @@ async def test_every_status_is_shown_with_its_reason(
         page["items"] = [{**item, **shown} for item in page["items"]]
         await route.fulfill(response=answer, json=page)
 
-    # The server's own page, with another status: no session stays long in most of them.
+    # Change the status in the responses: real sessions pass most statuses too quickly to check.
     await ui.page.route("**/api/v1/sessions?*", change)
     assert set(STATUSES) == set(Status)
     cases: list[tuple[str, str, dict[str, Any]]] = [
@@ -266,7 +266,7 @@ async def test_every_status_is_shown_with_its_reason(
 
 
 @pytest.mark.checklist("SES-08", "SES-14")
-async def test_selected_sessions_are_stopped_by_force_and_are_immutable_then(
+async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afterwards(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
     name = f"s-{secrets.token_hex(3)}"
@@ -290,7 +290,7 @@ async def test_selected_sessions_are_stopped_by_force_and_are_immutable_then(
         wait_for(rest, session_id, "CANCELLED")
     await ui.row(names[1]).get_by_text("Cancelled").wait_for()
 
-    # An ended session can only be started again as a new one.
+    # An ended session cannot be restarted, but a new session with the same options can be created.
     await ui.show(names[1])
     assert await ui.drawer.get_by_role("button", name="Cancel").count() == 0
     assert await ui.drawer.get_by_role("button", name="Stop").count() == 0
@@ -304,7 +304,9 @@ async def test_selected_sessions_are_stopped_by_force_and_are_immutable_then(
 
 
 @pytest.mark.checklist("SES-10")
-async def test_the_list_is_read_again_by_hand_and_by_itself(opened: Opener[SessionList]) -> None:
+async def test_list_is_refreshed_by_the_button_and_periodically(
+    opened: Opener[SessionList],
+) -> None:
     ui = await opened(SessionList, "user2", "/sessions?name=no-such-session")
     await ui.page.get_by_text("No session matches").wait_for()
     async with ui.page.expect_response("**/sessions?limit=20*"):
@@ -324,7 +326,7 @@ async def test_a_new_session_is_announced_with_its_actions(
         has_text=session["name"]
     )
     await notice.get_by_text("Running", exact=True).wait_for()
-    await notice.hover()  # It stays while the pointer is on it.
+    await notice.hover()  # The notice stays while the pointer is on it.
     terminal = notice.get_by_role("link", name="Terminal")
     address = await terminal.get_attribute("href")
     assert address is not None
@@ -355,7 +357,7 @@ async def test_users_see_agents_without_controls(
         await row.get_by_text(text, exact=True).wait_for()
     for slot in agent["slots"]:
         await row.get_by_role("progressbar", name=slot).wait_for()
-    # No controls, and no drawer that has some.
+    # The list has no controls, and no link that opens a drawer with controls.
     assert await row.get_by_role("button").count() == 0
     assert await row.get_by_role("link").count() == 0
     assert await ui.page.get_by_role("switch").count() == 0

@@ -26,7 +26,7 @@ FOLDER = "webui-notice"
 
 @pytest.fixture
 def inviter(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user``, with a folder to share."""
+    """REST client of ``user``, who owns a folder to share."""
     with hub.rest("user") as client:
         folder = checked(client.post("/vfolders", json={"name": FOLDER}), 201)["id"]
         yield client

@@ -26,7 +26,7 @@ class Nvml:
         self.unavailable_reason = "not loaded yet"
 
     def open(self) -> bool:
-        """Load NVML and return whether that worked; every call retries until there is a driver."""
+        """Load NVML unless it is loaded already, and return whether it is loaded."""
         if self.is_open:
             return True
         if self._module is None:
@@ -118,7 +118,7 @@ class Nvml:
 
     def pci_peers(self, handles: Mapping[str, Any]) -> dict[str, list[str] | None]:
         """Return for each GPU the uuids of the GPUs behind the same PCI switches; None: unknown."""
-        found: dict[str, list[str] | None] = {}
+        by_uuid: dict[str, list[str] | None] = {}
         for uuid, handle in handles.items():
             ancestors = {
                 other: self.call("nvmlDeviceGetTopologyCommonAncestor", handle, there)
@@ -127,8 +127,8 @@ class Nvml:
             }
             known = {other: level for other, level in ancestors.items() if level is not None}
             near = sorted(other for other, level in known.items() if level <= BEHIND_SWITCHES)
-            found[uuid] = near if known else None
-        return found
+            by_uuid[uuid] = near if known else None
+        return by_uuid
 
 
 def peers(
@@ -140,10 +140,10 @@ def peers(
     are connected through a switch count the smaller of their numbers of links to the switch.
     """
     uuid_of_address = {address: uuid for uuid, address in bus.items() if address is not None}
-    found: dict[str, dict[str, int] | None] = {}
+    by_uuid: dict[str, dict[str, int] | None] = {}
     for uuid, own_ends in ends.items():
         if own_ends is None:
-            found[uuid] = None
+            by_uuid[uuid] = None
             continue
         links = {
             uuid_of_address[end]: count for end, count in own_ends.items() if end in uuid_of_address
@@ -152,8 +152,8 @@ def peers(
             through_switch = min(own_ends.get(SWITCH, 0), (other_ends or {}).get(SWITCH, 0))
             if other != uuid and through_switch:
                 links[other] = links.get(other, 0) + through_switch
-        found[uuid] = dict(sorted(links.items()))
-    return found
+        by_uuid[uuid] = dict(sorted(links.items()))
+    return by_uuid
 
 
 def _address(pci: Any) -> str:

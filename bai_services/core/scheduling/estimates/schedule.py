@@ -39,8 +39,8 @@ class RunningPart:
 class WaitingPart:
     """A pending session; ``certainty`` describes its start.
 
-    ``placements`` are reserved for it, empty without a reservation. ``standing`` has the values by
-    which drf and fair-share order the sessions of one priority: smaller is earlier.
+    ``placements`` is the reservation of the session, or empty. ``standing`` has the values by which
+    drf and fair-share order the sessions of one priority: smaller is earlier.
     """
 
     session_id: str
@@ -56,7 +56,7 @@ class WaitingPart:
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedule:
-    """Sessions of a group, up to the limits of `group_schedule`; the counts include all."""
+    """The first running and pending sessions of a group, and the counts of all such sessions."""
 
     at: datetime
     order: Order
@@ -131,8 +131,8 @@ def _standing(explainer: Explainer, group: str, pending: PendingSession) -> tupl
 
 
 def _lanes(explainer: Explainer, group: str) -> tuple[Lane, ...]:
-    found = []
+    lanes = []
     for agent in explainer.queue.group_queue(group).agents.values():
-        found.append(Lane(agent.id))
-        found += [Lane(agent.id, d.id, d.family, d.model) for d in agent.devices]
-    return tuple(found)
+        lanes.append(Lane(agent.id))
+        lanes += [Lane(agent.id, d.id, d.family, d.model) for d in agent.devices]
+    return tuple(lanes)

@@ -212,10 +212,10 @@ def _add_need(row: Ints, family: int, is_whole: bool, amount: int, models: int) 
 def new_score_cache(
     *, agents: int, devices: int, shapes: int, picks: int, policy: int, seed: int = 0
 ) -> ScoreCache:
-    """Return an empty score cache for a policy number.
+    """Return an empty score cache for the policy with the number ``policy``.
 
-    The other arguments are sizes: ``devices`` per agent, ``picks`` per search (at least
-    ``devices``).
+    ``seed`` initializes its random generator. The other arguments are sizes: ``devices`` per agent,
+    ``picks`` per search (at least ``devices``).
     """
     blocks = max(1, -(-agents // c.BLOCK_SIZE))
     state = np.zeros(c.STATE_WIDTH, np.int64)

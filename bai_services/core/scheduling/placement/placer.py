@@ -217,7 +217,7 @@ class Placer:
         """Return ``fits`` for many requests, at little more than the cost of one request."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # The other requests had no row yet, or need more than one search.
+            # The requests in ``checked`` had no row yet, or need more than one search.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {
@@ -446,7 +446,7 @@ class Placer:
         return other
 
     def recycle(self, fork: Placer) -> None:
-        """Store an unused fork of this placer: the next ``fork`` reuses its arrays."""
+        """Store a fork of this placer that is no longer used. The next ``fork`` uses its arrays."""
         if len(self._spare_forks) < _MAX_SPARE_FORKS:
             self._spare_forks.append(fork)
 
@@ -460,7 +460,7 @@ class Placer:
         return spare
 
     def _copy_shared_lists(self) -> None:
-        """Copy the containers that this fork still shares with its original placer."""
+        """Copy the lists and dictionaries that this fork still shares with its original placer."""
         self._agents = list(self._agents)
         self._device_index = list(self._device_index)
         self._requests, self._handles = list(self._requests), dict(self._handles)

@@ -30,7 +30,7 @@ def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _add_usage(usage, rows, need, sign):  # type: ignore[no-untyped-def]
-    """Add ``need`` to (or subtract it from) the usage of every scope."""
+    """Add ``need`` to the usage of every scope, or subtract it if ``sign`` is -1."""
     for row in rows:
         for slot in range(need.size):
             usage[row, slot] += sign * need[slot]
@@ -61,8 +61,8 @@ class Quotas:
             self._add_slots(scope_caps.slots)
         for scope in {**caps, **usage}:
             self._add_scope(scope)
-        for scope, found in caps.items():
-            self.set_caps(scope, found)
+        for scope, scope_caps in caps.items():
+            self.set_caps(scope, scope_caps)
         for scope, used in usage.items():
             self.set_usage(scope, used)
 
@@ -84,9 +84,9 @@ class Quotas:
         return rows
 
     def need(self, slots: ResourceSlots) -> Ints:
-        """Return the charge for one session with ``slots`` by column: its slots, and 1 session.
+        """Return what one session with ``slots`` adds to each column, including 1 session.
 
-        If a column is added later, it is missing in this array and counts as 0.
+        The array does not contain columns that are added later; they count as 0.
         """
         need = self._need_of.get(slots)
         if need is None:
@@ -138,11 +138,11 @@ class Quotas:
         """Return, for each capped slot that a session requests, the smallest remaining amount in
         any of its scopes.
         """
-        found: dict[str, int] = {}
+        smallest: dict[str, int] = {}
         for _, slot, _, limit, used in self._limited_slots(rows, need):
             left = max(0, limit - used)
-            found[slot] = min(found.get(slot, left), left)
-        return found
+            smallest[slot] = min(smallest.get(slot, left), left)
+        return smallest
 
     def all_caps(self) -> dict[Scope, ScopeCaps]:
         """Return the caps of every scope that has any."""
@@ -154,18 +154,18 @@ class Quotas:
 
     def _limited_slots(self, rows: Ints, need: Ints) -> list[tuple[ScopeCaps, str, int, int, int]]:
         """Return (caps, slot, requested amount, limit, usage) for every slot with a limit."""
-        found = []
+        limited = []
         for row in rows.tolist():
             caps = self._caps[row]
             if caps is None:
                 continue
-            # The slots of the session first, by name; the session count last.
+            # Sort the slots of the session by name, and put the session count last.
             for slot in sorted(np.flatnonzero(need).tolist(), key=self._by_name):
                 limit = int(self._limits[row, slot])
                 if limit < UNLIMITED:
                     used = int(self._usage[row, slot])
-                    found.append((caps, self._slots[slot], int(need[slot]), limit, used))
-        return found
+                    limited.append((caps, self._slots[slot], int(need[slot]), limit, used))
+        return limited
 
     def _by_name(self, slot: int) -> tuple[bool, str]:
         return slot == 0, self._slots[slot]

@@ -38,14 +38,14 @@ class Reasons(Mapping[str, tuple[Reason, ...]]):
 
 def unreported_reasons(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]:
     """Return the reasons that were not reported before, and mark them as reported."""
-    found: dict[str, tuple[Reason, ...]] = {}
+    unreported: dict[str, tuple[Reason, ...]] = {}
     for shape in group_queue.shapes.values():
         if shape.reported is not shape.reasons:
-            found.update((session_id, shape.reasons) for _, session_id in shape.members)
+            unreported.update((session_id, shape.reasons) for _, session_id in shape.members)
         else:
             for session_id in shape.fresh:
                 if group_queue.shape_of.get(session_id) is shape:
-                    found[session_id] = shape.reasons
+                    unreported[session_id] = shape.reasons
         shape.reported = shape.reasons
         shape.fresh = []
     for session_id in {**group_queue.reported_reserved, **group_queue.reserved}:
@@ -53,12 +53,12 @@ def unreported_reasons(group_queue: GroupQueue) -> dict[str, tuple[Reason, ...]]
         has_changed = group_queue.reported_reserved.get(session_id) != group_queue.reserved.get(
             session_id
         )
-        if reasons is not None and (has_changed or session_id in found):
-            found[session_id] = reasons
+        if reasons is not None and (has_changed or session_id in unreported):
+            unreported[session_id] = reasons
     group_queue.reported_reserved = group_queue.reserved
     for session_id in group_queue.unreported:
         pending = group_queue.blocked.get(session_id) or group_queue.deferred.get(session_id)
         if pending is not None:
-            found[session_id] = blocked_reasons(pending)
+            unreported[session_id] = blocked_reasons(pending)
     group_queue.unreported = []
-    return found
+    return unreported

@@ -53,8 +53,8 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, found):  # type: ignore[no-untyped-def]
-    """Write the indices of the selected shapes to ``found``; return (count, first capped shape).
+def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, chosen):  # type: ignore[no-untyped-def]
+    """Write the indices of the selected shapes to ``chosen``; return (count, first capped shape).
 
     ``first`` is a scratch array with the first shape without capacity of each lane and request. It
     is selected in place of the other shapes of that lane and request. Before a reservation exists
@@ -83,48 +83,48 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
             if state == NO_CAPACITY and _is_before(facts, n, stop):
                 stop = n
         else:
-            found[count] = n
+            chosen[count] = n
             count += 1
     for lane in range(first.shape[0]):
         for at in range(first.shape[1]):
             if first[lane, at] >= 0:
-                found[count] = first[lane, at]
+                chosen[count] = first[lane, at]
                 count += 1
     return count, capped
 
 
 @njit(cache=True, nogil=True)
-def _drop_after_first_full(facts, states, found, count):  # type: ignore[no-untyped-def]
+def _drop_after_first_full(facts, states, chosen, count):  # type: ignore[no-untyped-def]
     """Drop the shapes behind the first one without capacity; return the number that remains."""
     last = -1
     for at in range(count):
-        if states[facts[found[at], HANDLE]] == NO_CAPACITY and _is_before(facts, found[at], last):
-            last = found[at]
+        if states[facts[chosen[at], HANDLE]] == NO_CAPACITY and _is_before(facts, chosen[at], last):
+            last = chosen[at]
     if last < 0:
         return count
     kept = 0
     for at in range(count):
-        if found[at] == last or _is_before(facts, found[at], last):
-            found[kept] = found[at]
+        if chosen[at] == last or _is_before(facts, chosen[at], last):
+            chosen[kept] = chosen[at]
             kept += 1
     return kept
 
 
 @njit(cache=True, nogil=True)
-def _sort_first(facts, found, count, limit):  # type: ignore[no-untyped-def]
-    """Sort the first ``limit`` shapes to the front of ``found``."""
+def _sort_first(facts, chosen, count, limit):  # type: ignore[no-untyped-def]
+    """Sort the first ``limit`` shapes to the front of ``chosen``."""
     kept = 0
     for at in range(count):
-        one = found[at]
-        if kept == limit and not _is_before(facts, one, found[limit - 1]):
+        one = chosen[at]
+        if kept == limit and not _is_before(facts, one, chosen[limit - 1]):
             continue
         if kept < limit:
             kept += 1
         to = kept - 1
-        while to > 0 and _is_before(facts, one, found[to - 1]):
-            found[to] = found[to - 1]
+        while to > 0 and _is_before(facts, one, chosen[to - 1]):
+            chosen[to] = chosen[to - 1]
             to -= 1
-        found[to] = one
+        chosen[to] = one
 
 
 class Selected(NamedTuple):
@@ -141,15 +141,15 @@ class _Scratch:
     def __init__(self) -> None:
         self.states: Ints = np.empty(0, np.int64)  # by handle
         self.first: Ints = np.empty((0, 0), np.int64)  # by lane and handle
-        self.found: Ints = np.empty(0, np.int64)
+        self.chosen: Ints = np.empty(0, np.int64)
 
     def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
         """Resize every array; clear only elements that a selection reads before writing them."""
         if len(self.states) != handles:
             self.states = np.empty(handles, np.int64)
         self.states.fill(NEVER_FITS)
-        if len(self.found) != shapes:
-            self.found = np.empty(shapes, np.int64)
+        if len(self.chosen) != shapes:
+            self.chosen = np.empty(shapes, np.int64)
         if self.first.shape != (lanes, width):
             self.first = np.empty((lanes, width), np.int64)
 
@@ -271,8 +271,8 @@ class Selection:
         """Return the shapes that a pass must examine.
 
         ``capacity_states`` returns the capacity states of handles. ``longest`` is None before a
-        reservation exists; then, the maximum run time in seconds of a session that ends before the
-        reservation starts, or -1 if no session certainly does.
+        reservation exists. Afterwards, it is the maximum run time in seconds with which a session
+        certainly ends before the reservation starts; -1 if no run time is short enough.
         """
         self._refresh(order)
         handles = list(self._handles)
@@ -280,7 +280,7 @@ class Selection:
         width = 1 if longest is None else highest + 1
         scratch = self._scratch
         scratch.fit(highest + 1, len(self._facts), len(self._lanes), width)
-        states, found = scratch.states, scratch.found
+        states, chosen = scratch.states, scratch.chosen
         states[handles] = capacity_states(handles)
         is_shared = order in (Order.FIFO, Order.LIFO)
         facts = self._facts[:used]
@@ -293,15 +293,15 @@ class Selection:
             -2 if longest is None else longest,
             is_shared,
             scratch.first,
-            found,
+            chosen,
         )
         if longest is None and is_shared:
-            count = _drop_after_first_full(facts, states, found, count)
+            count = _drop_after_first_full(facts, states, chosen, count)
         is_cut = is_shared and count > _MAX_SELECTED
         if is_cut:
-            _sort_first(facts, found, count, _MAX_SELECTED)
+            _sort_first(facts, chosen, count, _MAX_SELECTED)
             count = _MAX_SELECTED
-        shapes = [shape for n in found[:count].tolist() if (shape := self._shapes[n]) is not None]
+        shapes = [shape for n in chosen[:count].tolist() if (shape := self._shapes[n]) is not None]
         if capped < 0:
             return Selected(shapes, is_cut, None)
         first_capped = int(facts[capped, PRIORITY]), int(facts[capped, SORT_KEY])

@@ -25,32 +25,32 @@ Amounts = Mapping[str, int]
 
 def amounts_by_resource(slots: Mapping[str, int]) -> dict[str, int]:
     """Return the amounts of slots; slots of the same device family are added."""
-    found: dict[str, int] = {}
+    amounts: dict[str, int] = {}
     for slot, amount in slots.items():
         if is_device_slot(slot):
             family = slot.partition(".")[0]
-            found[family] = found.get(family, 0) + thousandths(slot, amount)
+            amounts[family] = amounts.get(family, 0) + thousandths(slot, amount)
         else:
-            found[slot] = amount
-    return found
+            amounts[slot] = amount
+    return amounts
 
 
 def capacity_of(agents: Iterable[AgentState]) -> dict[str, int]:
     """Return the total capacity of alive agents and healthy devices, without zero entries."""
-    found: dict[str, int] = {}
+    total: dict[str, int] = {}
     for agent in agents:
         if not agent.is_alive:
             continue
         for slot in (CPU, MEM):
-            found[slot] = found.get(slot, 0) + agent.capacity.get(slot, 0)
+            total[slot] = total.get(slot, 0) + agent.capacity.get(slot, 0)
         for device in agent.devices:
             if device.is_healthy:
-                found[device.family] = found.get(device.family, 0) + device.capacity
-    return {name: amount for name, amount in found.items() if amount}
+                total[device.family] = total.get(device.family, 0) + device.capacity
+    return {name: amount for name, amount in total.items() if amount}
 
 
 class Shares:
-    """The dominant share of each user: the largest of the fractions of each resource in use.
+    """The dominant share of each user: the largest fraction of any resource that the user holds.
 
     Resources that the group does not have are ignored.
     """
@@ -141,5 +141,5 @@ def _slot_weight(name: str, options: FairShare) -> float:
 
 def fair_scopes(scopes: Iterable[Scope]) -> tuple[Scope | None, ...]:
     """Return the (domain, project, user) of a session, which fair-share compares in this order."""
-    found = {scope.kind: scope for scope in scopes}
-    return tuple(found.get(kind) for kind in _FAIR_KINDS)
+    by_kind = {scope.kind: scope for scope in scopes}
+    return tuple(by_kind.get(kind) for kind in _FAIR_KINDS)

@@ -34,9 +34,9 @@ from .workload import GROUP, Job
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 # Maximum number of usage samples, evenly spaced over the replay.
 _SAMPLES = 1000
-# Number of the latest requests from which a mix is learned, as in the manager.
+# The request mix is learned from at most this number of the latest requests, as in the manager.
 _RECENT = 2000
-# Smallest part of a replay after which its progress is reported.
+# Progress is reported at most once per this fraction of the replay.
 _PROGRESS_STEP = 0.01
 
 
@@ -51,10 +51,10 @@ class Start(NamedTuple):
 class Conditions:
     """State of the group before the replay, and everything that the policy does not decide.
 
-    Jobs with a start in ``starts`` start then and there. All times before ``begin`` (None: the
-    first submission) are treated as ``begin``. Agents that are missing in ``joined`` and ``left``
-    are available all the time. ``durations`` are run times of sessions that ended before, and
-    ``usage`` is the daily usage before, as in ``Snapshot``.
+    A job in ``starts`` starts at the time and placements given there. All times before ``begin``
+    (None: the first submission) are treated as ``begin``. Agents that are missing in ``joined`` and
+    ``left`` are available all the time. ``durations`` are run times of sessions that ended before
+    the replay. ``usage`` is the daily usage before the replay, as in ``Snapshot``.
     """
 
     begin: int | None = None
@@ -217,7 +217,7 @@ class _Driver:
 
     def _events_from(self, first: int) -> list[_Event]:
         conditions = self._conditions
-        found = [
+        events = [
             _Event(at, kind, 0, agent)
             for kind, times in (
                 (_Kind.AGENT_JOINED, conditions.joined),
@@ -229,13 +229,13 @@ class _Driver:
         for number, job in enumerate(self._arrivals):
             start = conditions.starts.get(job.id)
             if start is not None:
-                found.append(_Event(max(first, start.seconds), _Kind.STARTED, number, job.id))
+                events.append(_Event(max(first, start.seconds), _Kind.STARTED, number, job.id))
                 continue
-            found.append(_Event(max(first, job.ready), _Kind.READY, number, job.id))
+            events.append(_Event(max(first, job.ready), _Kind.READY, number, job.id))
             if job.cancelled is not None:
                 at = max(first, job.cancelled)
-                found.append(_Event(at, _Kind.CANCELLED, number, job.id))
-        return sorted(found)
+                events.append(_Event(at, _Kind.CANCELLED, number, job.id))
+        return sorted(events)
 
     def _learned(self, state: GroupState) -> GroupState:
         """Return the group with tables learned from the workload's mix of requests. Every policy
@@ -268,14 +268,14 @@ class _Driver:
                 on_progress(part)
 
     def _step(self, seconds: int) -> int | None:
-        """Simulate one second; return when the next pass is due if there is no event before."""
+        """Simulate one second. Return the time of the next pass if no event comes before it."""
         world, queue = self._world, self._queue
         removed = self._ended(seconds)
         history = None
         if self._ledger is not None and self._ledger.is_due(seconds):
             history = self._ledger.history()
         changes = self._changes(seconds, removed)
-        # Before sessions are added that start on new agents.
+        # Agents are added first, because sessions of the second call may run on the new agents.
         queue.apply(Changes(agents=changes.agents))
         queue.apply(replace(changes, agents=(), history=history))
         result = queue.run(_at(seconds), explains=False)
@@ -421,13 +421,13 @@ class _Driver:
 
 def scopes_of(job: Job, group: str = GROUP) -> tuple[Scope, ...]:
     """Return the scopes to which a recorded session is charged."""
-    found = [
+    scopes = [
         Scope(ScopeKind.DOMAIN, job.domain),
         Scope(ScopeKind.KEYPAIR, job.keypair),
         Scope(ScopeKind.PROJECT, job.project),
         Scope(ScopeKind.USER, job.user),
     ]
-    return (*(scope for scope in found if scope.id), Scope(ScopeKind.RESOURCE_GROUP, group))
+    return (*(scope for scope in scopes if scope.id), Scope(ScopeKind.RESOURCE_GROUP, group))
 
 
 def _at(seconds: int) -> datetime:

@@ -95,7 +95,7 @@ class Options:
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, None)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
-        found = SessionQuotas(
+        result = SessionQuotas(
             projects=[p.name for p in projects],
             project=None,
             resource_groups=(),
@@ -105,19 +105,21 @@ class Options:
             mine=(),
         )
         if not projects:
-            return found
+            return result
         project = choose_project(projects, project_key) if project_key else projects[0]
         access_key = access_key_of(caller, owner)
         offer = await self._store.offer(owner, project, access_key)
-        found = replace(found, project=project.name, resource_groups=[g.name for g in offer.groups])
+        result = replace(
+            result, project=project.name, resource_groups=[g.name for g in offer.groups]
+        )
         if not offer.groups:
-            return found
+            return result
         chosen = choose_group(offer.groups, group, SessionType.INTERACTIVE)
         key = (project.domain, project.id, owner.id, access_key)
         facts, capacity = await self._read_capacity(key, chosen.name)
         used = await self._store.used_in_group(owner.id, chosen.name)
         return replace(
-            found,
+            result,
             resource_group=chosen.name,
             scopes=scope_quotas(facts),
             resources=group_resources(capacity.agents),
@@ -193,8 +195,9 @@ class Options:
 def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]:
     """Return for each slot the minimum, the maximum, and the maximum that can start now (``now``).
 
-    The maximum is bounded by the caller's limits (``allowed``; None: no limit) and the largest
-    agent (``largest``); ``now`` also by the current usage and by the free capacity of one agent.
+    The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
+    agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas and by
+    the free capacity of one agent.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     sessions_left = policy.left(caps, policy.SESSIONS, facts.usage)

@@ -1,4 +1,4 @@
-"""Quotas of every scope that a session is charged to, and the resources of a resource group."""
+"""Quotas of every scope to which a session is charged, and the resources of a resource group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bai_services.db.sessions.requests import AdmissionFacts
 def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
-    ``is_limiting``: no other scope has a smaller remainder of the slot.
+    ``is_limiting`` is set if no other scope has less of the slot left.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     return [
@@ -36,23 +36,23 @@ def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
 def own_resources(
     agents: Sequence[AgentState], used: Mapping[str, int], facts: AdmissionFacts
 ) -> list[GroupResource]:
-    """Return for every slot of the group what a user has, and what is left for the user there.
+    """Return the amounts that a user uses, and those that the user can still get, in a group.
 
     ``used`` are the amounts of the user's sessions in the group.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
-    found = []
+    resources = []
     for slot, (total, in_use) in _totals(agents).items():
         own = _own_amount(slot, used)
         rest = left(caps, slot, facts.usage)
         free = max(0, total - in_use)
         free = free if rest is None else min(free, max(0, rest))
-        found.append(_resource(slot, own + free, own))
-    return found
+        resources.append(_resource(slot, own + free, own))
+    return resources
 
 
 def _own_amount(slot: str, used: Mapping[str, int]) -> int:
-    """Return the amount of a slot in use; whole devices count as shares and the reverse."""
+    """Return the used amount of a slot; whole devices and shares of a family are both counted."""
     if not is_device_slot(slot):
         return used.get(slot, 0)
     family = slot.partition(".")[0]

@@ -114,10 +114,10 @@ class Deadlines:
 
     async def _cancel_unsatisfiable(self) -> None:
         # Repeat, because the dependents of a cancelled session become unsatisfiable, too.
-        while found := await self._dependencies.pending_with_failed_dependency():
+        while unsatisfiable := await self._dependencies.pending_with_failed_dependency():
             moved = [
                 await self._end(session_id, Status.PENDING, failure_reason(dependency))
-                for session_id, dependency in found
+                for session_id, dependency in unsatisfiable
             ]
             if not any(moved):
                 return

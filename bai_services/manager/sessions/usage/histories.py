@@ -1,4 +1,4 @@
-"""Read usage samples as time series."""
+"""Resource usage of sessions as time series, read from usage samples."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAX_PERIOD_SECONDS = int(COARSE.kept_for.total_seconds())
 
 
 class UsageHistories:
-    """Reads samples as time series."""
+    """Returns the usage of one kernel over a period, and the latest usage of many sessions."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class UsageHistories:
     async def get(
         self, caller: Caller, key: str, hostname: str, period_seconds: int
     ) -> UsageHistory:
-        """Return the usage of one kernel in the period until now, or until the session's end.
+        """Return the usage of one kernel in a period that ends now, or at the end of the session.
 
         Raises
         ------
@@ -103,9 +103,10 @@ class UsageHistories:
         )
 
     async def trends(self, caller: Caller, session_ids: Sequence[str]) -> list[UsageTrend]:
-        """Return the usage in the last 15 minutes of those of the sessions that are visible.
+        """Return the usage of sessions in the last 15 minutes.
 
-        Without ids, return the usage of the caller's newest running sessions.
+        Sessions that the caller may not read are omitted. Without ids, return the usage of the
+        caller's newest running sessions.
 
         Raises
         ------
@@ -139,11 +140,11 @@ def _trends(
     session_of = {kernel.kernel_id: kernel for kernel in kernels}
     for sample in samples:
         by_session[session_of[sample.kernel_id].session_id].append(sample)
-    found = []
+    trends = []
     for kernel in {kernel.session_id: kernel for kernel in session_of.values()}.values():
         points = grid.merged(by_session[kernel.session_id])
         cores = kernel.requested_slots.get(CPU, 0) / _CORE
-        found.append(
+        trends.append(
             UsageTrend(
                 session_id=kernel.session_id,
                 cpu_percent=percent_series(series_of(points, "cpu_cores"), cores),
@@ -153,7 +154,7 @@ def _trends(
                 device_percent=mean_device_utilization(points),
             )
         )
-    return found
+    return trends
 
 
 def _device_series(kernel: KernelRow, points: Sequence[Sample | None]) -> list[DeviceSeries]:

@@ -8,7 +8,7 @@ import { isEnded, serverUrl, sessionQuery, useStopSessions } from '../data/sessi
 
 const TERMINAL = 'terminal';
 
-/** The status of a new session, and what can be done with it at once. */
+/** The status of a new session, and buttons to open its apps or log and to stop it. */
 export function SessionNotice({ id }: { id: string }) {
   const { t } = useTranslation();
   const { message } = App.useApp();

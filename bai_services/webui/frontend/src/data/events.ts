@@ -108,7 +108,7 @@ function open(): void {
   }
 }
 
-// An editor must keep the text of its file.
+// The content of a file is not loaded again, because an open editor must keep its text.
 const isListing = ({ queryKey }: { queryKey: readonly unknown[] }) => queryKey[1] !== 'content';
 
 async function reopen(): Promise<void> {

@@ -14,7 +14,7 @@ export const kernelsQuery = (
   { limit, offset }: { limit: number; offset: number }
 ) =>
   queryOptions({
-    // Changes of sessions invalidate everything below "sessions".
+    // A change of a session invalidates all queries whose key begins with "sessions".
     queryKey: ['sessions', 'kernels', agent, isLive, limit, offset],
     queryFn: ({ signal }) => {
       const statuses = isLive
@@ -32,7 +32,7 @@ export const kernelsQuery = (
     placeholderData: keepPreviousData
   });
 
-/** What the visible sessions hold on an agent. */
+/** The allocations of the visible sessions on an agent. */
 export const allocationsQuery = (agent: string) =>
   queryOptions({
     queryKey: ['sessions', 'allocations', agent],

@@ -18,10 +18,10 @@ export interface FileContent {
 const failure = async (response: Response): Promise<ApiError> =>
   failureOf(response, await response.json().catch(() => undefined));
 
-/** Send a request; the error says whether the server cannot be reached. */
+/** Send a request; throw `unreachable()` if the server does not respond. */
 const send = (url: string, options: RequestInit) =>
   fetch(url, options).catch((error: unknown) => {
-    // The query that was cancelled expects this error.
+    // A query that was cancelled expects an AbortError.
     throw error instanceof DOMException && error.name === 'AbortError' ? error : unreachable();
   });
 

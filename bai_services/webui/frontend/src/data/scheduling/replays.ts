@@ -25,7 +25,7 @@ export const replaysQuery = (group: string) =>
       state.data?.replays.some(({ status }) => status === 'running') ? POLL_MILLIS : REFRESH_MILLIS
   });
 
-/** A replay with its result; read again until it has ended. */
+/** A replay with its result. It is polled until it has ended. */
 export const replayQuery = (group: string, id: string) =>
   queryOptions({
     queryKey: ['replays', group, id],
@@ -41,7 +41,7 @@ export const replayQuery = (group: string, id: string) =>
 
 const refresh = (group: string) => queries.invalidateQueries({ queryKey: ['replays', group] });
 
-/** Start a replay of the last days under the current policy and these. */
+/** Start a replay of the last `days` days under the current policy and under `policies`. */
 export function useStartReplay(group: string) {
   return useMutation({
     mutationFn: ({ days, policies }: { days: number; policies: TriedPolicy[] }) => {

@@ -19,14 +19,14 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
-/** Whether the caller may neither change the session nor read its output, such as a monitor. */
+/** Whether the caller, for example a monitor, may neither change the session nor read its output. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 
 /** The address of a running session's server; only interactive sessions have one. */
 export const serverUrl = (session: Session) =>
   session.type === 'interactive' && session.status === 'RUNNING' ? session.url : null;
 
-/** The time at which a session is stopped at the latest if nobody uses or extends it. */
+/** The time at which a session is stopped if it is neither used nor extended until then. */
 export const endOf = ({ idle_ends_at: idle, ends_at: end }: Session) =>
   [idle, end].filter(time => time !== null).sort()[0];
 
@@ -54,7 +54,7 @@ export const sessionsQuery = (list: SessionList) =>
     placeholderData: keepPreviousData
   });
 
-/** How often a list is read again: countdowns and utilization change without an event. */
+/** Interval of loading a list again: countdowns and utilization change without an event. */
 export const LIST_REFRESH_MILLIS = 7_000;
 
 /** Number of sessions that match the filters. */
@@ -86,7 +86,7 @@ export const historyQuery = (id: string) =>
   });
 
 /**
- * Stop sessions; resolve with those that could not be stopped, and the errors.
+ * Stop sessions; resolve with the sessions that could not be stopped, and their errors.
  *
  * @param isForced remove the containers at once, without a graceful shutdown
  */

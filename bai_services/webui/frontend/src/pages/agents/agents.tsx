@@ -45,7 +45,7 @@ export function Allocation({ agent }: { agent: Item }) {
   );
 }
 
-/** What the machine does now: CPU, memory and accelerators. */
+/** Current load of the machine: CPU, memory and accelerators. */
 function CurrentLoad({ agent }: { agent: Item }) {
   const { t } = useTranslation();
   const { load } = factsOf(agent);
@@ -191,7 +191,7 @@ export const AGENTS: Entity = {
   activation: SCHEDULABLE
 };
 
-/** The agents as users see them: without controls and facts about the machines. */
+/** The list of agents for users: without controls, and without facts about the machines. */
 export const AGENT_SUMMARIES: Entity = {
   name: 'agents',
   path: '/agent-summaries',

@@ -56,7 +56,7 @@ export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
 
 type Mount = NonNullable<SessionPreview['session']>['mounts'][number];
 
-/** The folders of the session, the automatically mounted ones marked. */
+/** The folders of the session. Automatically mounted folders are marked. */
 function Mounts({ mounts }: { mounts: Mount[] }) {
   const { t } = useTranslation();
   const { options } = useLauncher();

@@ -38,7 +38,7 @@ export interface LaunchForm {
   callback_url: string;
 }
 
-/** Variables with the numbers of threads of numerical libraries. */
+/** Environment variables that set the number of threads of numerical libraries. */
 export const THREAD_VARIABLES: readonly string[] = ['OMP_NUM_THREADS', 'OPENBLAS_NUM_THREADS'];
 
 export const isThreadVariable = ({ name }: VariableRow) => THREAD_VARIABLES.includes(name);
@@ -179,10 +179,7 @@ export function withoutSecrets(request: SessionRequest): SessionRequest {
   return request.environ ? { ...request, environ } : request;
 }
 
-/**
- * The request that creates a session like an existing one, without the name, which is already in
- * use.
- */
+/** The request for a new session like an existing one. It has no name, because names are unique. */
 export function requestOfSession(session: Session): SessionRequest {
   return requestOf(
     formOf({

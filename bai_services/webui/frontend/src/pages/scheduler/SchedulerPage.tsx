@@ -42,7 +42,7 @@ export function SchedulerPage() {
           value={group ?? null}
           options={(groups ?? []).map(name => ({ value: name, label: name }))}
           onChange={(name: string | null) =>
-            // The shown replay belongs to the other group.
+            // The replay in the URL belongs to the previous group.
             name &&
             void navigate({ search: old => defined({ ...old, group: name, replay: undefined }) })
           }

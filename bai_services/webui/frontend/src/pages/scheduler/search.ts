@@ -5,7 +5,7 @@ import { isRange, type Range } from './timeScale';
 /** What the page shows: the queue, or replays under other policies. */
 export type View = 'queue' | 'try';
 
-/** Length of the replayed time until now, in days. */
+/** Length in days of the replayed period, which ends now. */
 export const REPLAY_PERIODS = { '1d': 1, '7d': 7, '30d': 30, '90d': 90 } as const;
 export type ReplayPeriod = keyof typeof REPLAY_PERIODS;
 export const isReplayPeriod = (text: string): text is ReplayPeriod =>

@@ -42,7 +42,7 @@ interface ShareDialogProps {
   onClose: () => void;
 }
 
-/** Share an app with a user, the project, or anyone at given addresses; and the shares so far. */
+/** Share an app with a user, the project, or anyone at given addresses; list and revoke shares. */
 export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
   const { t } = useTranslation();
   const { message } = App.useApp();

@@ -6,7 +6,7 @@ export type Tab = (typeof TABS)[number];
 /** State of the settings page in the URL. */
 export interface SettingsSearch {
   tab?: Tab;
-  /** Text that the names of the shown preferences or requests contain. */
+  /** Filter: only preferences or requests whose name contains this text are shown. */
   find?: string;
 }
 

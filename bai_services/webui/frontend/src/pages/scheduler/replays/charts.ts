@@ -37,7 +37,7 @@ export function waitOption(
   };
 }
 
-/** The use of a resource over the period, one line per report. */
+/** Utilisation of a resource over the period, one line per report. */
 export function utilisationOption(
   comparison: Comparison,
   names: readonly string[],

@@ -87,10 +87,10 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
   );
 }
 
-// These apps read a folder or a file that the session panel asks for.
+// These apps need the path of a folder or a file, which the user enters in the session panel.
 const WITH_PATH = ['tensorboard', 'streamlit', 'gradio'];
 
-/** Open an app in a new tab; first say what the user must know or do. */
+/** Open an app in a new tab. If the app needs a path or the user's program, first show a hint. */
 function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
   const { t } = useTranslation();
   const { modal } = App.useApp();

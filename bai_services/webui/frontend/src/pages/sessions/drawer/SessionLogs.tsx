@@ -23,10 +23,10 @@ export function SessionLogs({ session, kernel, onKernel }: SessionLogsProps) {
   const [attempt, setAttempt] = useState(0);
   const [isFollowed, setFollowed] = useState(true);
   const log = useLog(session.id, kernel, attempt);
-  const found = useQuery(logSearchQuery(session.id, kernel, text));
+  const matches = useQuery(logSearchQuery(session.id, kernel, text));
   const all = useMemo(() => numbered(log), [log]);
-  const lines = text ? found.data : log.state === 'loading' ? undefined : all;
-  const error = text ? found.error : log.error;
+  const lines = text ? matches.data : log.state === 'loading' ? undefined : all;
+  const error = text ? matches.error : log.error;
   const address = `${config.api}/sessions/${encodeURIComponent(session.id)}/log-file`;
   return (
     <>
@@ -45,7 +45,7 @@ export function SessionLogs({ session, kernel, onKernel }: SessionLogsProps) {
           placeholder={t('logs.find')}
           aria-label={t('logs.find')}
           onSearch={setText}
-          loading={found.isFetching}
+          loading={matches.isFetching}
           style={{ maxWidth: 220 }}
         />
         <Button href={`${address}?kernel=${encodeURIComponent(kernel)}`} download>
@@ -87,7 +87,7 @@ export function SessionLogs({ session, kernel, onKernel }: SessionLogsProps) {
   );
 }
 
-/** Return the lines with their numbers, without the empty one after the last line break. */
+/** Return the lines with their numbers, without the empty line after the last line break. */
 function numbered({ lines, dropped }: Log) {
   const count = lines.at(-1) === '' ? lines.length - 1 : lines.length;
   return lines.slice(0, count).map((text, index) => ({ number: dropped + index + 1, text }));
