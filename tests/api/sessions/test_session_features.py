@@ -185,7 +185,7 @@ async def test_invalid_session_request_is_rejected(
         "dependency on another user's session by id": (
             {"dependencies": [theirs["id"]]},
             errors.NotFound,
-            "",
+            f"you have no session '{theirs['id']}' to depend on",
         ),
     }
     for case, (body, error, part) in cases.items():
