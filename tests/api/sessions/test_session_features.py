@@ -12,7 +12,11 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import session_templates
-from tests.api.sessions.test_sessions import bring_to_running, create_running_session, wait_for_status
+from tests.api.sessions.test_sessions import (
+    bring_to_running,
+    create_running_session,
+    wait_for_status,
+)
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 from tests.testbed.wait import wait_until_async
