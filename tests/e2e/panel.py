@@ -50,10 +50,16 @@ async def panel_of(
     session: dict[str, Any],
     theme: str = "light",
     language: str = "en",
+    has_movable_clock: bool = False,
 ) -> AsyncIterator[Page]:
-    """Yield a page with the session's JupyterLab and an open panel."""
+    """Yield a page with the session's JupyterLab and an open panel.
+
+    With ``has_movable_clock``, ``page.clock`` can move the time of the page forward.
+    """
     page = await browser.new_page(viewport={"width": 1280, "height": 1000})
     try:
+        if has_movable_clock:
+            await page.clock.install()
         await lab.sign_in(page, hub, "user")
         cookie = {"name": "bai_lang", "value": language, "url": hub.url}
         await page.context.add_cookies([cookie])  # type: ignore[list-item]  # a TypedDict
