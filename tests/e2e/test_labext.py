@@ -13,7 +13,7 @@ import pytest
 from bai_services.i18n.catalogue import LANGUAGES
 from tests.e2e import lab
 from tests.e2e.contrast import assert_contrast
-from tests.e2e.engines import checked, start, stop, wait_for
+from tests.e2e.engines import JSON, checked, start, stop, wait_for
 from tests.e2e.lab import sign_in
 from tests.e2e.panel import (
     HIGH_CONTRAST,
@@ -63,20 +63,19 @@ def with_nearly_full_usage() -> Callable[[Route], Awaitable[None]]:
     return change_response
 
 
-@pytest.mark.parametrize("theme", THEMES)
 async def test_the_panel_shows_the_session(
-    browser: Browser, any_hub: RunningHub, theme: str, tmp_path: Path
+    browser: Browser, any_hub: RunningHub, tmp_path: Path
 ) -> None:
     rest = any_hub.rest("user")
-    folder = checked(rest.post("/vfolders", json={"name": f"panel-{theme}"}), 201)
+    folder = checked(rest.post("/vfolders", json={"name": "panel-shown"}), 201)
     mounts = [{"vfolder": folder["name"], "path": "data"}]
     resources = {"cpu": "1", "mem": "1g", "cuda.shares": "0.25"}
-    session = start(rest, f"panel-{theme}", mounts=mounts, resources=resources)
+    session = start(rest, "panel-shown", mounts=mounts, resources=resources)
     waiting = checked(
         rest.post(
             "/sessions",
             json={
-                "name": f"later-{theme}",
+                "name": "panel-later",
                 "type": "batch",
                 "startup_command": "true",
                 "project": "default",
@@ -86,32 +85,43 @@ async def test_the_panel_shows_the_session(
         ),
         201,
     )
-    async with panel_of(browser, any_hub, session, theme) as page:
-        panel = page.locator("#bai-session-panel")
-        for text in ("default (default)", session["image"], session["agent"], "/home/work/data"):
-            await panel.get_by_text(text).first.wait_for()
-        await panel.get_by_text("Share 0.25").wait_for()
-        # The panel shows the usage after the agent's next heartbeat.
-        await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.TIMEOUT_MS)
-        await panel.get_by_text(f"panel-{theme}").nth(1).wait_for()
-        await panel.get_by_text(f"later-{theme}").wait_for()
-        status = page.locator(".bai-Status")
-        await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
-        await take_screenshot(page, f"panel-{theme}-{any_hub.engine}", tmp_path)
-        await page.route("**/bai/api/poll?**", with_nearly_full_usage())
-        await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
-        await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
-        shown = page.locator("#bai-session-panel, .bai-Status")
-        await assert_contrast(shown, f"panel-{theme}-{any_hub.engine}", tmp_path)
-        if theme == "dark":
-            await choose_theme(page, HIGH_CONTRAST)
-            await assert_contrast(shown, f"panel-high-contrast-{any_hub.engine}", tmp_path)
-        await page.unroute_all(behavior="wait")
-        await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
-        await take_screenshot(page, f"panel-{theme}-{any_hub.engine}-end", tmp_path)
+    for theme in THEMES:
+        async with panel_of(browser, any_hub, session, theme) as page:
+            await assert_panel_shows_session(page, session)
+            await assert_panel_has_contrast(page, theme, any_hub.engine, tmp_path)
     stop(rest, waiting["id"])
     stop(rest, session["id"])
     checked(rest.delete(f"/vfolders/{folder['id']}"), 204)
+
+
+async def assert_panel_shows_session(page: Page, session: JSON) -> None:
+    panel = page.locator("#bai-session-panel")
+    for text in ("default (default)", session["image"], session["agent"], "/home/work/data"):
+        await panel.get_by_text(text).first.wait_for()
+    await panel.get_by_text("Share 0.25").wait_for()
+    # The panel shows the usage after the agent's next heartbeat.
+    await panel.locator(".bai-Chart", has_text="Memory").first.wait_for(timeout=lab.TIMEOUT_MS)
+    # The names of the session and of the folder.
+    await panel.get_by_text("panel-shown").nth(1).wait_for()
+    await panel.get_by_text("panel-later").wait_for()
+    status = page.locator(".bai-Status")
+    await status.get_by_text(re.compile(r"^GPU ¼ · (\S+) of 4 GiB$")).wait_for()
+
+
+async def assert_panel_has_contrast(page: Page, theme: str, engine: str, folder: Path) -> None:
+    panel = page.locator("#bai-session-panel")
+    await take_screenshot(page, f"panel-{theme}-{engine}", folder)
+    await page.route("**/bai/api/look?**", with_nearly_full_usage())
+    await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
+    await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
+    shown = page.locator("#bai-session-panel, .bai-Status")
+    await assert_contrast(shown, f"panel-{theme}-{engine}", folder)
+    if theme == "dark":
+        await choose_theme(page, HIGH_CONTRAST)
+        await assert_contrast(shown, f"panel-high-contrast-{engine}", folder)
+    await page.unroute_all(behavior="wait")
+    await panel.evaluate("node => node.scrollTo(0, node.scrollHeight)")
+    await take_screenshot(page, f"panel-{theme}-{engine}-end", folder)
 
 
 @pytest.mark.checklist("APP-05")
