@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -15,6 +18,9 @@ from tests.hub import RunningHub
 from .conftest import Opener
 from .entities_page import Entities
 
+if TYPE_CHECKING:
+    from playwright.async_api import Page, Route
+
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 
@@ -22,6 +28,22 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 def admin(hub: RunningHub) -> Iterator[httpx.Client]:
     with hub.rest("admin") as client:
         yield client
+
+
+@asynccontextmanager
+async def held_reads(page: Page, path: str) -> AsyncIterator[None]:
+    """Hold the responses to reads of a list until the end."""
+    release = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        if route.request.method == "GET":
+            await release.wait()
+        await route.continue_()
+
+    await page.route(f"**/api/v1{path}**", hold)
+    yield
+    release.set()
+    await page.unroute_all(behavior="wait")
 
 
 @pytest.mark.checklist("IMG-01", "IMG-02", "IMG-04", "IMG-05")
@@ -49,11 +71,14 @@ async def test_image_gets_aliases_apps_and_minimum_resources(
         await ui.confirm("Save apps")
         await apps.get_by_text("ports must be").wait_for()
         await apps.get_by_label("Ports").last.fill("8100, 8101")
-        await apps.get_by_role("button", name="Save apps").click()
-        await ui.confirm("Save apps")
-        await apps.get_by_text("ports must be").wait_for(state="detached")
-        await ui.drawer.get_by_role("button", name="Edit", exact=True).click()
-        await ui.fill(Minimum_resources="cpu=2 mem=2g")
+        async with held_reads(ui.page, "/images"):
+            await apps.get_by_role("button", name="Save apps").click()
+            async with ui.page.expect_response(lambda answer: answer.request.method == "PATCH"):
+                await ui.confirm("Save apps")
+            # This form opens with the old apps, and must not undo the change.
+            await ui.drawer.get_by_role("button", name="Edit", exact=True).click()
+            await ui.fill(Minimum_resources="cpu=2 mem=2g")
+        await ui.page.get_by_text("board", exact=True).wait_for()
         await ui.save()
         await ui.row(name).get_by_text("2 GiB").wait_for()
         found = checked(admin.get(f"/images/{alias}"), 200)

@@ -26,17 +26,20 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
   const save = useSaveEntity(entity.path);
   const { data: me } = useQuery(meQuery);
   const fields = fieldsFor(entity, me?.role, item === undefined ? 'create' : 'change');
+  // Other changes of the object may arrive while the form is open. Comparing with them would send
+  // the old values of fields that the user has not touched.
+  const [opened] = useState(item);
 
   const submit = async (shown: Item) => {
     setError(undefined);
     try {
-      if (item === undefined) {
+      if (opened === undefined) {
         const created = await save.mutateAsync({ values: newValues(fields, shown) });
         onCreated?.(created);
       } else {
-        const values = changedValues(fields, item, shown);
+        const values = changedValues(fields, opened, shown);
         if (Object.keys(values).length > 0) {
-          await save.mutateAsync({ key: idOf(entity, item), values });
+          await save.mutateAsync({ key: idOf(entity, opened), values });
         }
       }
       onClose();
@@ -65,7 +68,7 @@ export function EntityForm({ entity, item, onClose, onCreated }: EntityFormProps
         form={form}
         layout="vertical"
         initialValues={Object.fromEntries(
-          fields.map(field => [field.key, toControl(field, item?.[field.key])])
+          fields.map(field => [field.key, toControl(field, opened?.[field.key])])
         )}
         onFinish={values => void submit(values)}
       >
