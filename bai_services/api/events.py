@@ -65,7 +65,12 @@ class EventsHandler(APIHandler):
 def _line(change: Change | None) -> str:
     if change is None:
         return "event: keepalive\ndata: {}\n\n"
-    data = {"kind": change.kind, "session_id": change.session_id, "status": change.status}
+    data = {
+        "kind": change.kind,
+        "session_id": change.session_id,
+        "status": change.status,
+        "folder_id": change.folder_id,
+    }
     return f"event: {change.kind}\ndata: {json.dumps(data)}\n\n"
 
 

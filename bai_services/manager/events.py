@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bai_services.core.accounts.roles import Caller, Visibility
@@ -25,22 +25,24 @@ HIDDEN_TTL_SECONDS = 5.0
 # Kinds of change of a pending session.
 POSITION = "position"
 REASONS = "reasons"
-# Kinds of changes that belong to no session: a user was invited to a folder, or a folder that the
-# user uses was shared, withdrawn or deleted.
+# Kinds of changes that belong to no session: a user was invited to a folder; a folder that the
+# user uses was created, shared, changed, withdrawn or deleted; or files in it have changed.
 INVITATION = "invitation"
 FOLDER = "folder"
+FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a session; the last three fields determine who may read it."""
+    """A change of a session or folder; owner, project and domain determine who may read it."""
 
     session_id: str
     status: Status | None
-    kind: str  # status, reasons, position, progress, name, invitation, folder
+    kind: str  # status, reasons, position, progress, name, invitation, folder, files
     owner_id: str
     project_id: str
     domain: str
+    folder_id: str = ""
 
     @property
     def scope(self) -> tuple[str, str, str]:
@@ -51,13 +53,18 @@ class Subscription:
     """Queue of one listener: changes in order, then the latest changed position per session."""
 
     def __init__(
-        self, session_id: str | None = None, may_read: Callable[[Change], bool] | None = None
+        self,
+        session_id: str | None = None,
+        may_read: Callable[[Change], bool] | None = None,
+        user_id: str | None = None,
     ) -> None:
         """Subscribe to one session or, without ``session_id``, to all.
 
-        ``may_read`` decides which owners' sessions are included; default: all.
+        ``may_read`` decides which owners' sessions are included; default: all. ``user_id`` is the
+        listener.
         """
         self.session_id = session_id
+        self._user_id = user_id
         self._may_read = may_read
         self._readable: dict[tuple[str, str, str], bool] = {}
         self._changes: deque[Change] = deque(maxlen=QUEUE_LENGTH)
@@ -66,8 +73,21 @@ class Subscription:
 
     def put(self, change: Change) -> None:
         if self.session_id in (None, change.session_id) and self.matches(change):
-            self._changes.append(change)
-            self._is_not_empty.set()
+            self._append(change)
+
+    def put_for(self, user_ids: Collection[str], change: Change) -> None:
+        """Add a change of no session if the listener is one of the users or may read it."""
+        if self.session_id is not None:
+            return
+        if self._user_id is not None and self._user_id in user_ids:
+            # Readable whatever the role of the owner.
+            self._append(replace(change, owner_id=self._user_id))
+        elif self.matches(change):
+            self._append(change)
+
+    def _append(self, change: Change) -> None:
+        self._changes.append(change)
+        self._is_not_empty.set()
 
     def put_positions(self, changes: Mapping[str, Change]) -> None:
         """Add changed positions of one owner's sessions; the caller has checked ``matches``."""
@@ -139,6 +159,11 @@ class Events:
         for subscription in self._followers:
             subscription.put(change)
 
+    def publish_to_users(self, user_ids: Collection[str], change: Change) -> None:
+        """Notify the event streams of users, and of those who may read the change, once each."""
+        for subscription in self._followers:
+            subscription.put_for(user_ids, change)
+
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """Subscribe to all changes of all sessions, except queue positions."""
@@ -147,10 +172,13 @@ class Events:
 
     @contextmanager
     def follow(
-        self, session_id: str | None, may_read: Callable[[Change], bool]
+        self,
+        session_id: str | None,
+        may_read: Callable[[Change], bool],
+        user_id: str | None = None,
     ) -> Iterator[Subscription]:
         """Subscribe to all changes, including queue positions, of one or all readable sessions."""
-        with self._registered(Subscription(session_id, may_read)) as subscription:
+        with self._registered(Subscription(session_id, may_read, user_id)) as subscription:
             self._followers.add(subscription)
             try:
                 yield subscription
@@ -187,16 +215,21 @@ class Feed:
         """
         # Check outside the generator: the error must be raised before the response begins.
         visible = authorizer.visibility(caller, "session.read")
-        return self._changes(visible, session_id, keepalive_seconds)
+        return self._changes(caller, visible, session_id, keepalive_seconds)
 
     async def _changes(
-        self, visible: Visibility, session_id: str | None, keepalive_seconds: float
+        self,
+        caller: Caller,
+        visible: Visibility,
+        session_id: str | None,
+        keepalive_seconds: float,
     ) -> AsyncGenerator[Change | None, None]:
         loop = asyncio.get_running_loop()
         hidden: frozenset[str] = frozenset()
         read_at = -math.inf
         sent_at = loop.time()
-        with self._events.follow(session_id, partial(_covers, visible)) as changes:
+        may_read = partial(_covers, visible)
+        with self._events.follow(session_id, may_read, caller.user_id) as changes:
             while True:
                 change = await changes.get(keepalive_seconds)
                 if visible.hidden_roles and loop.time() - read_at > HIDDEN_TTL_SECONDS:

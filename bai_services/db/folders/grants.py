@@ -20,7 +20,7 @@ from ..database import Database
 from ..integrity import raise_on_violation
 from ..listing import Listing
 from ..tables.accounts import memberships, users
-from ..tables.folders import vfolder_grants, vfolder_invitations
+from ..tables.folders import vfolder_grants, vfolder_invitations, vfolders
 from .vfolders import lock_folder, require_name_free_for_invitee
 
 _GRANTS = Listing(
@@ -55,13 +55,19 @@ class GrantStore:
         async with self._db.read() as tx:
             return await _GRANTS.page(tx, rows, query, Grant)
 
-    async def user_ids(self, vfolder_id: str) -> set[str]:
-        """Return the users with a grant for a folder."""
-        column = vfolder_grants.c.user_id
+    async def users_of(self, vfolder_id: str) -> set[str]:
+        """Return the owner of a folder, its grantees and the members of its project."""
+        is_folder = vfolders.c.id == vfolder_id
+        same_project = memberships.c.project_id == vfolders.c.project_id
+        found = sa.union(
+            sa.select(vfolders.c.owner_id).where(is_folder, vfolders.c.owner_id.is_not(None)),
+            sa.select(vfolder_grants.c.user_id).where(vfolder_grants.c.vfolder_id == vfolder_id),
+            sa.select(memberships.c.user_id)
+            .join_from(memberships, vfolders, same_project)
+            .where(is_folder),
+        )
         async with self._db.read() as tx:
-            return set(
-                await tx.scalars(sa.select(column).where(vfolder_grants.c.vfolder_id == vfolder_id))
-            )
+            return set(await tx.scalars(found))
 
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
         """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""

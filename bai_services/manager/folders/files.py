@@ -25,6 +25,7 @@ from bai_services.storage.transfers.staging import Writer
 from ..context import ManagerContext
 from ..settings import Settings
 from .access import VFolderAccess
+from .folder_changes import FolderChanges
 from .quotas import FolderUsage, Quotas, location_of
 from .storage_hosts import StorageHosts
 from .write_buffer import Receive, WriteBuffer
@@ -39,13 +40,19 @@ class Files:
     """Operations on files; ``path`` is relative to the folder and separated by ``/``."""
 
     def __init__(
-        self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, settings: Settings
+        self,
+        context: ManagerContext,
+        hosts: StorageHosts,
+        quotas: Quotas,
+        changes: FolderChanges,
+        settings: Settings,
     ) -> None:
         self._grants = GrantStore(context.database)
         self._access = VFolderAccess(context.database)
         self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
+        self._changes = changes
         self.max_file_bytes = settings.max_file_bytes
         self._aborting: set[asyncio.Task[None]] = set()
 
@@ -141,6 +148,7 @@ class Files:
             location_of(row), writer, path, await self._uid(caller, row), expected
         )
         self._quotas.add_received(row, entry.size)
+        self._changes.files_changed(row)
         await self.record(caller, "vfolder.upload", row, path=path, bytes=entry.size)
         return entry
 
@@ -156,6 +164,7 @@ class Files:
             self.max_file_bytes if remaining is None else min(remaining, self.max_file_bytes),
         )
         self._quotas.add_received(row, unpacked.bytes)
+        self._changes.files_changed(row)
         facts = {"path": path, "files": unpacked.files, "bytes": unpacked.bytes}
         await self.record(caller, "vfolder.upload", row, **facts)
         return unpacked
@@ -168,6 +177,7 @@ class Files:
         uid = await self._uid(caller, row)
         for path in paths:
             await self.host(row).make_directory(location_of(row), path, exists_ok, uid)
+        self._changes.files_changed(row)
         await self.record(caller, "vfolder.make-directories", row, paths=list(paths)[:20])
         return list(paths)
 
@@ -178,6 +188,7 @@ class Files:
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         uid = await self._uid(caller, row)
         entry = await self.host(row).move(location_of(row), source, target, replaces, uid)
+        self._changes.files_changed(row)
         await self.record(caller, "vfolder.move-file", row, path=source, target=target)
         return entry
 
@@ -191,6 +202,7 @@ class Files:
             progress.is_cancelled = True
             raise
         self._quotas.add_received(row, progress.bytes)
+        self._changes.files_changed(row)
         await self.record(caller, "vfolder.copy-file", row, path=source, target=target)
         return entry
 
@@ -198,6 +210,7 @@ class Files:
         """Remove a file, link or empty directory or, with ``is_recursive``, a directory tree."""
         row, _ = await self._access.for_files(caller, key, is_writing=True)
         await self.host(row).remove(location_of(row), path, is_recursive)
+        self._changes.files_changed(row)
         await self.record(caller, "vfolder.remove-file", row, path=path)
 
     def abort_in_background(self, upload: Abortable) -> None:

@@ -17,14 +17,18 @@ from bai_services.db.folders.vfolders import VfolderRow
 from ..context import ManagerContext
 from ..events import FOLDER
 from .access import VFolderAccess, permission_of, require_manages, require_ready
+from .folder_changes import FolderChanges
 from .storage_hosts import StorageHosts
 
 
 class Grants:
     """Manage grants; ``user_key`` is an id, a user name or an e-mail address."""
 
-    def __init__(self, context: ManagerContext, hosts: StorageHosts) -> None:
+    def __init__(
+        self, context: ManagerContext, hosts: StorageHosts, changes: FolderChanges
+    ) -> None:
         self._hosts = hosts
+        self._changes = changes
         self._store = GrantStore(context.database)
         self._access = VFolderAccess(context.database)
         self._clock = context.clock
@@ -81,7 +85,7 @@ class Grants:
         else:
             invitation = {"id": str(uuid.uuid4()), "inviter_id": caller.user_id or ""}
             await self._store.offer(values, invitation, entry)
-        self._events.publish_to_user(user["id"], FOLDER)
+        await self._notify(row, user["id"])
         return await self._one(row, user["id"], user["username"])
 
     async def delete(self, caller: Caller, key: str, user_key: str) -> None:
@@ -92,7 +96,13 @@ class Grants:
             require_manages(caller, row)
         entry = self._entry(caller, "vfolder.unshare", row, user)
         await self._store.revoke(row.id, user["id"], self._clock(), entry)
-        self._events.publish_to_user(user["id"], FOLDER)
+        await self._notify(row, user["id"])
+
+    async def _notify(self, row: VfolderRow, user_id: str) -> None:
+        """Notify the users of the folder, and the user whose permission has changed."""
+        await self._changes.folder_changed(row)
+        # This user may have no access: not yet, or no longer.
+        self._events.publish_to_user(user_id, FOLDER)
 
     async def _one(self, row: VfolderRow, user_id: str, username: str) -> Grant:
         page = await self._store.grants(row.id, ListQuery(limit=1), user_id)

@@ -16,7 +16,7 @@ from bai_services.db.folders.invitations import InvitationStore
 from bai_services.db.folders.vfolders import VfolderRow
 
 from ..context import ManagerContext
-from ..events import INVITATION
+from ..events import FOLDER, INVITATION
 from .access import VFolderAccess, permission_of, require_manages, require_ready
 from .grants import find_invitee, require_not_above_own_permission
 from .storage_hosts import StorageHosts
@@ -156,6 +156,9 @@ class Invitations:
             permission=invitation.permission,
         )
         await self._store.settle(invitation.id, status, self._clock(), entry)
+        # The lists of invitations and of users with access differ now.
+        self._events.publish_to_user(invitation.inviter_id, FOLDER)
+        self._events.publish_to_user(invitation.invitee_id, INVITATION)
 
     async def _find(
         self, caller: Caller, invitation_id: str

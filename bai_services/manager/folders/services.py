@@ -8,6 +8,7 @@ from ..accounts.projects import Projects
 from ..context import ManagerContext
 from ..settings import Settings
 from .files import Files
+from .folder_changes import FolderChanges
 from .grants import Grants
 from .invitations import Invitations
 from .mounts import Mounts
@@ -31,6 +32,7 @@ class FolderServices:
     invitations: Invitations
     files: Files
     uploads: Uploads
+    changes: FolderChanges
 
     async def start(self) -> None:
         """Start the background tasks of folders and the quota loop."""
@@ -40,6 +42,7 @@ class FolderServices:
     async def stop(self) -> None:
         """Stop the loops and the storage workers, and wait for them."""
         await self.files.stop()
+        await self.changes.stop()
         await self.quotas.stop()
         await self.vfolders.stop()
 
@@ -50,16 +53,18 @@ def folder_services(
     """Build the services and pass them their dependencies."""
     hosts = StorageHosts(context, settings)
     quotas = Quotas(context, hosts)
-    tasks = VFolderTasks(context, hosts, quotas, settings.trash_days)
-    files = Files(context, hosts, quotas, settings)
+    changes = FolderChanges(context)
+    tasks = VFolderTasks(context, hosts, quotas, changes, settings.trash_days)
+    files = Files(context, hosts, quotas, changes, settings)
     return FolderServices(
         storage_hosts=hosts,
         quotas=quotas,
         tasks=tasks,
-        vfolders=VFolders(context, hosts, quotas, tasks, projects),
+        vfolders=VFolders(context, hosts, quotas, tasks, projects, changes),
         mounts=Mounts(context, hosts),
-        grants=Grants(context, hosts),
+        grants=Grants(context, hosts, changes),
         invitations=Invitations(context, hosts),
         files=files,
         uploads=Uploads(files, hosts, settings),
+        changes=changes,
     )

@@ -17,6 +17,7 @@ from bai_services.storage.base import CopyProgress, Location, Scope
 
 from ..context import ManagerContext
 from ..loop import Loop
+from .folder_changes import FolderChanges
 from .quotas import Quotas, location_of
 from .storage_hosts import StorageHosts
 
@@ -45,7 +46,12 @@ class VFolderTasks:
     """Runs the task that the status of a folder requires, one per folder at a time."""
 
     def __init__(
-        self, context: ManagerContext, hosts: StorageHosts, quotas: Quotas, trash_days: int
+        self,
+        context: ManagerContext,
+        hosts: StorageHosts,
+        quotas: Quotas,
+        changes: FolderChanges,
+        trash_days: int,
     ) -> None:
         self._store = VfolderStore(context.database)
         self._grants = GrantStore(context.database)
@@ -53,6 +59,7 @@ class VFolderTasks:
         self._audit = context.audit
         self._hosts = hosts
         self._quotas = quotas
+        self._changes = changes
         self._trash_days = trash_days
         self._running: dict[str, asyncio.Task[None]] = {}
         self._copying: dict[str, tuple[TaskKind, CopyProgress]] = {}
@@ -168,6 +175,7 @@ class VFolderTasks:
             await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
         await self._store.complete_transfer(row.id, owner["id"], owner["domain"], self._clock())
         await self._quotas.enforce_new(row.host, scope)
+        await self._changes.folder_changed(row)
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:
         """Move files that may already be at the new owner's path back to the row's path."""
@@ -190,6 +198,7 @@ class VFolderTasks:
     async def _end(self, row: VfolderRow, event: VfolderEvent, changes: dict[str, Any]) -> None:
         try:
             await self._store.move(row.id, event, self._clock(), changes=changes)
+            await self._changes.folder_changed(row)
         except Exception:
             # The status is unchanged, so the next start resumes the task.
             log.exception("the result of the task of folder %s cannot be stored", row.id)

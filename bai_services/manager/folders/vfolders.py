@@ -28,7 +28,6 @@ from bai_services.storage.base import Location, Scope
 from ..accounts import authorizer
 from ..accounts.projects import Projects
 from ..context import ManagerContext
-from ..events import FOLDER
 from .access import (
     IN_TRASH,
     REMOVABLE,
@@ -39,6 +38,7 @@ from .access import (
     require_ready,
     visible_to,
 )
+from .folder_changes import FolderChanges
 from .quotas import Quotas
 from .storage_hosts import StorageHosts
 from .tasks import TaskView, VFolderTasks
@@ -101,6 +101,7 @@ class VFolders:
         quotas: Quotas,
         tasks: VFolderTasks,
         projects: Projects,
+        changes: FolderChanges,
     ) -> None:
         self._store = VfolderStore(context.database)
         self._grants = GrantStore(context.database)
@@ -108,7 +109,7 @@ class VFolders:
         self._access = VFolderAccess(context.database)
         self._clock = context.clock
         self._audit = context.audit
-        self._events = context.events
+        self._changes = changes
         self._hosts = hosts
         self._quotas = quotas
         self._tasks = tasks
@@ -162,7 +163,7 @@ class VFolders:
             await host.delete(location)
             raise
         await self._quotas.enforce_new(host.name, ownership.scope)
-        return await self.get(caller, values["id"])
+        return await self._notified(caller, values["id"])
 
     async def clone(self, caller: Caller, key: str, spec: Mapping[str, Any]) -> VFolder:
         """Clone a folder in the background; the clone is usable when all files are copied.
@@ -190,7 +191,7 @@ class VFolders:
         await self._store.create({**values, "source_id": row.id}, entry, VfolderStatus.CLONING)
         await self._quotas.enforce_new(host.name, ownership.scope)
         await self._tasks.begin(values["id"])
-        return await self.get(caller, values["id"])
+        return await self._notified(caller, values["id"])
 
     async def change_owner(self, caller: Caller, key: str, user_key: str) -> VFolder:
         """Change the owner of a user's folder; the files are moved in the background.
@@ -227,7 +228,7 @@ class VFolders:
             {"next_owner_id": user["id"]},
         )  # fmt: skip
         await self._tasks.begin(row.id)
-        return await self.get(caller, row.id)
+        return await self._notified(caller, row.id)
 
     async def update(self, caller: Caller, key: str, changes: Mapping[str, Any]) -> VFolder:
         """Update the name, ``permission``, ``usage_mode`` or ``cloneable`` of a folder.
@@ -253,7 +254,7 @@ class VFolders:
             await self._store.update(
                 row.id, values, self._entry(caller, "vfolder.update", row, **values)
             )
-        return await self.get(caller, row.id)
+        return await self._notified(caller, row.id)
 
     async def trash(self, caller: Caller, key: str) -> None:
         """Move a folder to the trash; it keeps its files and grants.
@@ -267,9 +268,7 @@ class VFolders:
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.trash", row)
         await self._store.move(row.id, VfolderEvent.TRASHED, self._clock(), entry)
-        users = await self._grants.user_ids(row.id)
-        for user_id in users if row.owner_id is None else {row.owner_id, *users}:
-            self._events.publish_to_user(user_id, FOLDER)
+        await self._changes.folder_changed(row)
 
     async def restore(self, caller: Caller, key: str) -> VFolder:
         """Restore a folder from the trash.
@@ -283,7 +282,7 @@ class VFolders:
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
         await self._store.move(row.id, VfolderEvent.RESTORED, self._clock(), entry)
-        return await self.get(caller, row.id)
+        return await self._notified(caller, row.id)
 
     async def purge(self, caller: Caller, key: str) -> VFolder:
         """Delete a trashed folder permanently; its files are deleted in the background."""
@@ -291,9 +290,15 @@ class VFolders:
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.purge", row)
         await self._store.move(row.id, VfolderEvent.PURGED, self._clock(), entry)
-        view = await self.get(caller, row.id)
+        view = await self._notified(caller, row.id)
         await self._tasks.begin(row.id)
         return view
+
+    async def _notified(self, caller: Caller, vfolder_id: str) -> VFolder:
+        """Notify the users of a changed folder; return it."""
+        row = await self._access.find(caller, vfolder_id)
+        await self._changes.folder_changed(row)
+        return self._to_view(caller, row)
 
     async def wait_for_tasks(self) -> None:
         """Wait for all running background tasks of folders."""

@@ -615,7 +615,7 @@ async def test_invited_user_receives_an_event_without_content(
         await user.post("/vfolders/shared/invitations", body)
         while not (line := await asyncio.wait_for(anext(lines), 10)).startswith("data: "):
             pass
-        event = {"kind": "invitation", "session_id": "", "status": None}
+        event = {"kind": "invitation", "session_id": "", "status": None, "folder_id": ""}
         assert json.loads(line.removeprefix("data: ")) == event
         # The inviter's stream has only the event of a later session.
         await user.post("/sessions", {"name": "lab1"})

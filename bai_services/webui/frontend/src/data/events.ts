@@ -17,6 +17,7 @@ interface Change {
   kind: string;
   session_id: string;
   status: string;
+  folder_id: string;
 }
 
 type Listener = (change: Change) => void;
@@ -96,6 +97,10 @@ function open(): void {
   on('folder', () => {
     void queries.invalidateQueries({ queryKey: ['folders'] });
     void queries.invalidateQueries({ queryKey: ['files'], predicate: isListing });
+  });
+  on('files', event => {
+    const { folder_id: id } = JSON.parse(event.data) as Change;
+    void queries.invalidateQueries({ queryKey: ['files', id] });
   });
   // The permissions of the user have changed, so any response may differ now.
   on('access', () => void queries.invalidateQueries());

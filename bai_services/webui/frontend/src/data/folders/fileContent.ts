@@ -69,9 +69,13 @@ interface Save {
   replaces: string;
 }
 
-/** Write a file; fail with the code "changed" if the file does not have the version `replaces`. */
-export function useSaveFile() {
+/**
+ * Write a file; fail with the code "changed" if the file does not have the version `replaces`.
+ * `onSaved` is called with the new version before the list of files is read again.
+ */
+export function useSaveFile(onSaved?: (etag: string) => void) {
   return useMutation({
+    onSuccess: ({ etag }) => onSaved?.(`"${etag}"`),
     mutationFn: async ({ id, path, text, replaces }: Save) => {
       const precondition: Record<string, string> =
         replaces === 'any'

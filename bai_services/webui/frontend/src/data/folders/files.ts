@@ -1,4 +1,4 @@
-import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { keepPreviousData, queryOptions, useMutation, useQuery } from '@tanstack/react-query';
 import { config } from '../../config';
 import { api, unwrap, type Schemas } from '../client';
 import { queries } from '../queries';
@@ -43,6 +43,22 @@ export const filesQuery = (
       ),
     placeholderData: keepPreviousData
   });
+
+/**
+ * The version of a file according to its directory, and when it was read: undefined while unknown,
+ * null if the file is gone.
+ */
+export function useFileVersion(id: string, path: string) {
+  const at = path.lastIndexOf('/');
+  const name = path.slice(at + 1);
+  const directory = { id, path: path.slice(0, Math.max(0, at)) };
+  const { data, dataUpdatedAt: readAt } = useQuery(
+    filesQuery(directory, { sort: 'name', name, page: 0 })
+  );
+  const found = data?.items.find(entry => entry.name === name);
+  const isGone = data !== undefined && data.total === data.items.length;
+  return { etag: found ? `"${found.etag}"` : isGone ? null : undefined, readAt };
+}
 
 export const refreshFiles = (id: string) => queries.invalidateQueries({ queryKey: ['files', id] });
 

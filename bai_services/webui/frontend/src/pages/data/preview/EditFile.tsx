@@ -1,17 +1,19 @@
 import { lazy, Suspense, useCallback, useState, type RefObject } from 'react';
-import { Alert, App, Button, Flex, Skeleton, Space } from 'antd';
+import { App, Button, Flex, Skeleton } from 'antd';
 import type { EditorView } from '@codemirror/view';
 import { useBlocker } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { ApiError } from '../../../data/client';
-import { forgetContent, useSaveFile, type FileContent } from '../../../data/folders/fileContent';
+import { useSaveFile, type FileContent } from '../../../data/folders/fileContent';
 import { MAX_EDIT_BYTES } from './kinds';
 import { loadScript } from '../../../data/scripts';
 
 const TextEditor = lazy(() =>
   loadScript(() => import('./TextEditor')).then(module => ({ default: module.TextEditor }))
 );
+
+const isConflict = (error: Error) => error instanceof ApiError && error.code === 'changed';
 
 interface EditFileProps {
   id: string;
@@ -20,22 +22,30 @@ interface EditFileProps {
   content: FileContent;
   canWrite: boolean;
   isCut: boolean;
-  onSaved: () => void;
+  /** The version of the file that the text is based on. */
+  etag: string;
+  /** Called with the new version. */
+  onSaved: (etag: string) => void;
+  /** Called with true after the first change of the text. */
+  onDirty: (isDirty: boolean) => void;
+  /** Called if the file has another version; `overwrite` replaces it. */
+  onConflict: (overwrite: () => void) => void;
   /** Set to the editor while it is shown. */
   editor: RefObject<EditorView | null>;
 }
 
 /** Editor of a text file; saving fails if another user has changed the file in the meantime. */
 export function EditFile(props: EditFileProps) {
-  const { id, path, content, editor } = props;
+  const { id, path, content, editor, etag, onConflict, onDirty } = props;
   const { t } = useTranslation();
   const { modal } = App.useApp();
   const [isDirty, setIsDirty] = useState(false);
-  const [etag, setEtag] = useState(content.etag);
-  const save = useSaveFile();
+  const save = useSaveFile(props.onSaved);
   const isEditable = props.canWrite && !props.isCut && content.size <= MAX_EDIT_BYTES;
-  const hasConflict = save.error instanceof ApiError && save.error.code === 'changed';
-  const markDirty = useCallback(() => setIsDirty(true), []);
+  const markDirty = useCallback(() => {
+    setIsDirty(true);
+    onDirty(true);
+  }, [onDirty]);
 
   useBlocker({
     enableBeforeUnload: () => isDirty,
@@ -60,30 +70,18 @@ export function EditFile(props: EditFileProps) {
     save.mutate(
       { id, path, text: saved, replaces },
       {
-        onSuccess: entry => {
-          setEtag(`"${entry.etag}"`);
-          setIsDirty(editor.current?.state.sliceDoc() !== saved);
-          props.onSaved();
+        onSuccess: () => setIsDirty(editor.current?.state.sliceDoc() !== saved),
+        onError: error => {
+          if (isConflict(error)) {
+            onConflict(() => store('any'));
+          }
         }
       }
     );
   };
   return (
     <>
-      {hasConflict && (
-        <Alert
-          type="warning"
-          showIcon
-          title={t('preview.changed')}
-          action={
-            <Space wrap>
-              <Button onClick={() => store('any')}>{t('preview.overwrite')}</Button>
-              <Button onClick={() => void forgetContent(id, path)}>{t('preview.reload')}</Button>
-            </Space>
-          }
-        />
-      )}
-      {save.error && !hasConflict && <ErrorNotice error={save.error} />}
+      {save.error && !isConflict(save.error) && <ErrorNotice error={save.error} />}
       {isEditable && (
         <Flex justify="end" style={{ marginBottom: 8 }}>
           <Button

@@ -1,9 +1,10 @@
-import { App, Button, Drawer, Flex, Skeleton } from 'antd';
+import { useState } from 'react';
+import { Alert, App, Button, Drawer, Flex, Skeleton, Space } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
-import { contentQuery } from '../../../data/folders/fileContent';
-import { downloadUrl } from '../../../data/folders/files';
+import { contentQuery, forgetContent, type FileContent } from '../../../data/folders/fileContent';
+import { downloadUrl, useFileVersion } from '../../../data/folders/files';
 import { FileView } from './FileView';
 import { kindOf, MAX_BYTES } from './kinds';
 import { UserText } from '../../../components/UserText';
@@ -65,7 +66,53 @@ function OpenFile(props: OpenFileProps) {
     <Flex vertical gap="small">
       {error && <ErrorNotice error={error} onRetry={() => void refetch()} />}
       {!data && !error && <Skeleton active />}
-      {data && <FileView {...props} kind={kind} content={data} />}
+      {data && <LoadedFile {...props} content={data} />}
     </Flex>
+  );
+}
+
+/** A file with a notice if somebody else has changed or deleted it since. */
+function LoadedFile({ content, ...props }: OpenFileProps & { content: FileContent }) {
+  const { t } = useTranslation();
+  const { id, path } = props;
+  const [known, setKnown] = useState(() => ({ etag: content.etag, at: Date.now() }));
+  const [isDirty, setIsDirty] = useState(false);
+  const [overwrite, setOverwrite] = useState<() => void>();
+  const { etag, readAt } = useFileVersion(id, path);
+  const isChanged = etag !== undefined && etag !== known.etag && readAt > known.at;
+  return (
+    <>
+      {(isChanged || overwrite) && (
+        <Alert
+          type="warning"
+          showIcon
+          title={t(etag === null ? 'preview.gone' : 'preview.changed')}
+          action={
+            <Space wrap>
+              {overwrite && <Button onClick={overwrite}>{t('preview.overwrite')}</Button>}
+              {etag !== null && (
+                <Button onClick={() => void forgetContent(id, path)}>
+                  {t(isDirty ? 'preview.reload' : 'preview.load')}
+                </Button>
+              )}
+            </Space>
+          }
+        />
+      )}
+      <FileView
+        {...props}
+        kind={kindOf(path)}
+        content={content}
+        etag={known.etag}
+        onSaved={saved => {
+          setKnown({ etag: saved, at: Date.now() });
+          setOverwrite(undefined);
+          setIsDirty(false);
+          props.onSaved();
+        }}
+        onDirty={setIsDirty}
+        onConflict={replace => setOverwrite(() => replace)}
+      />
+    </>
   );
 }

@@ -30,7 +30,10 @@ interface FileViewProps {
   kind: Kind;
   content: FileContent;
   canWrite: boolean;
-  onSaved: () => void;
+  etag: string;
+  onSaved: (etag: string) => void;
+  onConflict: (overwrite: () => void) => void;
+  onDirty: (isDirty: boolean) => void;
 }
 
 /** The content of a file: an image, a PDF, or a text with a preview if its format has one. */

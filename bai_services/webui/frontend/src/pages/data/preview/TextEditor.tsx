@@ -22,6 +22,7 @@ export function TextEditor({ name, text, isReadOnly, editorRef, onEdit }: TextEd
   const parent = useRef<HTMLDivElement>(null);
   const { isDark } = useThemeMode();
   const theme = useRef(new Compartment());
+  const access = useRef(new Compartment());
   useEffect(() => {
     if (!parent.current) {
       return;
@@ -37,8 +38,7 @@ export function TextEditor({ name, text, isReadOnly, editorRef, onEdit }: TextEd
           theme.current.of([]),
           syntaxHighlighting(classHighlighter),
           EditorState.lineSeparator.of(lineSeparatorOf(text)),
-          EditorState.readOnly.of(isReadOnly),
-          EditorView.editable.of(!isReadOnly),
+          access.current.of([]),
           EditorView.lineWrapping,
           EditorView.contentAttributes.of({ 'aria-label': name, tabindex: '0' }),
           EditorView.updateListener.of(update => {
@@ -63,10 +63,15 @@ export function TextEditor({ name, text, isReadOnly, editorRef, onEdit }: TextEd
       editorRef.current = null;
       view.destroy();
     };
-  }, [name, text, isReadOnly, editorRef, onEdit]);
+  }, [name, text, editorRef, onEdit]);
+  // Not a new editor: the text may have changes that are not saved.
+  useEffect(() => {
+    const extensions = [EditorState.readOnly.of(isReadOnly), EditorView.editable.of(!isReadOnly)];
+    editorRef.current?.dispatch({ effects: access.current.reconfigure(extensions) });
+  }, [isReadOnly, editorRef, name, text]);
   useEffect(() => {
     const style = EditorView.theme({}, { dark: isDark });
     editorRef.current?.dispatch({ effects: theme.current.reconfigure(style) });
-  }, [isDark, editorRef, name, text, isReadOnly]);
+  }, [isDark, editorRef, name, text]);
   return <div ref={parent} className="bai-editor" />;
 }

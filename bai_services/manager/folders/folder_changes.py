@@ -1,0 +1,66 @@
+"""Notify the users of a folder about its changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from bai_services.db.folders.grants import GrantStore
+from bai_services.db.folders.vfolders import VfolderRow
+
+from ..context import ManagerContext
+from ..events import FILES, FOLDER, Change
+
+log = logging.getLogger(__name__)
+
+# Changes of files within this time cause one event: an upload of a directory changes many.
+COALESCE_SECONDS = 0.5
+
+
+class FolderChanges:
+    """Publishes events to all users of a folder: owner, grantees and members of its project.
+
+    Administrators who may see the folder receive them, too.
+    """
+
+    def __init__(self, context: ManagerContext) -> None:
+        self._store = GrantStore(context.database)
+        self._events = context.events
+        self._changed: dict[str, VfolderRow] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def stop(self) -> None:
+        """Discard the events that are not sent yet."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def folder_changed(self, row: VfolderRow) -> None:
+        """Notify about a change of the folder itself: its name, permissions or status."""
+        await self._publish(row, FOLDER)
+
+    def files_changed(self, row: VfolderRow) -> None:
+        """Notify about changed files, soon and once for several changes."""
+        if not self._events.is_followed:
+            return
+        self._changed[row.id] = row
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._publish_files(), name="changed folders")
+
+    async def _publish_files(self) -> None:
+        while self._changed:
+            await asyncio.sleep(COALESCE_SECONDS)
+            changed, self._changed = self._changed, {}
+            for row in changed.values():
+                try:
+                    await self._publish(row, FILES)
+                except Exception:
+                    # Clients refresh at the next change.
+                    log.exception("the users of folder %s cannot be notified", row.id)
+
+    async def _publish(self, row: VfolderRow, kind: str) -> None:
+        if self._events.is_followed:
+            change = Change(
+                "", None, kind, row.owner_id or "", row.project_id or "", row.domain, row.id
+            )
+            self._events.publish_to_users(await self._store.users_of(row.id), change)
