@@ -269,3 +269,8 @@ class Caps(ResourceSlots):
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
         self._amounts = dict(sorted((amounts or {}).items()))
+
+
+def percent_of(used: int, total: int) -> int:
+    """Return the share in percent, at most 100; 100 if the total is 0."""
+    return 100 if total <= 0 else min(100, round(100 * used / total))

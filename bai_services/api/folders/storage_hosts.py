@@ -45,6 +45,9 @@ class QuotaScope(ResponseModel):
     policy_bytes: int | None
     override_bytes: int | None
     used_bytes: int | None = Field(description="Usage at `counted_at`.")
+    percent: int | None = Field(
+        description="The used share of the limit, at most 100; null without a limit."
+    )
     counted_at: datetime | None
     source: Literal["counter", "scan"]
     is_enforced: bool = Field(
@@ -69,7 +72,12 @@ class HostsHandler(APIHandler):
 
 class ScopesHandler(APIHandler):
     @operation(
-        "List quota scopes", tag=_TAG, returns=QuotaScope, is_list=True, is_for_sessions=True
+        "List quota scopes",
+        tag=_TAG,
+        returns=QuotaScope,
+        is_list=True,
+        is_for_sessions=True,
+        parameters={"mine": "true: only your own scopes and those of your projects"},
     )
     async def get(self, query: ListQuery) -> Page[quotas.QuotaScope]:
         return await self.manager.folders.quotas.page(self.caller, query)

@@ -17,7 +17,17 @@ from . import transfer
 
 INVITATION_COLUMNS = ("id", "vfolder", "inviter", "invitee", "permission", "status")
 HOST_COLUMNS = ("name", "backend", "status", "free_bytes", "capabilities", "message")
-QUOTA_COLUMNS = ("host", "scope", "owner", "project", "used", "limit", "is_enforced", "counted_at")
+QUOTA_COLUMNS = (
+    "host",
+    "scope",
+    "owner",
+    "project",
+    "used",
+    "limit",
+    "percent",
+    "is_enforced",
+    "counted_at",
+)
 _SCOPE = re.compile(r"(user|project):.+")
 
 

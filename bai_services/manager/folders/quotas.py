@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from bai_services.core.accounts.roles import Caller, Owner, Role, Target
 from bai_services.core.errors import BaiError, InvalidRequest, NotFound, QuotaExceeded
 from bai_services.core.listing import ListQuery, Page
+from bai_services.core.resources import percent_of
 from bai_services.db.folders.quota_scopes import UNLIMITED, QuotaScopeRow, QuotaStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore
 from bai_services.single_flight import SingleFlight
@@ -64,6 +65,7 @@ class QuotaScope:
     policy_bytes: int | None
     override_bytes: int | None
     used_bytes: int | None
+    percent: int | None
     counted_at: datetime | None
     source: str
     is_enforced: bool
@@ -102,10 +104,17 @@ class Quotas:
         """Return the scopes that the caller may see.
 
         A user sees the scopes of the user and of the user's projects, a domain administrator the
-        scopes of the domain, and superadmins and monitors all scopes.
+        scopes of the domain, and superadmins and monitors all scopes. With the filter
+        ``mine=true``, every role sees only the caller's own scopes and those of the caller's
+        projects.
         """
         visible = authorizer.visibility(caller, "quota.read")
-        page = await self._store.page(query, visible.domain, visible.owner_id, caller.projects)
+        domain, owner_id = visible.domain, visible.owner_id
+        filters = dict(query.filters)
+        if filters.pop("mine", "false").lower() == "true":
+            domain, owner_id = None, caller.user_id or ""
+        query = replace(query, filters=filters)
+        page = await self._store.page(query, domain, owner_id, caller.projects)
         return Page([self._view(row) for row in page.items], page.total, page.limit, page.offset)
 
     async def get(self, caller: Caller, host: str, scope: str) -> QuotaScope:
@@ -303,6 +312,7 @@ class Quotas:
             policy_bytes=_limit_or_none(row.policy_bytes),
             override_bytes=row.override_bytes,
             used_bytes=row.used_bytes,
+            percent=_percent(row),
             counted_at=row.counted_at,
             source="counter" if Capability.FAST_USAGE in capabilities else "scan",
             is_enforced=Capability.QUOTA in capabilities,
@@ -325,6 +335,13 @@ def _target(row: QuotaScopeRow) -> Target:
         assert row.owner_role is not None  # a row has both or neither of owner_id and owner_role
         owner = Owner(row.owner_id, Role(row.owner_role))
     return Target(row.domain, owner=owner)
+
+
+def _percent(row: QuotaScopeRow) -> int | None:
+    """Return the used share of the limit; None without a limit or before the first count."""
+    if row.used_bytes is None or row.limit_bytes == UNLIMITED:
+        return None
+    return percent_of(row.used_bytes, row.limit_bytes)
 
 
 def _limit_or_none(limit: int) -> int | None:

@@ -143,3 +143,30 @@ async def test_sessions_that_stop_soon_and_full_quotas_need_attention(
     await soon.get_by_text("is stopped in").wait_for()
     await soon.get_by_role("button", name="Keep alive").click()
     await ui.page.get_by_text("The idle timeout starts again").wait_for()
+
+
+async def test_storage_quotas_that_are_nearly_full_need_attention(
+    opened: Opener[Start], newcomer: str, hub: RunningHub
+) -> None:
+    fill_storage(hub, newcomer)
+    ui = await opened(Start, newcomer, "/start")
+    full = ui.alert("Quotas that are nearly used up")
+    await full.get_by_text("Storage local, My folders: 95 B of 100 B").wait_for()
+    await full.get_by_role("link", name="Dashboard").click()
+    await ui.card("Storage quotas").get_by_text("95 B of 100 B").wait_for()
+    bar = ui.card("Storage quotas").get_by_role("progressbar", name="local")
+    assert await bar.first.get_attribute("aria-valuenow") == "95"
+
+
+def fill_storage(hub: RunningHub, username: str) -> None:
+    """Give a user a storage quota of 100 bytes, and fill 95 of them."""
+    with hub.rest(username) as rest, hub.rest("admin") as admin:
+        folder = checked(rest.post("/vfolders", json={"name": "full"}), 201)
+        content = f"/vfolders/{folder['id']}/content"
+        checked(rest.put(content, params={"path": "file"}, content=b"x" * 95), 200)
+        scope = f"/quota-scopes/local/user:{folder['owner_id']}"
+        checked(admin.put(scope, json={"limit_bytes": 100}), 200)
+        usage = f"/vfolders/{folder['id']}/usage"
+        assert checked(rest.get(usage, params={"fresh": "true"}), 200)["bytes"] == 95
+        (quota,) = checked(rest.get("/quota-scopes", params={"mine": "true"}), 200)["items"]
+        assert quota["percent"] == 95

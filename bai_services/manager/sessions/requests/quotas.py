@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from bai_services.core.cluster.devices import SHARES, Device, is_device_slot, thousandths
-from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount
+from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount, percent_of
 from bai_services.core.scheduling.caps import SESSIONS, ScopeCaps, Usage, amount_text, left
 from bai_services.core.scheduling.placement import AgentState
 from bai_services.core.sessions.options import GroupResource, ScopeQuota, SlotQuota
@@ -83,7 +83,7 @@ def _resource(slot: str, total: int, used: int) -> GroupResource:
         total=format_amount(slot, total),
         used=format_amount(slot, used),
         free=format_amount(slot, max(0, total - used)),
-        percent=_percent(used, total),
+        percent=percent_of(used, total),
     )
 
 
@@ -103,7 +103,7 @@ def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: 
         used=amount_text(slot, used),
         limit=None if limit is None else amount_text(slot, limit),
         left=None if rest is None else amount_text(slot, rest),
-        percent=None if limit is None else _percent(used, limit),
+        percent=None if limit is None else percent_of(used, limit),
         is_limiting=rest is not None and rest == left(scopes, slot, usage),
     )
 
@@ -125,8 +125,3 @@ def _add(totals: dict[str, list[int]], slot: str, total: int, used: int) -> None
     amounts = totals.setdefault(slot, [0, 0])
     amounts[0] += total
     amounts[1] += used
-
-
-def _percent(used: int, total: int) -> int:
-    """Return the share in percent, at most 100; 100 if the total is 0."""
-    return 100 if total <= 0 else min(100, round(100 * used / total))

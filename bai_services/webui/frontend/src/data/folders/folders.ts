@@ -74,6 +74,9 @@ export const quotasQuery = (filters: Record<string, string>) =>
       unwrap(api.GET('/quota-scopes', { signal, params: { query: { limit: 100, ...filters } } }))
   });
 
+/** Usage and limits of the user and of the user's projects on all storage hosts. */
+export const ownQuotasQuery = quotasQuery({ mine: 'true' });
+
 export const invitationsQuery = queryOptions({
   queryKey: ['folders', 'invitations'],
   queryFn: ({ signal }) => unwrap(api.GET('/vfolder-invitations', { signal }))

@@ -6,7 +6,7 @@ import { Board } from '../../components/board/Board';
 import { storedLayout } from '../../components/board/layout';
 import { meQuery } from '../../data/accounts/me';
 import { useChosenProject } from '../../data/accounts/project';
-import { GroupResources, MyQuotas } from './MyQuotas';
+import { GroupResources, MyQuotas, MyStorage } from './MyQuotas';
 import { ActiveAgents, AgentStatistics } from './AgentWidgets';
 import { MyDevices, MyQueue, SessionCounts } from './MySessions';
 import { RecentSessions } from './RecentSessions';
@@ -73,6 +73,7 @@ export function DashboardPage() {
               )
             },
             { key: 'quotas', content: <MyQuotas target={search} /> },
+            { key: 'storage', content: <MyStorage /> },
             ...(['mine', 'group'] as const).map(panel => ({
               key: panel,
               content: <GroupResources target={search} onChange={change} panel={panel} />

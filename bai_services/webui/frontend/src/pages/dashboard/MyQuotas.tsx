@@ -4,6 +4,8 @@ import { Flex, Tag, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
+import { scopeTitle, usageText } from '../../components/storageScope';
+import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery, type Quotas } from '../../data/sessions/quotas';
 import { GroupSelect, ResourceBars, UsedFreeSwitch } from './ResourceBars';
 import { amountsOf } from './resources';
@@ -57,6 +59,28 @@ function SlotUsage({ slot }: { slot: SlotQuota }) {
       />
       {slot.is_limiting && <Tag icon={<WarningOutlined />}>{t('dashboard.limiting')}</Tag>}
     </>
+  );
+}
+
+/** Usage and limits of the user's folders and those of the user's projects, on each storage host. */
+export function MyStorage() {
+  const { t, i18n } = useTranslation();
+  const quotas = useQuery({ ...ownQuotasQuery, refetchInterval: WIDGET_REFRESH_MILLIS });
+  return (
+    <Widget title={t('dashboard.storage')} help={t('dashboard.help-storage')} query={quotas}>
+      {({ items }) =>
+        items.length === 0
+          ? t('dashboard.no-storage')
+          : items.map(scope => (
+              <UsageBar
+                key={`${scope.host} ${scope.scope}`}
+                name={`${scope.host} · ${scopeTitle(t, scope)}`}
+                percent={scope.percent}
+                text={usageText(t, i18n.language, scope)}
+              />
+            ))
+      }
+    </Widget>
   );
 }
 

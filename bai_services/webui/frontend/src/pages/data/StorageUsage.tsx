@@ -3,23 +3,14 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
-import {
-  hostsQuery,
-  quotasQuery,
-  type QuotaScope,
-  type StorageHost
-} from '../../data/folders/folders';
-import { meQuery } from '../../data/accounts/me';
+import { scopeTitle, usageText } from '../../components/storageScope';
+import { hostsQuery, ownQuotasQuery, type QuotaScope, type StorageHost } from '../../data/folders/folders';
 
 /** Each storage host with its state, its free space, and the usage of the user and the projects. */
 export function StorageUsage() {
   const { t, i18n } = useTranslation();
-  const { data: me } = useQuery(meQuery);
   const hosts = useQuery(hostsQuery);
-  const own = useQuery({ ...quotasQuery({ owner_id: me?.id ?? '' }), enabled: me !== undefined });
-  const names = (me?.projects ?? []).map(({ name }) => name).join(',');
-  const projects = useQuery({ ...quotasQuery({ project__in: names }), enabled: names !== '' });
-  const scopes = [...(own.data?.items ?? []), ...(projects.data?.items ?? [])];
+  const scopes = useQuery(ownQuotasQuery).data?.items ?? [];
   if (hosts.error) {
     return <ErrorNotice error={hosts.error} onRetry={() => void hosts.refetch()} />;
   }
@@ -57,26 +48,15 @@ function HostStatus({ host }: { host: StorageHost }) {
 
 function ScopeUsage({ scope }: { scope: QuotaScope }) {
   const { t, i18n } = useTranslation();
-  const { used_bytes: used, limit_bytes: limit } = scope;
-  const name = scope.project ? t('data.project', { name: scope.project }) : t('data.yours');
-  const usedText = used === null ? t('data.not-counted') : formatBytes(used, i18n.language);
+  const name = scopeTitle(t, scope);
   return (
     <div>
       <Flex justify="space-between" gap="small">
         <span>{name}</span>
-        <span>
-          {limit === null
-            ? t('data.no-limit', { used: usedText })
-            : t('data.used-of', { used: usedText, limit: formatBytes(limit, i18n.language) })}
-        </span>
+        <span>{usageText(t, i18n.language, scope)}</span>
       </Flex>
-      {limit !== null && limit > 0 && used !== null && (
-        <Progress
-          size="small"
-          showInfo={false}
-          percent={Math.min(100, (100 * used) / limit)}
-          aria-label={name}
-        />
+      {scope.percent !== null && (
+        <Progress size="small" showInfo={false} percent={scope.percent} aria-label={name} />
       )}
     </div>
   );

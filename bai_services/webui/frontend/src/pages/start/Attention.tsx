@@ -3,8 +3,10 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { shortAmount } from '../../components/amount';
+import { scopeTitle, usageText } from '../../components/storageScope';
 import { formatSeconds, useNow } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
+import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
 import { endOf, sessionsQuery, useChangeSession, type Session } from '../../data/sessions/sessions';
 import { Invitations } from '../data/Invitations';
@@ -80,14 +82,28 @@ function EndingSession({ session, left }: { session: Session; left: number }) {
   );
 }
 
+const isNearlyFull = ({ percent }: { percent: number | null }) =>
+  percent !== null && percent >= NEARLY_FULL_PERCENT;
+
 function FullQuotas() {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const { data } = useQuery({ ...quotasQuery(), refetchInterval: REFRESH_MILLIS });
-  const full = (data?.scopes ?? []).flatMap(({ kind, name, slots }) =>
-    slots
-      .filter(({ percent }) => percent !== null && percent >= NEARLY_FULL_PERCENT)
-      .map(slot => ({ ...slot, scope: t(`dashboard.scope-${kind}`, { name }) }))
+  const storage = useQuery({ ...ownQuotasQuery, refetchInterval: REFRESH_MILLIS });
+  const resources = (data?.scopes ?? []).flatMap(({ kind, name, slots }) =>
+    slots.filter(isNearlyFull).map(({ slot, used, limit, left }) => {
+      const usage = t('dashboard.used', {
+        used: shortAmount(slot, used),
+        limit: shortAmount(slot, limit ?? ''),
+        left: shortAmount(slot, left ?? '')
+      });
+      return `${t(`dashboard.scope-${kind}`, { name })}: ${slot} ${usage}`;
+    })
   );
+  const folders = (storage.data?.items ?? []).filter(isNearlyFull).map(scope => {
+    const usage = usageText(t, i18n.language, scope);
+    return `${t('start.storage', { host: scope.host })}, ${scopeTitle(t, scope)}: ${usage}`;
+  });
+  const full = [...resources, ...folders];
   return (
     full.length > 0 && (
       <Alert
@@ -95,15 +111,8 @@ function FullQuotas() {
         showIcon
         style={{ marginBottom: 12 }}
         title={t('start.quotas-full')}
-        description={full.map(({ scope, slot, used, limit, left }) => (
-          <div key={`${scope} ${slot}`}>
-            {scope}: {slot}{' '}
-            {t('dashboard.used', {
-              used: shortAmount(slot, used),
-              limit: shortAmount(slot, limit ?? ''),
-              left: shortAmount(slot, left ?? '')
-            })}
-          </div>
+        description={full.map(text => (
+          <div key={text}>{text}</div>
         ))}
         action={<Link to="/dashboard">{t('pages.dashboard')}</Link>}
       />

@@ -1,0 +1,16 @@
+import type { TFunction } from 'i18next';
+import type { QuotaScope } from '../data/folders/folders';
+import { formatBytes } from './bytes';
+
+/** Whose folders a quota limits: the user's, or those of a project. */
+export const scopeTitle = (t: TFunction, { project }: QuotaScope) =>
+  project ? t('data.project', { name: project }) : t('data.yours');
+
+/** What a quota scope uses of its limit, for example "9 MiB of 10 MiB". */
+export function usageText(t: TFunction, language: string, scope: QuotaScope): string {
+  const { used_bytes: used, limit_bytes: limit } = scope;
+  const usedText = used === null ? t('data.not-counted') : formatBytes(used, language);
+  return limit === null
+    ? t('data.no-limit', { used: usedText })
+    : t('data.used-of', { used: usedText, limit: formatBytes(limit, language) });
+}
