@@ -92,11 +92,20 @@ export function useUserAction(action: 'sign-out' | 'unlock') {
   });
 }
 
-export const membersQuery = (project: string) =>
+/** A page of a project's members whose name contains a text. */
+export const membersQuery = (
+  project: string,
+  name: string,
+  { limit, offset }: { limit: number; offset: number }
+) =>
   queryOptions({
-    queryKey: ['entities', '/projects', 'members', project],
-    queryFn: ({ signal }) =>
-      unwrap(api.GET('/projects/{key}/members', { signal, params: { path: { key: project } } }))
+    queryKey: ['entities', '/projects', 'members', project, name, limit, offset],
+    queryFn: ({ signal }) => {
+      const query = { limit, offset, ...(name ? { username__contains: name } : {}) };
+      const params = { path: { key: project }, query };
+      return unwrap(api.GET('/projects/{key}/members', { signal, params }));
+    },
+    placeholderData: keepPreviousData
   });
 
 export function useChangeMember(project: string) {

@@ -8,12 +8,17 @@ import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
 import { UserText } from '../../components/UserText';
 
-/** The members of a project; administrators add and remove them. */
+const PAGE_SIZE = 20;
+
+/** The members of a project, page by page; administrators add and remove them. */
 export function Members({ project }: { project: string }) {
   const { t } = useTranslation();
   const { message } = App.useApp();
   const { data: me } = useQuery(meQuery);
-  const members = useQuery(membersQuery(project));
+  const [find, setFind] = useState('');
+  const [page, setPage] = useState(1);
+  const offset = (page - 1) * PAGE_SIZE;
+  const members = useQuery(membersQuery(project, find, { limit: PAGE_SIZE, offset }));
   const change = useChangeMember(project);
   const [name, setName] = useState('');
   const isWriter = PROJECTS.writers.some(role => role === me?.role);
@@ -43,10 +48,30 @@ export function Members({ project }: { project: string }) {
           </Button>
         </Flex>
       )}
+      <Input.Search
+        allowClear
+        placeholder={t('projects.find-member')}
+        aria-label={t('projects.find-member')}
+        onSearch={text => {
+          setFind(text.trim());
+          setPage(1);
+        }}
+        style={{ marginTop: 8 }}
+      />
       <List
         size="small"
         loading={members.isPending}
         dataSource={members.data?.items ?? []}
+        pagination={{
+          current: page,
+          pageSize: PAGE_SIZE,
+          total: members.data?.total ?? 0,
+          onChange: setPage,
+          showSizeChanger: false,
+          hideOnSinglePage: true,
+          size: 'small',
+          showTotal: (total, [first, last]) => t('table.range', { first, last, total })
+        }}
         renderItem={member => (
           <List.Item
             actions={
