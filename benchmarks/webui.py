@@ -129,8 +129,8 @@ async def idle_requests(page: Page, hub: RunningHub) -> dict[str, Any]:
     return {"idle_requests_per_minute": round(len(asked) * 60 / IDLE_SECONDS, 1)}
 
 
-def add_sessions(hub: RunningHub, session_id: str) -> None:
-    """Copy an ended session ``SESSIONS`` times in the demo's database."""
+def add_sessions(hub: RunningHub, session_id: str, count: int = SESSIONS) -> None:
+    """Copy a session ``count`` times in the demo's database."""
     (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
     with closing(sqlite3.connect(path, timeout=60)) as database, database:
         columns = [row[1] for row in database.execute("PRAGMA table_info(sessions)")]
@@ -143,7 +143,7 @@ def add_sessions(hub: RunningHub, session_id: str) -> None:
         values = ", ".join(changed.get(column, column) for column in columns)
         database.execute(
             COPY.format(columns=", ".join(columns), values=values),
-            {"count": SESSIONS, "id": session_id},
+            {"count": count, "id": session_id},
         )
 
 

@@ -1,0 +1,143 @@
+"""Web UI: an installation with 5,000 sessions and 2,000 users; no page loads all rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from bai_services.core.listing import MAX_LIMIT
+from benchmarks.webui import add_sessions
+from tests.e2e.engines import checked, stop
+from tests.hub import RunningHub
+
+from .conftest import DEFAULTS
+from .entities_page import Entities
+from .pages import Sessions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page, Response
+
+pytestmark = [pytest.mark.e2e, pytest.mark.browser]
+
+SESSIONS = 5_000
+USERS = 2_000
+# Copies a user; only these columns differ between the copies.
+COPY_USER = """
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
+INSERT INTO users ({columns}) SELECT {values} FROM users, numbers WHERE username = 'user2'
+"""
+COPY_MEMBERSHIPS = """
+INSERT INTO memberships (user_id, project_id)
+SELECT users.id, projects.id FROM users, projects
+WHERE users.username LIKE 'many-%' AND projects.name = 'default' AND projects.domain = users.domain
+"""
+
+
+def add_users(hub: RunningHub) -> None:
+    """Copy a user ``USERS`` times in the demo's database, as members of the project *default*."""
+    (path,) = (path for path in hub.home.rglob("*.sqlite") if path.name != "jupyterhub.sqlite")
+    with closing(sqlite3.connect(path, timeout=60)) as database, database:
+        columns = [row[1] for row in database.execute("PRAGMA table_info(users)")]
+        changed = {
+            "id": "'many-' || n",
+            "username": "'many-' || printf('%04d', n)",
+            "email": "'many-' || n || '@example.com'",
+            "main_access_key": "NULL",
+        }
+        values = ", ".join(changed.get(column, column) for column in columns)
+        database.execute(
+            COPY_USER.format(columns=", ".join(columns), values=values), {"count": USERS}
+        )
+        database.execute(COPY_MEMBERSHIPS)
+
+
+@pytest.fixture(scope="module")
+def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """A demo of its own: the rows would be on the pages of all other tests."""
+    hub = RunningHub(tmp_path_factory.mktemp("large-hub"))
+    try:
+        hub.start()
+        with hub.rest("user2") as rest:
+            body = {"name": "to-copy", "project": "default", "type": "batch"}
+            tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+            body |= {"startup_command": "true", "starts_at": tomorrow}
+            session = checked(rest.post("/sessions", json=body), 201)
+            stop(rest, session["id"])
+        add_sessions(hub, session["id"], SESSIONS)
+        add_users(hub)
+        yield hub
+    finally:
+        hub.stop()
+
+
+class Loaded:
+    """The numbers of rows in the responses of the API."""
+
+    def __init__(self, page: Page) -> None:
+        self.largest = 0
+        page.on("response", self._count)
+
+    async def _count(self, response: Response) -> None:
+        from playwright.async_api import Error
+
+        if "/api/v1/" in response.url and "json" in response.headers.get("content-type", ""):
+            try:
+                content: Any = await response.json()
+            except Error:
+                return  # the page has been left
+            items = content.get("items", []) if isinstance(content, dict) else []
+            self.largest = max(self.largest, len(items))
+
+
+async def test_every_list_is_bounded_and_everything_can_be_found(
+    large_hub: RunningHub, browser: Browser
+) -> None:
+    context = await browser.new_context(**DEFAULTS)
+    page = await context.new_page()
+    loaded = Loaded(page)
+    ui = Sessions(page, large_hub)
+    await ui.sign_in("admin", "/sessions")
+
+    # The server counts at most 1,000 rows.
+    await page.get_by_role("tab", name="All (1000+)").wait_for()
+    await page.get_by_role("tab", name="Ended (1000+)").wait_for()
+    await ui.find("copy-4321")
+    await ui.row("copy-4321").wait_for()
+    await page.get_by_role("tab", name="All (1)").wait_for()
+    await ui.open("/sessions?sort=name&page=50&size=100")
+    await page.locator(".ant-table-row").first.wait_for()
+    assert await page.locator(".ant-table-row").count() == 100
+    await ui.open("/settings")
+    await page.get_by_role("heading").first.wait_for()
+    await ui.page.keyboard.press("Control+k")
+    palette = page.get_by_role("combobox", name="Page, session or folder")
+    await palette.fill("copy-4999")
+    await page.locator(".ant-select-item-option", has_text="copy-4999").first.click()
+    await ui.drawer.get_by_text("copy-4999", exact=True).first.wait_for()
+
+    users = Entities(page, large_hub)
+    await users.open("/users")
+    await page.locator(".ant-table-row").first.wait_for()
+    await page.locator(".ant-pagination-next").click()
+    await page.wait_for_url("**page=2**")
+    await users.open('/users?filters={"username__contains":"many-1987"}')
+    await users.row("many-1987").wait_for()
+
+    await users.open('/projects?filters={"domain":"default","name__contains":"default"}')
+    await users.row("default").get_by_role("button", name="default").click()
+    await users.drawer.get_by_text("1–20 of 1001").wait_for()
+    await users.drawer.get_by_label("Find a member").fill("many-1999")
+    await users.drawer.get_by_label("Find a member").press("Enter")
+    await users.drawer.get_by_role("button", name="Remove many-1999").wait_for()
+
+    for path in ("/start", "/dashboard", "/scheduler", "/agents"):
+        await ui.open(path)
+        await page.wait_for_load_state("networkidle")
+        await page.locator("#content .ant-skeleton-active").first.wait_for(state="detached")
+        assert await page.locator("#content *").count() < 5_000, path
+    assert 0 < loaded.largest <= MAX_LIMIT
