@@ -1,4 +1,4 @@
-import { useState } from 'react';
+import { useState, type MouseEvent } from 'react';
 import { App, Drawer, Grid, Layout } from 'antd';
 import { Outlet } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
@@ -14,6 +14,12 @@ import { useSidebar } from './sidebar';
 import { useLiveNotices } from './notices/useLiveNotices';
 
 const SIDEBAR_WIDTH = 208;
+
+/** Focus the content. The browser would resolve the link against <base>, and leave the page. */
+function skipToContent(event: MouseEvent) {
+  event.preventDefault();
+  document.getElementById('content')?.focus();
+}
 
 /**
  * Header, sidebar and content of every page. Notices are rendered inside the router, because they
@@ -40,7 +46,7 @@ function Frame() {
 
   return (
     <Layout style={{ minHeight: '100vh' }}>
-      <a className="bai-skip" href="#content">
+      <a className="bai-skip" href="#content" onClick={skipToContent}>
         {t('shell.skip')}
       </a>
       <Header hasMenuButton={!isWide} onMenu={() => setIsMenuOpen(true)} />

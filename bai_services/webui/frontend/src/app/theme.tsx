@@ -116,6 +116,8 @@ export function Themed({ children }: { children: ReactNode }) {
     <ThemeContext value={choice}>
       <ConfigProvider
         theme={{ ...(isDark ? DARK : LIGHT), cssVar: {}, hashed: false }}
+        // AntD would write a space between the two characters of a Japanese button.
+        button={{ autoInsertSpace: false }}
         {...(locale ? { locale } : {})}
       >
         {children}

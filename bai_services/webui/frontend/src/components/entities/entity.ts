@@ -126,7 +126,7 @@ export const actionText = (
   entity: Entity,
   key: string,
   values: Record<string, string | number> = {}
-) => t(`${entity.name}.${key}`, { ...values, defaultValue: t(`entities.${key}`, values) });
+) => t([`${entity.name}.${key}`, `entities.${key}`], values);
 
 export const idOf = (entity: Entity, item: Item) => String(item[entity.id]);
 

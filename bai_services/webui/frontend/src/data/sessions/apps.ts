@@ -1,4 +1,5 @@
 import { queryOptions, useMutation } from '@tanstack/react-query';
+import type { TFunction } from 'i18next';
 import { api, unwrap, type Schemas, type Session } from '../client';
 import { queries } from '../queries';
 
@@ -10,6 +11,22 @@ export function appsQuery(id: string) {
     queryKey: ['session-apps', id],
     queryFn: () => unwrap(api.GET('/sessions/{key}/apps', { params: { path: { key: id } } }))
   });
+}
+
+/** Keys of the titles that are not product names. */
+const TITLES: Record<string, string> = {
+  Terminal: 'terminal',
+  'File browser': 'filebrowser',
+  'SSH and SFTP': 'ssh',
+  'VS Code (desktop)': 'vscode-desktop',
+  'Desktop (VNC)': 'vnc',
+  'Desktop (RDP)': 'rdp'
+};
+
+/** The title of an app in the user's language. */
+export function appTitle(t: TFunction, { name, title, port }: SessionApp): string {
+  const key = name === `port-${port}` ? 'port' : TITLES[title];
+  return key ? t(`apps.title-${key}`, { port }) : title;
 }
 
 /** The address of an app; a process starts when its address is opened. */

@@ -95,7 +95,8 @@ export function Devices({ agent }: { agent: Item }) {
           {
             key: 'enforcement',
             title: t('agents.enforcement'),
-            render: (_, { facts }) => facts.enforcement ?? t('agents.unknown')
+            render: (_, { facts }) =>
+              facts.enforcement ? t(`enforcement.${facts.enforcement}`) : t('agents.unknown')
           }
         ]}
       />

@@ -1,4 +1,5 @@
 import { Badge, Flex, Tag } from 'antd';
+import i18next from 'i18next';
 import { useTranslation } from 'react-i18next';
 import { numberOf, shortAmount } from '../../components/amount';
 import type { Activation, Entity } from '../../components/entities/entity';
@@ -151,7 +152,7 @@ export const AGENTS: Entity = {
       render: agent => (
         <Badge
           status={COLORS[String(agent['status'])] ?? 'warning'}
-          text={String(agent['status'])}
+          text={i18next.t(`agents.status-${String(agent['status'])}`)}
         />
       )
     },

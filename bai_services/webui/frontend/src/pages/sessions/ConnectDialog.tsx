@@ -1,7 +1,7 @@
 import { useState } from 'react';
 import { Form, InputNumber, Modal } from 'antd';
 import { useTranslation } from 'react-i18next';
-import type { SessionApp } from '../../data/sessions/apps';
+import { appTitle, type SessionApp } from '../../data/sessions/apps';
 import type { Session } from '../../data/sessions/sessions';
 import { CopyableFacts } from './drawer/CopyableFacts';
 
@@ -23,7 +23,7 @@ export function ConnectDialog({ session, app, onClose }: ConnectDialogProps) {
       open
       onCancel={onClose}
       footer={null}
-      title={t('apps.connect-to', { title: app.title, name: session.name })}
+      title={t('apps.connect-to', { title: appTitle(t, app), name: session.name })}
     >
       {app.port === null ? (
         <SshCommands session={session} app={app} />

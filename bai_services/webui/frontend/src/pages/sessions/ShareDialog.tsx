@@ -15,6 +15,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatTime } from '../../components/time';
 import {
+  appTitle,
   sharesQuery,
   useChangeShares,
   type AppShare,
@@ -63,7 +64,7 @@ export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
       { share },
       {
         onSuccess: () => {
-          void message.success(t('apps.shared', { title: app.title }));
+          void message.success(t('apps.shared', { title: appTitle(t, app) }));
           form.resetFields();
         }
       }
@@ -78,7 +79,7 @@ export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
       okText={t('apps.share')}
       cancelText={t('apps.close')}
       confirmLoading={change.isPending}
-      title={t('apps.share-title', { title: app.title })}
+      title={t('apps.share-title', { title: appTitle(t, app) })}
     >
       <Form id={id} form={form} layout="vertical" initialValues={INITIAL} onFinish={submit}>
         <Form.Item name="audience" label={t('apps.audience')}>

@@ -4,7 +4,7 @@ import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../../components/ErrorNotice';
 import { ScrollArea } from '../../../components/ScrollArea';
-import { appAddress, appsQuery, type SessionApp } from '../../../data/sessions/apps';
+import { appAddress, appsQuery, appTitle, type SessionApp } from '../../../data/sessions/apps';
 import { meQuery } from '../../../data/accounts/me';
 import type { Session } from '../../../data/sessions/sessions';
 import { ConnectDialog } from '../ConnectDialog';
@@ -30,7 +30,7 @@ export function SessionApps({ session }: { session: Session }) {
           pagination={false}
           dataSource={data.items}
           columns={[
-            { key: 'title', title: t('apps.app'), render: (_, app) => app.title },
+            { key: 'title', title: t('apps.app'), render: (_, app) => appTitle(t, app) },
             {
               key: 'category',
               title: t('apps.category'),
@@ -64,7 +64,7 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
       {app.kind === 'tcp' ? (
         <Button
           size="small"
-          aria-label={t('apps.connect-to', { title: app.title, name: session.name })}
+          aria-label={t('apps.connect-to', { title: appTitle(t, app), name: session.name })}
           onClick={() => setDialog('connect')}
         >
           {t('apps.connect')}
@@ -75,7 +75,7 @@ function AppButtons({ session, app }: { session: Session; app: SessionApp }) {
       {app.is_shareable && (
         <Button
           size="small"
-          aria-label={t('apps.share-title', { title: app.title })}
+          aria-label={t('apps.share-title', { title: appTitle(t, app) })}
           onClick={() => setDialog('share')}
         >
           {t('apps.share')}
@@ -101,7 +101,7 @@ function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
       : WITH_PATH.includes(app.name) && t(`apps.path-hint-${app.name}`);
   const confirm = () => {
     modal.confirm({
-      title: t('apps.open', { title: app.title }),
+      title: t('apps.open', { title: appTitle(t, app) }),
       content: hint,
       okText: t('sessions.open'),
       okButtonProps: link
@@ -110,7 +110,7 @@ function OpenApp({ session, app }: { session: Session; app: SessionApp }) {
   return (
     <Button
       size="small"
-      aria-label={t('apps.open', { title: app.title })}
+      aria-label={t('apps.open', { title: appTitle(t, app) })}
       {...(hint ? { onClick: confirm } : link)}
     >
       {t('sessions.open')}
