@@ -61,7 +61,6 @@ async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: 
     await lab.sign_in(page, any_hub, "user")
 
     await start_with_folder(page, any_hub, "browsed")
-    await page.goto(f"{any_hub.url}/user/user/lab?reset")
     await lab.open_notebook(page)
     write = "print(open('/home/work/data/note.txt', 'w').write('kept'))"
     assert await lab.run_cell(page, write) == "4"
@@ -79,7 +78,6 @@ async def test_files_in_a_folder_outlive_the_session(browser: Browser, any_hub: 
     await page.locator("#stop").wait_for(state="hidden")
 
     await start_with_folder(page, any_hub, "browsed")
-    await page.goto(f"{any_hub.url}/user/user/lab?reset")
     await lab.open_notebook(page)
     read = (
         "print(open('/home/work/data/note.txt').read(), open('/home/work/data/copied.txt').read())"
@@ -129,7 +127,6 @@ async def test_the_form_mounts_a_directory_of_a_folder(browser: Browser, hub: Ru
     assert session["preopen_ports"] == [8501, 9000]
     (mount,) = session["mounts"]
     assert (mount["subpath"], mount["path"]) == ("raw/2024", "/home/work/data")
-    await page.goto(f"{hub.url}/user/user/lab?reset")
     await lab.open_notebook(page)
     listed = "import os; os.chdir('data'); print(os.listdir(), open('inside').read())"
     assert await lab.run_cell(page, listed) == "['inside'] raw/2024/inside"
