@@ -111,7 +111,7 @@ async def assert_panel_shows_session(page: Page, session: JSON) -> None:
 async def assert_panel_has_contrast(page: Page, theme: str, engine: str, folder: Path) -> None:
     panel = page.locator("#bai-session-panel")
     await take_screenshot(page, f"panel-{theme}-{engine}", folder)
-    await page.route("**/bai/api/look?**", with_nearly_full_usage())
+    await page.route("**/bai/api/poll?**", with_nearly_full_usage())
     await panel.locator(".bai-Chart.bai-mod-warning").wait_for(timeout=lab.TIMEOUT_MS)
     await page.locator(".bai-Status.bai-mod-alarm").wait_for(timeout=lab.TIMEOUT_MS)
     shown = page.locator("#bai-session-panel, .bai-Status")
@@ -282,12 +282,13 @@ async def test_the_log_view_follows_searches_and_downloads_the_log(
         log = view.locator(".bai-Log")
         await view.get_by_label("Server log").check()
         await log.get_by_text("ServerApp]").first.wait_for(timeout=lab.TIMEOUT_MS)
+        # The server logs the request for a missing page; the view polls the log and shows the line.
+        await page.evaluate("url => fetch(url)", f"{session['url']}no-such-page")
+        await log.get_by_text("no-such-page").first.wait_for(timeout=lab.TIMEOUT_MS)
         await view.get_by_label("Server log").uncheck()
         await log.get_by_text("ServerApp]").first.wait_for(state="detached")
-        # The request of a missing page is logged; the view shows it without a reload.
-        await page.evaluate("url => fetch(url)", f"{session['url']}no-such-page")
+        await log.get_by_text("no-such-page").first.wait_for(state="detached")
         await view.get_by_label("Times").check()
-        await view.get_by_text("no-such-page").wait_for(state="detached")
         await view.get_by_label("Server log").check()
         stamp = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
         await view.locator(".bai-Log").get_by_text(stamp).first.wait_for(timeout=lab.TIMEOUT_MS)
@@ -357,7 +358,7 @@ async def test_the_panel_works_with_keyboard_palette_and_launcher(
         summary = page.locator(".bai-Section summary", has_text="My folders")
         await summary.focus()
         await page.keyboard.press("Enter")
-        await page.get_by_text("You have no folders.").wait_for(state="hidden")
+        await page.locator(".bai-Section:not([open])", has_text="My folders").wait_for()
         unnamed = await page.locator("#bai-session-panel").evaluate(
             """node => [...node.querySelectorAll('button, input, select, [role=img]')].filter(
                 inner => !inner.hidden && !(inner.ariaLabel || inner.textContent.trim()))
