@@ -34,9 +34,9 @@ def test_model_keeps_the_hubs_built_in_user_role() -> None:
 
 
 def test_superadmin_is_not_an_admin_of_the_hub() -> None:
-    """The Hub's role `admin` starts servers and issues tokens for every user."""
+    """The Hub's role `admin` may start servers and issue tokens for every user."""
     role = {"name": "bai-superadmin", "description": "", "scopes": ["admin-ui"]}
-    model = authentication(account(hub_roles=[role]), DEFAULT_ROLES)
+    model = authentication(account(role="superadmin", hub_roles=[role]), DEFAULT_ROLES)
     assert model["admin"] is False
     assert [role["name"] for role in model["roles"]] == ["user", "bai-superadmin"]
 

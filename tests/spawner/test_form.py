@@ -143,9 +143,9 @@ def test_secret_values_are_not_in_the_stored_options() -> None:
     )
     assert options == {"environ": {"SEED": "1"}, "secret_environ": ["TOKEN"]}
     assert "s3cret" not in json.dumps(showable(options))
-    # The secret value is passed only to the start in the same request.
+    # ``parse`` keeps the secret values for a start in the same request.
     assert with_secrets(options)["environ"] == {"SEED": "1", "TOKEN": "s3cret"}
-    # A later request does not contain the value.
+    # Each call of ``parse`` discards the values of the previous one, so a later start has no value.
     parse({})
     with pytest.raises(InvalidRequest, match="TOKEN are not stored"):
         with_secrets(options)
@@ -170,11 +170,11 @@ def test_request_again_repeats_all_options_except_the_priority() -> None:
         "mounts": [
             {"vfolder_id": "f1", "path": "/home/work/d", "permission": "ro", "subpath": "a"}
         ],
-        "environ": {},
+        "environ": {"SEED": "1"},
         "secret_environ": [],
         "preopen_ports": [9000],
         "priority": 90,
-        "callback": None,
+        "callback": {"url": "https://example.org/hook"},
         "cluster_size": 2,
         "cluster_mode": "multi-node",
     }
@@ -186,7 +186,9 @@ def test_request_again_repeats_all_options_except_the_priority() -> None:
         "resources": {"cpu": "1"},
         "shared_memory": "64m",
         "mounts": [{"vfolder": "f1", **mount}],
+        "environ": {"SEED": "1"},
         "preopen_ports": [9000],
+        "callback_url": "https://example.org/hook",
         "cluster_size": 2,
         "cluster_mode": "multi-node",
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, settings
@@ -42,7 +42,7 @@ ROWS = [
     ("three equal parts rather than four", (500, 500, 500, 500), 1200, {0: 400, 1: 400, 2: 400}, True),  # noqa: E501
     ("a whole device and a part, if no even division exists", (1000, 400), 1400, {0: 1000, 1: 400}, False),  # noqa: E501
     ("as even as the free shares allow", (1000, 600), 1500, {0: 900, 1: 600}, False),
-    ("the more even division, even if it leaves more free", (1000, 900, 300), 1250, {0: 630, 1: 620}, True),  # noqa: E501
+    ("the most even division, although another one leaves less free", (1000, 900, 300), 1250, {0: 630, 1: 620}, True),  # noqa: E501
     ("two unequal parts rather than three less equal ones", (1000, 400, 100), 1300, {0: 900, 1: 400}, False),  # noqa: E501
     ("three unequal parts if two devices do not suffice", (1000, 300, 200), 1450, {0: 950, 1: 300, 2: 200}, False),  # noqa: E501
     ("a fraction that fits on no device is divided too", (250, 400, 300), 500, {2: 250, 0: 250}, None),  # noqa: E501
@@ -66,9 +66,12 @@ def test_division_of_a_share(
 
 
 def test_number_of_parts_follows_the_formula() -> None:
-    """A share R is divided over n devices of capacity C. Let D be R / n, rounded down to the step
-    q. Then n is the smallest number from ceil(R / C) on with two properties: n devices have at
-    least D free, and ceil((R - n D) / q) devices have at least D + q free.
+    """A share R is divided evenly over n devices of capacity C, in steps of q. Let D be R / n,
+    rounded down to a multiple of q. Then n is the smallest number for which all of these hold:
+
+    - n is at least R / C, and D is at least the smallest part.
+    - n devices have at least D free.
+    - ceil((R - n D) / q) devices have at least D + q free.
     """
 
     def part_count(free: tuple[int, ...], amount: int) -> int:
@@ -90,14 +93,11 @@ Key = tuple[int, int, int]
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
     """Try all divisions; return unevenness, number of devices and free capacity of the best one."""
-    line = sorted(
-        (room for room in free if room // PART_STEP * PART_STEP >= MIN_PART), reverse=True
-    )
+    usable = [room for room in free if room // PART_STEP * PART_STEP >= MIN_PART]
     steps, keys = amount // PART_STEP, []
-    for n in range(2, len(line) + 1):
-        for first in range(len(line) - n + 1):
-            window = line[first : first + n]
-            parts = [range(MIN_PART // PART_STEP, room // PART_STEP + 1) for room in window]
+    for n in range(2, len(usable) + 1):
+        for rooms in combinations(usable, n):
+            parts = [range(MIN_PART // PART_STEP, room // PART_STEP + 1) for room in rooms]
             for others in product(*parts[1:]):
                 last = steps - sum(others)
                 if last not in parts[0]:
@@ -105,7 +105,7 @@ def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -
                 split = (last, *others)
                 uneven = max(0, max(split) - min(split) - 1)
                 if not (guarded and uneven):
-                    keys.append((uneven, n, -sum(window) if spreads else sum(window)))
+                    keys.append((uneven, n, -sum(rooms) if spreads else sum(rooms)))
     return min(keys, default=None)
 
 
