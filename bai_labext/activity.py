@@ -1,7 +1,7 @@
 """Report to the manager how long the session has been idle.
 
-Requests that an open page sends by itself do not count as use. Jupyter's own activity tracking
-counts them, for example every poll of JupyterLab, so it is not used here.
+Requests that an open page sends by itself do not count as use. Jupyter's ``api_last_activity``
+includes them, for example every poll of JupyterLab, so it is not used here.
 """
 
 from __future__ import annotations

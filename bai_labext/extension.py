@@ -88,7 +88,10 @@ def load(server_app: Any) -> None:
 
 
 def with_ports(offers: list[Offer], environ: Mapping[str, str]) -> list[Offer]:
-    """Add the named ports to the offers. They replace default ports of apps with the same title."""
+    """Add the named ports to the offers.
+
+    A named port replaces an offered port with the same title.
+    """
     named = named_ports(environ)
     titles = {offer.app.title for offer in named}
     kept = [o for o in offers if o.app.kind is not AppKind.PORT or o.app.title not in titles]

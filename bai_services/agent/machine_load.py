@@ -28,7 +28,7 @@ class MachineLoad:
     def facts(self) -> dict[str, Any]:
         """Return the start of the agent and the load; None stands for unknown values."""
         before, self._cpus = self._cpus, psutil.cpu_times(percpu=True)
-        # The number of CPUs can change: then their order is unknown.
+        # If the number of CPUs has changed, the old times cannot be assigned to CPUs: report 0 %.
         known = before if len(before) == len(self._cpus) else self._cpus
         cpus = [busy_percent(*pair) for pair in zip(known, self._cpus, strict=True)]
         memory = psutil.virtual_memory()

@@ -22,9 +22,9 @@ Text = str | Mapping[str, str]
 class Translator:
     """Translates keys to one language: ``translate("sign_in.blocked_minutes", count=3)``.
 
-    Replaces placeholders such as ``{count}``. If the file has the plural forms ``one`` and
-    ``other``, ``count`` selects one. A key without a translation gives the English text, and
-    an unknown key the key itself, so that a missing text never breaks a page.
+    Replaces placeholders such as ``{count}``. A text may have the plural forms ``one`` and
+    ``other``; the value of ``count`` then selects the form. A key without a translation gives the
+    English text, and an unknown key the key itself, so that a missing text never breaks a page.
     """
 
     language: str

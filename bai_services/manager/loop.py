@@ -25,7 +25,10 @@ class Loop:
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """Run the next step now; may be called often, and before ``start``."""
+        """Run the next step now; after a failed step, when the backoff ends.
+
+        May be called often, and before ``start``.
+        """
         self._woken.set()
 
     def start(self) -> None:

@@ -157,6 +157,6 @@ async def test_filters_are_saved_and_lists_are_downloaded(opened: Opener[Shell])
     download = await started.value
     assert download.suggested_filename == "sessions.csv"
     lines = (await download.path()).read_text("utf-8-sig").splitlines()
-    # No session has the name of the filter.
+    # The list is filtered by a name that no session has, so the file contains only the header.
     assert len(lines) == 1
     assert lines[0].startswith("id,name,")

@@ -13,8 +13,8 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    # Add a column instead of altering the old one: SQLite would recreate the table, and with it
-    # everything that refers to a device.
+    # SQLite cannot make a column nullable without recreating the table. Therefore add a nullable
+    # column, copy the values and give it the old name.
     op.add_column("devices", sa.Column("known_bytes", sa.BigInteger))
     op.execute("UPDATE devices SET known_bytes = NULLIF(memory_bytes, 0)")
     op.drop_column("devices", "memory_bytes")

@@ -1,7 +1,8 @@
 """Score one agent for one shape under a policy (compiled; columns.py explains recurring names).
 
-``score`` handles every shape. ``plain_score`` returns the same result for a plain shape (see
-``is_plain``), but faster, because it uses the derived values of the agent.
+``score`` handles every shape and policy. ``plain_score`` returns the same result for a plain shape
+(see ``is_plain``) under the policies priced, best-fit, pack and spread, but faster, because it uses
+the derived values of the agent.
 """
 
 from __future__ import annotations
@@ -102,14 +103,14 @@ def expected_use(costs, table, cpu_at, mem_at, value, count):  # type: ignore[no
 
 @inlined
 def value_of(costs, family, free):  # type: ignore[no-untyped-def]
-    """Return the value, in devices, of a device with ``free`` thousandths."""
+    """Return the value of a device with ``free`` free thousandths; 1 if all 1000 are free."""
     return costs.remainder_value[family, min(max(free, 0), UNIT)]
 
 
 @inlined
 def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  # type: ignore[no-untyped-def]
     """Return the costs of a placement that ``expected_use`` does not include: the price of the
-    model, and the lost bonus of wholly free devices that become partly used.
+    model, and the bonus for wholly free devices that the placement uses, partly or wholly.
     """
     last = costs.whole_bonus.shape[1] - 1
     lost_bonus = (
@@ -123,8 +124,8 @@ def extra_cost(costs, family, model, value_taken, whole_before, whole_after):  #
 def price(columns, costs, n, after, shape):  # type: ignore[no-untyped-def]
     """Return the change of an agent's expected use minus the extra cost, summed over families.
 
-    ``after`` holds the free thousandths of its devices after the placement. For a plain shape,
-    ``best_share_device`` and ``plain_price`` compute the same value.
+    ``after`` holds the free thousandths of its devices after the placement. ``best_share_device``
+    and ``plain_price`` contain the same formula for plain shapes: keep the three consistent.
     """
     facts, before = columns.facts[n], columns.free[n]
     cpu, mem = columns.agents[n, CPU], columns.agents[n, MEM]

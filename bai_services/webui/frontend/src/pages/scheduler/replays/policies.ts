@@ -9,7 +9,7 @@ export interface TriedRules {
 
 export type Rule = keyof TriedRules;
 
-/** The values of each rule, in the order in which a policy is written in the URL. */
+/** The possible values of each rule. The rules have the same order as in the URL. */
 export const RULES: Record<Rule, readonly string[]> = {
   scheduler: ['fifo', 'lifo', 'drf', 'fair-share'],
   placement: ['priced', 'fgd', 'best-fit', 'pack', 'spread', 'round-robin', 'random'],
@@ -24,7 +24,7 @@ const SEPARATOR = '.';
 export const policyText = (policy: TriedRules) =>
   RULE_NAMES.map(name => policy[name]).join(SEPARATOR);
 
-/** Read a policy from the URL; for an unknown rule, use the current rule of the group. */
+/** Read a policy from the URL; an unknown value is replaced by the current rule of the group. */
 export function policyOf(text: string): TriedRules {
   const parts = text.split(SEPARATOR);
   const rule = (name: Rule) => {
