@@ -30,9 +30,10 @@ def interface_addresses() -> frozenset[Address]:
 class TrustedProxies:
     """Proxies whose ``X-Forwarded-For`` is trusted.
 
-    A proxy on this machine may connect from any address of the machine: Docker masquerades
-    connections to the address of its own bridge. A container cannot forge such an address, because
-    the kernel drops packets from outside that have it as their source.
+    A proxy on this machine may connect from any address of the machine: for a connection to a
+    container, Docker replaces the source address by the address of its bridge. A container cannot
+    forge such an address, because the kernel drops packets from outside that have it as their
+    source.
     """
 
     networks: tuple[Network, ...] = ()
@@ -66,7 +67,7 @@ class TrustedProxies:
         entries = [entry.strip() for entry in forwarded.split(",")]
         while len(entries) > 1 and self._is_named(entries[-1]):
             entries.pop()
-        # An entry without an address (a port, "unknown") ends the chain of trust.
+        # An entry that is not an address alone ("unknown", an address with a port) ends the chain.
         client = parse_address(entries[-1])
         return normal_address(peer) if client is None else str(client)
 

@@ -1,10 +1,10 @@
 """Overhead of the path to a session's app, and throughput of `bai app --tcp`.
 
-An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. It is
-called in three ways: directly, through a bare configurable-http-proxy, and through the complete
-path: the Hub's proxy, the session's server and jupyter-server-proxy. App and client have minimal
-overhead, so that the path dominates the time. Routes are measured in turn in each round; results
-are medians over the rounds.
+An app (HTTP, a websocket, plain TCP) runs on the machine of a session of the process engine. There
+are three routes to it: direct, through a bare configurable-http-proxy, and the complete path
+through the Hub's proxy and the session's server with its fast path. App and client have minimal
+overhead, so that the route dominates the time. Every round measures all routes in turn; results are
+medians over the rounds.
 """
 
 from __future__ import annotations
@@ -211,16 +211,19 @@ async def _megabytes_per_second(route: Route, spec: argparse.Namespace) -> float
 async def _paired_ratios(
     baseline: Route, candidate: Route, spec: argparse.Namespace
 ) -> dict[str, list[float]]:
-    """Return ratios of candidate to baseline, in consecutive pairs, because load varies."""
+    """Return the ratios of candidate to baseline.
+
+    Both are measured directly after each other, because the load of the machine varies.
+    """
     ratios: dict[str, list[float]] = {"throughput": [], "requests": []}
     for _ in range(3 * spec.rounds):
         big = [await _megabytes_per_second(route, spec) for route in (baseline, candidate)]
         ratios["throughput"].append(round(big[1] / big[0], 2))
         rates = [
             await requests_per_second(
-                w.address, w.path + "small", w.headers, spec.requests, CONCURRENCY
+                route.address, route.path + "small", route.headers, spec.requests, CONCURRENCY
             )
-            for w in (baseline, candidate)
+            for route in (baseline, candidate)
         ]
         ratios["requests"].append(round(rates[1] / rates[0], 2))
     return ratios
@@ -251,7 +254,7 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
     before = sum(p.memory_info().rss for p in ends)
     rates: dict[str, list[float]] = {}
     spent: dict[str, list[float]] = {}
-    most = before
+    peak = before
     for _ in range(spec.rounds):
         for streams in (1, 50):
             each = spec.mebibytes * MIB // streams
@@ -263,13 +266,13 @@ def _tcp(hub: RunningHub, port: int, spec: argparse.Namespace) -> dict[str, Any]
                 for part, seconds in _cpu_seconds(parts).items():
                     used = (seconds - cpu[part]) / (streams * each / 1e9)
                     spent.setdefault(f"{name}_{part}", []).append(used)
-                most = max(most, sum(p.memory_info().rss for p in ends))
+                peak = max(peak, sum(p.memory_info().rss for p in ends))
     medians = {name: round(statistics.median(found), 1) for name, found in rates.items()}
     return {
         "tcp_mb_per_second": min(medians.values()),
         "tcp": medians,
         "tcp_cpu_seconds_per_gb": {n: round(statistics.median(f), 2) for n, f in spent.items()},
-        "tcp_memory_grown_mb": round((most - before) / 1e6, 1),
+        "tcp_memory_grown_mb": round((peak - before) / 1e6, 1),
     }
 
 

@@ -67,8 +67,10 @@ class Engine(ABC):
         return {}
 
     async def writable_layer(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
-        """Return the directories outside of home and folders that a kernel writes to, and a
-        number of bytes to add for data outside these directories.
+        """Return what a kernel's writable layer consists of, for a measurement of its size.
+
+        The result is the directories to measure, and the size in bytes of the data outside them.
+        Home and folders are not included.
         """
         return (), 0
 

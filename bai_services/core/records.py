@@ -1,4 +1,4 @@
-"""Copy a record (a frozen dataclass) into a record of a subclass with more fields."""
+"""Fields of a record (a frozen dataclass), for example to build a record of a subclass from it."""
 
 from __future__ import annotations
 

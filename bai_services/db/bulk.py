@@ -24,7 +24,7 @@ class RowUpdate:
     """A bulk UPDATE with one row of values per updated row.
 
     ``kinds`` maps the name of each value to its type, in the order of the values in a row.
-    ``statement`` returns the UPDATE for the values, which are passed as columns by name.
+    ``statement`` builds the UPDATE; its argument maps the name of each value to an expression.
     """
 
     def __init__(self, kinds: Mapping[str, Any], statement: Callable[[Values], sa.Update]) -> None:

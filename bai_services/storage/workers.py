@@ -161,7 +161,9 @@ _MEANINGS: dict[int, Callable[[], BaiError]] = {
     errno.ENAMETOOLONG: lambda: InvalidRequest("the path is too long", field="path"),
     errno.EINVAL: lambda: InvalidRequest("the file system rejects this path", field="path"),
     errno.EILSEQ: lambda: InvalidRequest("the file system rejects this name", field="path"),
-    errno.EBUSY: lambda: Conflict("it is in use, or a file system is mounted there"),
+    errno.EBUSY: lambda: Conflict(
+        "the file or directory is in use, or a file system is mounted there"
+    ),
     errno.ETXTBSY: lambda: Conflict("the file is being executed"),
     errno.EMLINK: lambda: Conflict("the directory cannot contain more directories"),
     errno.EACCES: lambda: Forbidden("the permissions of the file forbid it"),
@@ -172,6 +174,10 @@ _MEANINGS: dict[int, Callable[[], BaiError]] = {
         "the storage quota is used up: remove files, or ask an administrator for a larger quota; "
         "nothing was changed"
     ),
+    errno.ENOSPC: lambda: StorageFull("the storage host is full; nothing was changed"),
+    errno.EFBIG: lambda: StorageFull(
+        "the file is too large for the storage host; nothing was changed"
+    ),
     errno.EMFILE: lambda: Unavailable("too many files are open; try again shortly"),
     errno.ENFILE: lambda: Unavailable("too many files are open; try again shortly"),
 }
@@ -181,8 +187,6 @@ _UNREACHABLE = (
 )
 for _number in _UNREACHABLE:
     _MEANINGS[_number] = lambda: Unavailable("the storage host cannot be reached at the moment")
-for _number in (errno.ENOSPC, errno.EFBIG):
-    _MEANINGS[_number] = lambda: StorageFull("the storage host is full; nothing was changed")
 
 
 def translate_errors(work: Callable[..., T], *arguments: Any) -> T:

@@ -146,7 +146,7 @@ def pull_error(name: str, text: str) -> BaiError:
     """Convert Docker's error message of a failed pull to an error for the user."""
     low = text.lower()
     if "no space left" in low:
-        return StorageFull(f"image {name} does not fit on the disk of its machine", image=name)
+        return StorageFull(f"image {name} does not fit on the disk of the machine", image=name)
     if any(word in low for word in _UNREACHABLE):
         return Unavailable(
             f"image {name} is not on the machine and its registry does not respond: {text[:300]}",

@@ -13,7 +13,7 @@ class UploadRecords:
     """One small file per started upload, in the configuration folder."""
 
     def __init__(self, scope: str) -> None:
-        """``scope`` is the URL of the folder: keys are unique within it."""
+        """``scope`` is the URL of the folder; a key identifies an upload within it."""
         self._folder = profile.folder() / "uploads"
         self._scope = scope
 

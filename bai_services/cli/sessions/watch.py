@@ -71,7 +71,7 @@ async def events(
         query["session"] = session["id"]
     while True:
         async with connection.client.stream("/events", **query) as response:
-            # Check only after the stream is open, because the stream reports only later ends.
+            # Check after the stream is open: it does not report an end that came before.
             if until_end and (end := await _end_event(connection, query["session"])):
                 _print_event(end, as_json=as_json)
                 return
@@ -120,7 +120,7 @@ def new_text(before: str, now: str) -> str:
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[dict[str, Any]]:
     async for line in lines:
-        # Events without a session are invitations to folders.
+        # Events without a session belong to folders: invitations and changed shares.
         if line.startswith("data:") and (event := json.loads(line[5:]))["session_id"]:
             yield event
 

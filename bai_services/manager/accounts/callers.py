@@ -113,7 +113,7 @@ class Callers:
             If the date is outside the allowed clock difference, the keypair is unknown or not
             active, the signature is wrong, or the account is not accepted.
         RateLimited
-            If the keypair has used up its requests of the last 15 minutes.
+            If the keypair has exceeded its rate limit (requests per 15 minutes).
         """
         now = self._clock()
         signature.check_date(request.date, now)

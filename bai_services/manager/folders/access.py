@@ -30,8 +30,8 @@ class VFolderAccess:
     ) -> VfolderRow:
         """Return the folder with that id in any status, or with that name in one of ``statuses``.
 
-        The caller's own folder takes precedence over others with the name: otherwise another user
-        could redirect the caller's operations by sharing a folder. Next come folders that are
+        The caller's own folder takes precedence over others of the same name: otherwise another
+        user could redirect the caller's operations by sharing a folder. Next come folders that are
         shared with the caller or belong to one of the caller's projects, and last those visible
         only through the caller's role. Two folders at the same level are ambiguous.
 

@@ -139,7 +139,7 @@ class FittingAgents:
         NotFound
             If a designated agent is not in the group.
         InsufficientResources
-            If the agents could never run it; the details contain the amounts.
+            If the agents could never run it; the details contain the missing resources.
         """
         group, architecture = target
         single = Request(slots, group.name, architecture, group.engine)

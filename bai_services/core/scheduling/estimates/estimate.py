@@ -38,11 +38,12 @@ class _End(NamedTuple):
 def estimate_starts(queue: Queue, budget: Budget | None = None) -> dict[str, Estimate]:
     """Return the estimated start of every pending session of a queue.
 
-    The simulation runs passes on a copy of the queue: whenever a session ends, a start time arrives
-    or a reservation is due. A session that runs now ends at its limit; without a limit, it ends
-    after the run time learned for its kind. A session that starts in the simulation ends at its
-    limit or after the learned run time, whichever is earlier. A session may start when all its
-    dependencies have ended. ``Labels`` determines the certainty of each estimate.
+    The simulation runs passes on a copy of the queue: one at each end of a session, at each
+    requested start time and at the start of each reservation. A session that runs now ends at its
+    limit; without a limit, it ends after the run time learned for its kind. A session that starts
+    in the simulation ends at its limit or after the learned run time, whichever is earlier. A
+    session may start when all its dependencies have ended. ``Labels`` determines the certainty of
+    each estimate.
 
     The queue must not change during the call.
     """

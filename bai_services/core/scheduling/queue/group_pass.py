@@ -199,8 +199,8 @@ class GroupPass:
             if placements is None:
                 self._no_capacity.add(handle)
             return placements
-        # A failure holds for all sessions that end after the reservation starts: each of them can
-        # use the same capacity.
+        # A failure applies to every session of this request that ends after the reservation starts:
+        # all of them may use the same capacity.
         if handle in self._no_capacity_beside:
             return None
         placements = reserver.place(pending, handle)

@@ -144,9 +144,10 @@ def workload_of(
 
     The result contains the sessions that were created before ``until`` and had not ended at
     ``since``. A session that was cancelled before it started leaves the queue at that time, unless
-    the replay starts it earlier. Sessions with unfinished dependencies are omitted. Unknown run
-    times are estimated: the median of the longer run times of the same kind, at most the limit of
-    the session.
+    the replay starts it earlier. Sessions with unfinished dependencies are omitted. An unknown run
+    time is estimated: the median run time of the same kind, at most the limit of the session. For a
+    session that still runs, only run times longer than its elapsed time count, and the estimate is
+    at least the elapsed time.
     """
     origin = since.replace(hour=0, minute=0, second=0, microsecond=0)
     begin = _seconds(since, origin)
