@@ -178,7 +178,10 @@ def classes() -> Iterator[type[Configurable]]:
 
 
 def documented_traits() -> set[tuple[str, str]]:
-    """Return class and trait of every row; the title above a row names its class."""
+    """Return (class, trait) for every row of the tables of traits.
+
+    A row contains ``Class.trait``, or only the trait: then the heading above names the class.
+    """
     found = set()
     for page in ("admin-guide.md", "traits.md"):
         title = ""

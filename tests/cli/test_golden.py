@@ -171,8 +171,8 @@ def test_live_text_fits_the_terminal_width(columns: int) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("path", ["image list"])
 def test_help_equals_the_golden_file(path: str, columns: int) -> None:
-    # In a separate process: click caches the help option of each command with the option names of
-    # the first context.
+    # In a separate process: click creates the help option of a command once per process, and its
+    # names (``-h``, ``--help``) may come from another test.
     words = [sys.executable, "-m", "bai_services.cli.main", *path.split(), "--help"]
     environ = {**os.environ, "COLUMNS": str(columns)}
     done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)

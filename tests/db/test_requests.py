@@ -1,4 +1,4 @@
-"""Reads of a session request: whether agents can mount subdirectories."""
+"""Database queries for a session request: whether agents can mount subdirectories."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .world import make_world
         pytest.param([{"binds_subpaths": False}, {}], True, id="one agent does not report it"),
     ],
 )
-async def test_support_of_subpath_mounts_is_read_without_all_facts(
+async def test_support_of_subpath_mounts_is_read_without_the_other_facts(
     database_url: str, facts: list[dict[str, bool]], expected: bool
 ) -> None:
-    """The query reads only this fact, because all facts of an agent can be large."""
+    """The query reads only this fact, because the facts of an agent can be large."""
     world = await make_world(database_url)
     try:
         await world.write(sa.delete(agents))

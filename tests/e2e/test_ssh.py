@@ -1,4 +1,4 @@
-"""OpenSSH's own programs (ssh, scp, rsync) with a session, through Hub and proxy."""
+"""ssh, scp, sftp and rsync with a session, through the Hub's proxy."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_command_has_the_environment_of_the_session_and_returns_its_exit_code(
     assert session.run_bai("ssh", session.name, "cat", input="typed here") == "typed here"
 
 
-def test_ssh_server_listens_on_no_port_and_has_no_capabilities(session: Session) -> None:
+def test_nothing_listens_on_port_22_and_commands_have_no_capabilities(session: Session) -> None:
     text = session.run_bai(
         "ssh", session.name, "grep CapEff /proc/self/status; cat /proc/net/tcp /proc/net/tcp6"
     )

@@ -55,8 +55,7 @@ async def test_a_port_that_accepts_no_connection_does_not_block_the_event_loop()
             client.setblocking(False)
             client.connect_ex(("127.0.0.1", port))
         finding = asyncio.ensure_future(Hosts().of(port))
-        # This ends without a timeout only if the event loop is not blocked by the connection
-        # attempt.
+        # If the attempt blocked the event loop, it would have ended before this timeout is handled.
         done, _ = await asyncio.wait([finding], timeout=0.02)
         assert not done
         assert await finding == "[::1]"

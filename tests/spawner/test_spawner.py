@@ -248,7 +248,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-async def test_errors_of_the_manager_are_shown_unchanged(
+async def test_rejected_starts_report_status_and_reason(
     hub: BareHub, agent: FakeAgent, user: Client
 ) -> None:
     for options, status, words in REFUSED:

@@ -40,7 +40,10 @@ class FakeAgent:
         }
 
     async def beat(self, kernels: Sequence[Kernel] | None = (), **facts: Any) -> None:
-        """Send a heartbeat. ``facts`` are also part of all later heartbeats."""
+        """Send a heartbeat. ``facts`` are also part of all later heartbeats.
+
+        ``kernels`` None: the engine of the agent does not respond.
+        """
         self._beat.update(facts)
         listed = None if kernels is None else list(kernels)
         body = {**self._beat, "kernels": listed}

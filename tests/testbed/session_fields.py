@@ -10,7 +10,7 @@ from bai_services.client import Client
 
 from .manager import Api
 
-# Name of the session to which the requests belong, and of the session on which it depends.
+# Names of the requested session and of the session on which it depends.
 NAME = "full"
 FIRST = "first"
 SECRET = {"TOKEN": "swordfish"}

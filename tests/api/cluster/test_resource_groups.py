@@ -7,13 +7,14 @@ import contextlib
 
 import pytest
 
+from bai_services.client import Client
 from bai_services.core import errors
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
 
-async def names(client: object) -> list[str]:
-    page = await client.get("/resource-groups")  # type: ignore[attr-defined]
+async def names(client: Client) -> list[str]:
+    page = await client.get("/resource-groups")
     return [item["name"] for item in page["items"]]
 
 

@@ -33,8 +33,8 @@ from tests.testbed.session_fields import (
     request_of,
 )
 
-OF_HUB = {"owner", "hub_server"}
-# Columns that no field of the request determines alone.
+HUB_FIELDS = {"owner", "hub_server"}
+# Columns that do not belong to a single field of the request.
 COMMON_COLUMNS = {"id", "options", "request_hash", "notices"}
 
 # How to read each field from a launch plan, and the expected value for FIELD_EXAMPLES.
@@ -52,8 +52,8 @@ IN_PLAN: Mapping[str, tuple[Callable[[Mapping[str, Any]], object], object]] = {
     "owner": (lambda plan: plan["user"], "admin"),
     "hub_server": (lambda plan: plan["server"].startswith(NAME), True),
 }
-# Only the manager needs these fields: they decide when and where a session runs.
-OF_MANAGER = {
+# Fields that only the manager uses: for scheduling, time limits, callbacks and reuse.
+MANAGER_FIELDS = {
     "starts_at", "batch_timeout", "dependencies", "cluster_mode", "agent_list", "agent_selection",
     "allow_fractional_resource_fragmentation", "callback_url", "priority", "reuse",
 }  # fmt: skip
@@ -65,17 +65,16 @@ async def admin(api: Api) -> Client:
 
 
 def test_every_field_has_an_example_that_differs_from_its_default() -> None:
-    assert set(FIELD_EXAMPLES) | OF_HUB == FIELDS
+    assert set(FIELD_EXAMPLES) | HUB_FIELDS == FIELDS
     for spec_field in fields(SessionSpec):
         example = FIELD_EXAMPLES.get(spec_field.name)
-        is_only_possible_value = spec_field.name == "resource_group"
-        assert is_only_possible_value or example is None or example.value != default_of(spec_field)
+        assert example is None or example.value != default_of(spec_field), spec_field.name
 
 
 def test_rest_model_has_the_same_fields_and_defaults_as_the_spec() -> None:
-    of_rest = {"template", "enqueue_only", "max_wait_seconds"}
-    assert set(NewSession.model_fields) - of_rest == FIELDS
-    assert set(SessionRequest.model_fields) | OF_HUB == FIELDS
+    only_rest = {"template", "enqueue_only", "max_wait_seconds"}
+    assert set(NewSession.model_fields) - only_rest == FIELDS
+    assert set(SessionRequest.model_fields) | HUB_FIELDS == FIELDS
     assert NewSession().to_spec() == SessionSpec(**DEFAULTS)
 
 
@@ -101,14 +100,14 @@ async def test_every_field_is_stored_and_part_of_templates(
         name, columns = spec_field.name, traits_of(spec_field).columns
         if name in STORED_OPTIONS:
             assert rows[NAME]["options"][name] == FIELD_EXAMPLES[name].value
-        elif columns and name not in OF_HUB | {"image", "resource_group"}:
+        elif columns and name not in HUB_FIELDS | {"image", "resource_group"}:
             # There is only one image and one resource group, so their columns do not differ.
             assert rows[NAME][columns[0]] != rows["plain"][columns[0]], name
     graph = await admin.get(f"/sessions/{NAME}/dependency-graph")
     assert {item["name"] for item in graph["items"]} == {FIRST, NAME}
 
-    # A template may not contain secrets. Without ``reuse``, the response is the same session only
-    # if each field has the same value.
+    # A template may not contain secrets. Without ``reuse``, a request with the name of a live
+    # session returns that session only if all other fields are equal; otherwise it fails.
     own = ("name", "secret_environ", "environ", "reuse")
     template = {"name": "all", "request": request_of(without=own)}
     await admin.post("/session-templates", template)
@@ -123,7 +122,7 @@ async def test_every_field_reaches_the_launch_plan(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
     with_variable = {f.name for f in fields(SessionSpec) if traits_of(f).variable}
-    assert with_variable | set(IN_PLAN) | OF_MANAGER == FIELDS
+    assert with_variable | set(IN_PLAN) | MANAGER_FIELDS == FIELDS
     without = ("starts_at", "dependencies", "callback_url")
     session = await admin.post("/sessions", request_of(without=without))
     key = f"/sessions/{session['id']}"

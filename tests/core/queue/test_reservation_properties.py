@@ -91,7 +91,7 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 @dataclass
 class Simulation:
-    """Result of a simulation: start of each session, and its promised start."""
+    """Start and promised start of each session, and the result of each pass."""
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)
@@ -107,8 +107,8 @@ def simulate(
 ) -> Simulation:
     """Simulate arrivals, starts and ends until no event remains.
 
-    If a session that had exceeded a cap starts, the promised starts of later sessions in its group
-    are void.
+    When a session starts, the promised starts of the sessions behind it in its group become void: a
+    cap excluded it when they were promised, so they did not take it into account.
     """
     queue = Queue(
         Snapshot(

@@ -202,7 +202,7 @@ def test_agents_join_and_leave() -> None:
     assert starts == {"a": (0, "drained"), "b": (1, "lost"), "c": (10, "never")}
 
 
-def test_quotas_and_earlier_usage_are_considered() -> None:
+def test_replay_applies_quotas_and_earlier_usage() -> None:
     user = Scope(ScopeKind.USER, "u1")
     sessions = [session(n, i, i, 100, cores=1) for i, n in enumerate("ab")]
     limited = record(*sessions, caps={user: ScopeCaps(user, "u1", max_sessions=1)})
@@ -264,7 +264,7 @@ def test_comparison_of_an_empty_record() -> None:
     assert all(report.wait_seconds.max == 0 for report in result.reports)
 
 
-def test_session_on_an_agent_that_joined_in_the_same_second() -> None:
+def test_session_placed_in_the_second_its_agent_joined_is_replayed_unchanged() -> None:
     workload = workload_of(
         record(session("a", 10, 10, 20), agents=[agent(joined=10)]), SINCE, UNTIL, UNTIL
     )
