@@ -50,8 +50,9 @@ class ManagerLink:
 
     The engine's environment variables identify the session.
 
-    Every method raises ``Unavailable`` if the manager cannot be reached or this server is not a
-    session, and the errors that the manager returns (``NotFound``, ``Forbidden`` …).
+    Requests raise ``Unavailable`` if the manager cannot be reached or this server is not a session,
+    and the errors that the manager returns (``NotFound``, ``Forbidden`` …). Only ``read_sections``
+    returns these errors instead.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:

@@ -103,22 +103,25 @@ def _port_lock() -> Iterator[None]:
         yield
 
 
-def _reserved(own: Path) -> set[int]:
-    """Return the ports reserved by other installations; delete expired reservations."""
+def _reserved(ports_file: Path) -> set[int]:
+    """Return the ports reserved by other installations; delete expired reservations.
+
+    ``ports_file`` identifies the installation's own reservation.
+    """
     found: set[int] = set()
     for file in _reservations_folder().glob("*.json"):
         if time.time() - file.stat().st_mtime > RESERVED_SECONDS:
             file.unlink()
             continue
         facts = json.loads(file.read_text())
-        if facts["home"] != str(own):
+        if facts["home"] != str(ports_file):
             found |= set(facts["ports"])
     return found
 
 
-def _reserve(own: Path, ports: Mapping[str, int]) -> None:
-    name = hashlib.sha256(str(own).encode()).hexdigest()[:16]
-    facts = {"home": str(own), "ports": sorted(ports.values())}
+def _reserve(ports_file: Path, ports: Mapping[str, int]) -> None:
+    name = hashlib.sha256(str(ports_file).encode()).hexdigest()[:16]
+    facts = {"home": str(ports_file), "ports": sorted(ports.values())}
     (_reservations_folder() / f"{name}.json").write_text(json.dumps(facts))
 
 

@@ -1,4 +1,4 @@
-"""A JupyterHub without bai-hub: the reference for the number of starts per second."""
+"""A JupyterHub without bai-hub: the baseline for the number of starts per second."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def proxy_command() -> list[str]:
 
 @contextmanager
 def bare_hub(folder: Path, root: Path, environment: dict[str, Any]) -> Iterator[BareHub]:
-    """Run a Hub with an empty database in ``folder`` for the block."""
+    """Run a Hub with an empty database in ``folder`` until the ``with`` block ends."""
     port, token = free_port(), secrets.token_hex(16)
     config = folder / "bare_config.py"
     config.write_text(

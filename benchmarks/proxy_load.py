@@ -107,7 +107,11 @@ async def latencies(address: str, path: str, headers: Mapping[str, str], count: 
 async def requests_per_second(
     address: str, path: str, headers: Mapping[str, str], count: int, at_once: int
 ) -> float:
-    """Return requests per second over several connections that are already warm."""
+    """Return requests per second over ``at_once`` connections.
+
+    If ``count`` exceeds ``at_once``, one request on each connection warms it up before the
+    measurement.
+    """
     connections = [_Connection(address, path, headers) for _ in range(at_once)]
     for connection in connections:
         await connection.open()

@@ -28,12 +28,12 @@ ROUNDS = 3
 POLL_INTERVAL_SECONDS = 0.1
 TIMEOUT_SECONDS = 300
 PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
-PAGE = 500
 
 
 def rates(starts: int) -> dict[str, Any]:
     """Measure both alternately; return medians, and the CPU time of each process per start."""
-    most = (ROUNDS + 1) * starts
+    # Enough cores and GiB for the sessions of all rounds at the same time.
+    capacity = (ROUNDS + 1) * starts
     with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:
         folder = Path(name)
         config = folder / "noop.py"
@@ -43,8 +43,8 @@ def rates(starts: int) -> dict[str, Any]:
         environment = {URL_VARIABLE: url, "PYTHONPATH": str(ROOT)}
         ours = {
             "BAI_CONFIG": str(config),
-            "BAI_AGENT_CPU": str(most),
-            "BAI_AGENT_MEM": f"{most}g",
+            "BAI_AGENT_CPU": str(capacity),
+            "BAI_AGENT_MEM": f"{capacity}g",
             **environment,
         }
         hub = RunningHub(folder / "home", "process", ours)
@@ -124,7 +124,7 @@ class _Sessions:
 
 
 class _Servers:
-    """The reference: a Hub with the same number of servers for the same users."""
+    """The baseline: a Hub with the same number of servers for the same users."""
 
     def __init__(self, hub: BareHub) -> None:
         self._hub = hub

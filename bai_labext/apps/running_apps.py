@@ -32,8 +32,8 @@ from bai_services.core.errors import Conflict, NotFound
 
 STOP_TIMEOUT_SECONDS = 10.0
 START_POLL_INTERVAL_SECONDS = 0.25
-# Maximum number of starts of a process that exits immediately.
-MAX_START_ATTEMPTS = 3
+# A start has failed when jupyter-server-proxy has restarted the process this many times.
+MAX_RESTARTS = 3
 IDLE_CHECK_INTERVAL_SECONDS = 30.0
 LOG_TAIL_BYTES = 16 * 1024
 MAX_LOG_BYTES = 8 * 2**20
@@ -137,8 +137,8 @@ class RunningApps:
     ) -> None:
         """Start an app in the background with the ``chosen`` arguments.
 
-        Does nothing if the app is running or starting with these arguments already, or if the
-        Jupyter server itself serves it.
+        Does nothing if the Jupyter server itself serves the app. Without ``restart``, it also does
+        nothing if the app is already running or starting with these arguments.
 
         Raises
         ------
@@ -311,7 +311,7 @@ class RunningApps:
             if process is None or process.proc is None:
                 continue
             pids.add(process.pid)
-            if process.returncode == 0 or len(pids) > MAX_START_ATTEMPTS:
+            if process.returncode == 0 or len(pids) > MAX_RESTARTS:
                 # jupyter-server-proxy would restart a failing process for ever, and wait for one
                 # that has ended with code 0.
                 process._killed = True

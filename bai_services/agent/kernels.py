@@ -53,7 +53,11 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One work item. Its ids are validated, because folders and containers are named after them."""
+    """One work item.
+
+    Session id, kernel id and host name are validated, because they become names of folders and
+    containers.
+    """
 
     id: str
     kind: str
@@ -81,7 +85,7 @@ class Task:
         Raises
         ------
         InvalidRequest
-            If an id is not a UUID, or the format differs from docs/protocols.md.
+            If the session or kernel id is not a UUID, or the format differs from docs/protocols.md.
         """
         try:
             return cls(

@@ -46,7 +46,7 @@ _LIST_PARAMETERS = [
         "name": "format",
         "in": "query",
         "schema": {"type": "string", "enum": ["json", "csv"]},
-        "description": "csv: all rows from offset on as a file; limit has no effect",
+        "description": "csv: a file with all rows from offset to the end; limit has no effect",
     },
     {
         "name": "filename",
@@ -58,7 +58,10 @@ _LIST_PARAMETERS = [
 
 
 def document(routes: Iterable[tuple[str, type[APIHandler]]], prefix: str) -> dict[str, Any]:
-    """Return the OpenAPI document of routes: pairs of a pattern below ``prefix`` and a handler."""
+    """Return the OpenAPI document.
+
+    ``routes`` are pairs of a path pattern, relative to ``prefix``, and a handler.
+    """
     operations = [
         (path_of(pattern), _GROUP.findall(pattern), method, op)
         for pattern, handler in routes

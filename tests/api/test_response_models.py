@@ -15,8 +15,8 @@ from bai_services.api.base import Operation
 from bai_services.api.routes import ROUTES
 from bai_services.core.listing import Page
 
-# Optional fields of a response model that the compared record lacks, because another record type of
-# the same route provides them.
+# Optional fields of a response model that the annotated record lacks. If the request asks for these
+# fields, the handler returns a subclass of the record that has them.
 VARIANT_FIELDS = {"ChangedKeypair": {"secret_key"}}
 
 
@@ -53,7 +53,7 @@ PAIRS = list(_pairs())
 
 
 def test_records_and_models_of_most_routes_are_compared() -> None:
-    """Guards against a change of the handlers after which nothing is compared any more."""
+    """Fails if a change of the handlers makes ``_pairs`` find hardly any routes."""
     assert len(PAIRS) >= 100
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,8 +37,6 @@ class TapeBackend(Backend):
 class NotABackend:
     pass
 """
-
-Install = Callable[..., None]
 
 
 @pytest.fixture

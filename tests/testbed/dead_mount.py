@@ -1,6 +1,6 @@
 """A file system that never responds, like a network share whose server is down.
 
-It is a FUSE mount without a FUSE server: every access blocks until it is unmounted.
+It is a FUSE mount without a FUSE server: every access blocks until the FUSE connection ends.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def dead_mount(place: Path) -> Iterator[None]:
-    """Mount the file system over a directory for the block; the unmount ends blocked accesses.
+def dead_mount(directory: Path) -> Iterator[None]:
+    """Mount the file system on a directory until the ``with`` block ends.
+
+    Accesses that are still blocked then fail.
 
     Raises
     ------
@@ -32,12 +34,12 @@ def dead_mount(place: Path) -> Iterator[None]:
         raise ComponentMissing(f"/dev/fuse: {error.strerror}") from error
     try:
         options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
-        arguments = (b"dead", os.fsencode(place), b"fuse", ctypes.c_ulong(0), options.encode())
+        arguments = (b"dead", os.fsencode(directory), b"fuse", ctypes.c_ulong(0), options.encode())
         if _libc.mount(*arguments):
             raise ComponentMissing(f"mount of FUSE: {os.strerror(ctypes.get_errno())}")
         try:
             yield
         finally:
-            _libc.umount2(os.fsencode(place), _MNT_DETACH)
+            _libc.umount2(os.fsencode(directory), _MNT_DETACH)
     finally:
         os.close(device)  # ends the FUSE connection, so blocked accesses fail

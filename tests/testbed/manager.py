@@ -34,7 +34,7 @@ HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 PASSWORD = "correct horse 1!"
 
-# The same for all managers of a test run, so that one can decrypt secrets of another.
+# All managers in a test process have the same key, so each can decrypt the secrets of the others.
 KEY = Fernet.generate_key()
 # The minimum cost of argon2: tests hash many passwords.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}
@@ -74,7 +74,7 @@ async def manager_on(
     is_migrated: bool = False,
     **others: object,
 ) -> AsyncIterator[Manager]:
-    """Yield a manager without running loops; migrate its database unless ``is_migrated``."""
+    """Yield a manager without starting its loops; migrate its database unless ``is_migrated``."""
     if not is_migrated:
         await asyncio.to_thread(schema.upgrade, database_url)
     made = Manager(settings(database_url, home, **others), Database(database_url), clock)
@@ -86,15 +86,14 @@ async def manager_on(
 
 @dataclass
 class World:
-    """The demo data: two domains, users of each role, policies, group, images and presets."""
+    """A manager with the demo data, its clock, and the keypair of each demo user."""
 
     manager: Manager
     clock: MovableClock
     keys: dict[str, NewKeypair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # Failed sign-ins cause no delay; tests of the delays replace this function with another
-        # one.
+        # Failed sign-ins cause no delay; the tests of the delay set another function here.
         self.manager.accounts.sign_ins.lockouts.pause = no_pause
 
     async def caller(self, username: str) -> Caller:

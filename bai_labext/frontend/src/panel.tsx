@@ -110,7 +110,7 @@ function Content(props: Props): React.ReactElement {
   );
 }
 
-/** Notice that the session or the manager does not respond, with buttons for what the user can do. */
+/** Notice of why the panel cannot get current data, with buttons for what the user can do. */
 function TroubleNotice({ model, actions, t }: Props): React.ReactElement {
   const { trouble } = model;
   if (!trouble) {

@@ -41,7 +41,7 @@ VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Facts that device kinds need: the agent's id, the machine's files, the GPU sharing rules."""
+    """Facts that device kinds need: agent id, host files, and how to share or partition devices."""
 
     agent_id: str
     host: HostFiles = HostFiles()

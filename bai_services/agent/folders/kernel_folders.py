@@ -45,8 +45,9 @@ class Folders:
     """Creates and removes the folders of kernels, isolated from each other."""
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
-        """``opens_directories``: the engine bind-mounts directories itself if this agent may not
-        mount.
+        """``opens_directories``: whether the engine can create the bind mounts of subpaths itself.
+
+        It does so only if this agent lacks the permission to mount.
         """
         self._root = home.absolute() / "sessions"
         self._binds = BindMounts(home, opens_directories)
@@ -145,9 +146,9 @@ class Folders:
             return None
 
     def remove(self, name: str) -> bool:
-        """Delete a kernel's folder and unmount its directories; return whether all of it is gone.
+        """Unmount a kernel's directories and delete its folder; return whether all of it is gone.
 
-        A folder with a mount inside it is not touched.
+        The folder is not deleted if an unmount fails or if another mount is inside it.
         """
         path = self.path(name)
         if not self._binds.remove(name) or _has_mount(path):

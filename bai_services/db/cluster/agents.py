@@ -226,6 +226,8 @@ class AgentStore:
 
         Raises
         ------
+        NotFound
+            If there is no agent with that id.
         InUse
             If the agent is alive, or sessions have resources on it.
         """

@@ -171,10 +171,11 @@ class AppShares:
     async def authorize_visit(
         self, caller: Caller, facts: Mapping[str, str], is_signed_in: IsSignedIn
     ) -> AdmittedVisit:
-        """Authorize a visitor for a session's server; return a visit token.
+        """Authorize a visitor of an app of the calling session; return a visit token.
 
-        The visitor presents a single-use entry token (``entry``) or a visit token (``visit``).
-        ``is_signed_in`` says whether a Hub token is still valid.
+        ``facts`` contains ``session_id``, ``app``, ``client_ip``, and what the visitor presents: a
+        single-use entry token (``entry``) or a visit token (``visit``). ``is_signed_in`` returns
+        whether a Hub token is still valid.
 
         Raises
         ------

@@ -70,9 +70,10 @@ class Mounts:
         Conflict
             If a folder is not ready, for example in the trash, or a name is ambiguous.
         Forbidden
-            If a requested permission exceeds the owner's permission.
+            If a requested permission exceeds the owner's permission, or the owner may not mount
+            folders of the storage host.
         InvalidRequest
-            If a path is invalid, or two mounts overlap.
+            If a path is invalid, two mounts overlap, or there are too many mounts.
         """
         if len(mounts) > MAX_MOUNTS:
             raise InvalidRequest(

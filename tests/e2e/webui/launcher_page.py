@@ -26,6 +26,7 @@ class Launcher(Shell):
         return self.page.locator(".ant-form-item", has=self.field(name))
 
     async def fill(self, **values: str) -> None:
+        """Fill in fields by name, with ``__`` for a dot: ``resources__cpu="2"``."""
         for name, value in values.items():
             await self.field(name.replace("__", ".")).fill(value)
 

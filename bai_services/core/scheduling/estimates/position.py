@@ -29,7 +29,7 @@ def positions(
 def _in_turns(
     group_queue: GroupQueue, sessions: list[PendingSession], pause_if_busy: PauseIfBusy
 ) -> list[PendingSession]:
-    """Return sessions in the order in which parties take turns.
+    """Return sessions in the order in which parties, which are (domain, project, user), take turns.
 
     ``sessions`` contains the sessions of all parties, sorted by priority and time.
     """

@@ -28,7 +28,7 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** Whether the manager could not be reached: there is no response, or only one of a proxy. */
+  /** Whether the manager could not be reached: no response, or an error response of a proxy. */
   get isUnreachable(): boolean {
     return this.code === UNREACHABLE;
   }

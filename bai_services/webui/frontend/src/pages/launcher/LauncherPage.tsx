@@ -54,7 +54,7 @@ export function LauncherPage() {
     setStep(chosen);
     showStep(chosen);
   };
-  // A source fills in all fields, so the next step is the review.
+  // A template or recent session fills in all fields, so the next step is the review.
   const fillIn = (filled: LaunchForm) => {
     setForm(filled);
     goTo('review');
