@@ -1,4 +1,4 @@
-"""The start form on the Hub and the address of a session: requests and responses."""
+"""The start form on the Hub, and the addresses that lead to a session."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user``, who has no live session before or after the test."""
+    """The REST API as ``user``.
+
+    The test begins when the agent has free cores; after it, the sessions of ``user`` are ended.
+    """
     with hub.rest("user") as client:
         wait_until(lambda: has_free_cores(client), 60, "the agent to have free cores")
         yield client
@@ -51,6 +54,12 @@ def client(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture
+def other_rest(hub: RunningHub) -> httpx.Client:
+    """The REST API as ``user2``."""
+    return hub.rest("user2")
+
+
+@pytest.fixture
 def other(hub: RunningHub) -> Iterator[httpx.Client]:
     """A browser in which ``user2`` is signed in."""
     with hub.sign_in("user2") as signed_in:
@@ -63,6 +72,11 @@ def has_free_cores(client: httpx.Client) -> bool:
 
 def is_ended(session: dict[str, Any]) -> bool:
     return session["status"] in ("TERMINATED", "CANCELLED", "ERROR")
+
+
+def live_session_ids(client: httpx.Client) -> set[str]:
+    page = client.get("/sessions", params={"sort": "-created_at"}).json()
+    return {session["id"] for session in page["items"] if not is_ended(session)}
 
 
 def read_session(client: httpx.Client, key: str) -> dict[str, Any]:
@@ -179,8 +193,9 @@ async def test_old_addresses_lead_to_the_launcher_and_to_the_session(
 
 
 def test_a_rejected_form_shows_the_error_and_the_submitted_values(
-    hub: RunningHub, rest: httpx.Client, other: httpx.Client
+    hub: RunningHub, other: httpx.Client, other_rest: httpx.Client
 ) -> None:
+    live_before = live_session_ids(other_rest)
     # The test uses user2, because the Hub stores the values and they would appear in the forms of
     # other tests.
     answer = send_form(
@@ -200,12 +215,13 @@ def test_a_rejected_form_shows_the_error_and_the_submitted_values(
     values = script_json(answer.text, "bai-values")
     assert values["environ"] == {"COLOUR": "blue & green"}
     assert "세션 시작" in answer.text
-    assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
+    assert live_session_ids(other_rest) <= live_before
 
 
 def test_invalid_ports_are_rejected_and_shown_again(
-    hub: RunningHub, rest: httpx.Client, other: httpx.Client
+    hub: RunningHub, other: httpx.Client, other_rest: httpx.Client
 ) -> None:
+    live_before = live_session_ids(other_rest)
     for sent, why in (
         ("8501 2200", "port 2200 is used by the session itself"),
         ("9000,9000", "duplicate port 9000"),
@@ -221,7 +237,7 @@ def test_invalid_ports_are_rejected_and_shown_again(
         assert answer.text.count("spawn-error-msg") == 1
         kept = script_json(answer.text, "bai-values")["preopen_ports"]
         assert kept.replace(",", "").split() == sent.replace(",", " ").split()
-    assert not [s for s in rest.get("/sessions").json()["items"] if not is_ended(s)]
+    assert live_session_ids(other_rest) <= live_before
 
 
 def test_user_options_of_the_hub_api_are_validated(
@@ -262,7 +278,7 @@ def test_a_server_cannot_use_the_session_of_another_user(
     assert "mine-alone" not in page.text
 
 
-def test_the_form_starts_a_server_whose_page_stops_it(
+def test_the_form_starts_a_session_that_its_page_can_stop(
     hub: RunningHub, rest: httpx.Client, client: httpx.Client
 ) -> None:
     fields = {"resource:cpu": "1", "resource:mem": "0.5", "resource:mem:unit": "g"}
@@ -365,8 +381,8 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     await page.fill("input[name=environ_name]", "TOKEN")
     await page.fill("input[name=environ_value]", "s3cret-value")
     await page.check(".bai-secret input[type=checkbox]")
-    # The folder was deleted in the meantime, so the manager rejects the form and the form is shown
-    # again.
+    # Delete the folder before the form is submitted, so that the manager rejects the form and the
+    # Hub shows it again.
     delete_folder(rest, folder_id)
     await page.click("#spawn_form button[type=submit]")
     await page.locator(".spawn-error-msg").wait_for()
@@ -400,7 +416,7 @@ async def test_rejected_form_marks_a_deleted_folder_and_discards_secrets(
     assert await page.locator("select[name=mount_vfolder], input[name=environ_name]").count() == 0
     assert await page.locator("#bai-reset").is_hidden()
     await check_the_error_of_each_field(page, tmp_path)
-    # The next form does not show the rejected values.
+    # The next form does not show the errors of the rejected form.
     await page.goto(f"{hub.url}/hub/spawn/user")
     assert await page.locator("#bai-refused, .bai-start [id$=-refused]").count() == 0
     await page.close()

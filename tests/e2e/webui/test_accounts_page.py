@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI: creation and changes of several users together, and the keypairs of all users."""
+"""Web UI of administrators: several users together, keypairs, allowed addresses, and roles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 @pytest.mark.checklist("USR-02", "USR-07", "USR-10", "USR-12")
-async def test_users_in_a_series_are_changed_together(
+async def test_several_users_are_created_and_changed_together(
     opened: Opener[Entities], admin: httpx.Client
 ) -> None:
     prefix = f"s{secrets.token_hex(3)}-"
@@ -90,6 +90,7 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
     await ui.drawer.get_by_text("Few requests").wait_for()
     await ui.save()
     secret = ui.page.get_by_role("dialog").filter(has_text="The secret key is shown only now")
+    first_secret_key = await secret.locator(".ant-typography").last.inner_text()
     await secret.get_by_role("button", name="OK").click()
     found = checked(admin.get("/keypairs", params={"user": "monitor"}), 200)["items"]
     (keypair,) = [item for item in found if not item["is_main"]]
@@ -99,6 +100,7 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
         await ui.show(key)
         await ui.drawer.get_by_role("button", name="Replace secret key").click()
         await ui.confirm("Replace secret key")
+        assert await secret.locator(".ant-typography").last.inner_text() != first_secret_key
         await secret.get_by_role("button", name="OK").click()
         await ui.drawer.get_by_role("button", name="Close").first.click()
 
@@ -168,7 +170,9 @@ async def test_each_role_gets_only_the_actions_that_it_may_use(opened: Opener[En
         assert await ui.page.get_by_role("checkbox").count() == 0
 
 
-async def test_objects_are_shown_by_name_and_times_are_local(opened: Opener[Entities]) -> None:
+async def test_objects_are_shown_by_name_and_times_in_the_format_of_the_locale(
+    opened: Opener[Entities],
+) -> None:
     ui = await opened(Entities, "admin", "/presets")
     await ui.show("cpu-small")
     await ui.drawer.locator(".ant-drawer-title", has_text="cpu-small").wait_for()
