@@ -27,7 +27,9 @@ PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
-run: $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
+# npm downloads while pip installs, so that the first start takes less time.
+run:
+	@$(MAKE) --no-print-directory --jobs=3 $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
 # All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
