@@ -4,7 +4,12 @@ import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import { ErrorNotice } from '../../components/ErrorNotice';
 import { scopeTitle, usageText } from '../../components/storageScope';
-import { hostsQuery, ownQuotasQuery, type QuotaScope, type StorageHost } from '../../data/folders/folders';
+import {
+  hostsQuery,
+  ownQuotasQuery,
+  type QuotaScope,
+  type StorageHost
+} from '../../data/folders/folders';
 
 /** Each storage host with its state, its free space, and the usage of the user and the projects. */
 export function StorageUsage() {
