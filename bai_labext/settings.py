@@ -42,7 +42,7 @@ def configure(c: Any, environ: Mapping[str, str] | None = None) -> None:
     # silently uses up the quota.
     c.FileContentsManager.delete_to_trash = False
 
-    # A revoked token or cookie remains valid for this time; the default of JupyterHub is 300 s.
+    # A revoked token or cookie remains valid for up to this time; JupyterHub's default is 300 s.
     c.HubAuth.cache_max_age = CACHE_TTL_SECONDS
 
     c.LabApp.news_url = None

@@ -31,7 +31,7 @@ OPEN_SECONDS = 60
 SETTLE_SECONDS = 10
 # The panel's scripts; blocking them gives JupyterLab without the extension.
 SCRIPTS = "**/lab/extensions/bai-labext/**"
-# Processes that serve an open panel, by a string that only their command line contains.
+# Processes that serve an open panel, each with a string that identifies its command line.
 PARTS = {"session": "-m bai_labext", "manager": "bai_services.app", "hub_proxy": "http-proxy"}
 TIMEOUT_MS = 120_000
 # Returns the times in milliseconds at which JupyterLab and the panel's tab have appeared.
@@ -56,7 +56,7 @@ def bundle_bytes() -> tuple[int, int]:
 
 
 async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
-    """Wait one minute and return its requests, bytes of headers and bodies, and CPU time."""
+    """Wait one minute; return its requests, kilobytes of headers and bodies, and CPU seconds."""
     responses: list[Response] = []
 
     def record_response(response: Response) -> None:

@@ -67,7 +67,7 @@ async def test_error_code_is_raised_as_its_exception(client: AnyClient, code: st
         ("/fail/bug", errors.BaiError, "^internal error$"),
     ],
 )
-async def test_error_for_a_response_of_another_server(
+async def test_unexpected_response_raises_the_matching_error(
     client: AnyClient, path: str, cls: type[errors.BaiError], text: str
 ) -> None:
     with pytest.raises(errors.BaiError, match=text) as caught:

@@ -1,4 +1,4 @@
-"""Output of commands: a JSON document, a table, all fields of an object, or a sentence."""
+"""Output of commands: a JSON document, a table, the fields of an object, or a sentence."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def print_page(
 ) -> None:
     """Print one page of a list; if the whole list is empty, print the hint ``empty``.
 
-    A line on standard error reports whether there are more entries.
+    If there are more entries, a line on standard error says how to list them.
     """
     if as_json:
         print_json(page)

@@ -134,7 +134,7 @@ def decode_hello(frame: Frame) -> Hello:
     Raises
     ------
     ProtocolError
-        If the frame is of another kind, or has another protocol version.
+        If the frame is of another kind or protocol version, or its payload has another size.
     """
     if frame.kind is not FrameKind.HELLO:
         raise ProtocolError(f"{frame.kind.name} before HELLO")

@@ -1,4 +1,4 @@
-"""Capacity of a machine from CPU affinity and cgroups, and the check of bubblewrap."""
+"""Capacity and load of a machine, the agent id from its host name, and the bubblewrap check."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Times(NamedTuple):
         pytest.param(Times(user=1, idle=-0.5), 100.0, id="a counter decreased"),
     ],
 )
-def test_busy_percent_of_a_cpu(after: Times, percent: float) -> None:
+def test_busy_percent_of_a_cpu_is_computed_from_two_readings(after: Times, percent: float) -> None:
     assert busy_percent(Times(), after) == percent
 
 

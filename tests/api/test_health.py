@@ -24,7 +24,7 @@ async def test_health_needs_no_sign_in_and_reports_an_unavailable_hub(api: Api) 
     }
 
 
-async def test_health_of_a_standby_manager(api: Api) -> None:
+async def test_health_reports_whether_the_manager_is_on_standby(api: Api) -> None:
     other = Lease(LeaseStore(api.world.manager.database), api.world.clock, seconds=60)
     assert await other.hold() is not None
     assert await api.world.manager.scheduling.scheduler.lease.hold() is None

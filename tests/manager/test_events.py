@@ -1,4 +1,4 @@
-"""Event streams: all status changes in order, then one event for each changed queue position."""
+"""Event streams: status changes in order, then one event for each changed queue position."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_subscriber_gets_only_permitted_changes_and_permissions_are_cached
     assert sorted(checked_owners) == ["u1", "u2"]
 
 
-async def test_subscription_to_a_single_session() -> None:
+async def test_subscription_to_a_single_session_gets_only_its_changes() -> None:
     events = Events()
     with events.follow("s2", every_change) as subscription:
         events.publish_positions(position_changes(1, 2, 3))

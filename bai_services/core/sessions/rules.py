@@ -61,8 +61,8 @@ def session_name_from(text: str) -> str:
     Raises
     ------
     InvalidRequest
-        If the text is too long for a session name or has invalid characters. The error suggests a
-        valid name.
+        If the text is empty, is too long for a session name or has invalid characters. The error
+        suggests a valid name.
     """
     longer = f"session-{text}"
     if 0 < len(text) < NAME_MIN and _NAME.fullmatch(longer):
@@ -79,7 +79,7 @@ def _suggested_name(text: str) -> str:
 
 
 def hub_server_name(name: str, session_id: str) -> str:
-    """Return the name of a session's Hub server: a slug of its name and the begin of its id.
+    """Return the name of a session's Hub server: a slug of its name and the start of its id.
 
     The result has at most 30 lower-case letters, digits and single hyphens, begins with a letter
     and does not end with a hyphen.

@@ -120,6 +120,8 @@ class UserStore:
             If no active superadmin would remain.
         AlreadyExists
             If another user has the new user name or e-mail address.
+        NotFound
+            If the user, or the new domain or policy, does not exist.
         """
         columns = dict(change.columns)
         if change.signs_out:

@@ -78,7 +78,7 @@ class PresetStore:
         Raises
         ------
         AlreadyExists
-            If a preset with that name exists for the same group, or for every group.
+            If a preset with that name and the same ``resource_group`` exists.
         NotFound
             If the group does not exist.
         """

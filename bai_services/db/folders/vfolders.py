@@ -206,6 +206,10 @@ class VfolderStore:
         ------
         AlreadyExists
             If the new owner now has another folder with that name.
+        InvalidTransition
+            If the folder is not being transferred.
+        NotFound
+            If the folder no longer exists.
         """
         changes = {
             "owner_id": owner_id,
@@ -271,6 +275,8 @@ class VfolderStore:
         QuotaExceeded
             If the scope has the maximum number of folders that its policy allows, including the
             trash.
+        NotFound
+            If the owner or project no longer exists.
         """
         name = values["name"]
         async with self._db.write() as tx:
@@ -295,6 +301,8 @@ class VfolderStore:
             If the scope has another folder with the new name.
         InUse
             If the folder is renamed while a live session mounts it.
+        NotFound
+            If there is no ready folder with that id.
         """
         async with self._db.write() as tx:
             values = dict(changes)
@@ -334,6 +342,8 @@ class VfolderStore:
             If the folder is trashed or handed over while a live session mounts it.
         AlreadyExists
             If another folder in the scope now has the name.
+        NotFound
+            If the folder no longer exists.
         """
         async with self._db.write() as tx:
             row = await lock_folder(tx, vfolder_id)

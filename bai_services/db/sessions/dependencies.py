@@ -74,7 +74,7 @@ class DependencyStore:
             return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
-        """Return a session with its direct and indirect dependencies and dependents."""
+        """Return all sessions that dependencies, in either direction, connect with a session."""
         pairs: set[tuple[str, str]] = set()
         seen, edge = {session_id}, [session_id]
         both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)

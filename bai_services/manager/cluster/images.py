@@ -136,6 +136,8 @@ class ImageAliases:
 
         Raises
         ------
+        InvalidRequest
+            If the alias is malformed, or the image name exists for several architectures.
         AlreadyExists
             If the alias exists.
         NotFound

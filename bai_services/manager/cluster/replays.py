@@ -76,7 +76,7 @@ class Replays:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A replay and its comparison; None until it is done."""
+    """A replay and its comparison, which is None until the replay is done."""
 
     replay: Replay
     comparison: Comparison | None
@@ -237,7 +237,7 @@ class GroupReplays:
         self, entry: _Entry, current: ReplayPolicy, others: Sequence[ReplayPolicy]
     ) -> None:
         try:
-            # The worker loads the compiled code from the cache.
+            # The worker loads the compiled code from the cache that the warm-up fills.
             await self._jit_warmup.wait()
             fair = [p for p in (current, *others) if p.order is Order.FAIR_SHARE]
             record = await self._store.read(

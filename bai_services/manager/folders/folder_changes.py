@@ -13,7 +13,7 @@ from ..events import FILES, FOLDER, Change
 
 log = logging.getLogger(__name__)
 
-# Changes of files within this time cause one event: an upload of a directory changes many.
+# File changes within this time cause one event, because uploading a directory changes many files.
 COALESCE_SECONDS = 0.5
 
 

@@ -109,7 +109,7 @@ PERMITTED_CHANGES = [
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-async def test_outcome_of_reads_and_of_denied_changes(api: Api, caller: str) -> None:
+async def test_reads_and_denied_changes_have_the_expected_outcome(api: Api, caller: str) -> None:
     for request, body, outcomes in TABLE:
         expected = outcomes[CALLERS.index(caller)]
         if expected != OK or request.startswith("GET"):

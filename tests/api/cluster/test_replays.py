@@ -38,7 +38,7 @@ def an_hour(api: Api) -> dict[str, Any]:
 
 
 async def result_of(client: Client, replay: dict[str, Any], status: str = "done") -> dict[str, Any]:
-    """Wait for the end of a replay and return it; its progress never decreases."""
+    """Wait for the end of a replay and return it; check that its progress never decreased."""
     seen = [0.0]
 
     async def ended() -> dict[str, Any] | None:
@@ -62,7 +62,7 @@ async def advance(api: Api, agent: FakeAgent, seconds: int) -> None:
 async def history(api: Api, agent: FakeAgent, user: Client) -> None:
     """Run three sessions of 6, 6 and 2 cores on 8 cores: the second waits for the first.
 
-    The second one belongs to another domain; the third one is still running.
+    The second one belongs to another domain. The second and the third are still running at the end.
     """
     foreign = await api.client("acme-user")
     first = await user.post("/sessions", {"name": "first", "resources": SIX})

@@ -76,7 +76,7 @@ async def api(api: Api) -> Api:
 
 
 async def folder_for(api: Api, relation: str) -> tuple[Client, str]:
-    """Create a folder with the file ``f``; return a user with this relation to it, and its id."""
+    """Create a folder with files; return the client of a user with this relation, and the id."""
     is_project = relation.startswith("member")
     owner = await api.client("domain-admin" if is_project else "user")
     spec: dict[str, Any] = {"name": f"of-{relation}", "cloneable": True}
@@ -107,7 +107,7 @@ async def outcome_of(http: httpx.AsyncClient, key: str, call: str, options: Any)
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-async def test_outcome_of_every_folder_operation(api: Api, relation: str) -> None:
+async def test_every_folder_operation_has_the_expected_outcome(api: Api, relation: str) -> None:
     column, errors = RELATIONS.index(relation), []
     client, key = await folder_for(api, relation)
     for call, outcomes, options in TABLE:
@@ -133,7 +133,7 @@ async def test_user_is_invited_by_email_address_in_any_case(api: Api) -> None:
 
 @pytest.mark.checklist("SHARE-07")
 @pytest.mark.parametrize("grants", ["domains", "projects", "keypair-policies"])
-async def test_host_permission_of_any_scope_permits_set_member_permission(
+async def test_host_permission_of_one_scope_permits_setting_a_members_permission(
     api: Api, grants: str
 ) -> None:
     """The host permissions are the union of those of domain, project and keypair policy."""

@@ -42,7 +42,7 @@ USER = Scope("user", "u")
         ("no longer sample: twice the elapsed time", [10, 20, 30], 100, (200, 0)),
     ],
 )
-def test_conditional_run_times_of_a_kind(case, samples, elapsed, expected) -> None:
+def test_run_time_of_a_kind_depends_on_the_elapsed_time(case, samples, elapsed, expected) -> None:
     assert Durations({"k": samples}).median("k", elapsed) == expected, case
 
 
@@ -221,7 +221,7 @@ def test_without_backfill_a_small_session_waits_behind_a_large_one() -> None:
     assert estimated == {"s0": (30, KNOWN), "s1": (40, KNOWN)}
 
 
-def test_session_over_its_quota_is_overtaken_and_starts_later() -> None:
+def test_session_over_its_quota_starts_when_enough_of_the_quota_is_free() -> None:
     caps = {USER: ScopeCaps(USER, "u", {"cpu": 4000})}
     queued = [pending(2, scopes=(USER,)), pending(6)]
     estimated = estimates([(2, 50, ""), (1, 20, "")], queued, cores=8, caps=caps)

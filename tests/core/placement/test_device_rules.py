@@ -19,8 +19,9 @@ PART_STEP, UNIT, MIN_PART = 10, 1000, 50
 
 
 def place_on(free: list[int], **spec: Any) -> list[int] | None:
-    """Place a request on devices with these free thousandths; return the allocated amount per
-    device, or None.
+    """Place a request on devices; return the allocated amount per device, None if it does not fit.
+
+    ``free`` is the free capacity of each device, in thousandths of a device.
     """
     on = agent("a", tuple(UNIT - thousandths for thousandths in free))
     placements = place_request(Placer([on], Policy.BEST_FIT), request(**spec))
@@ -71,7 +72,7 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
         ),
     ],
 )  # fmt: skip
-def test_allocated_amounts_per_device(
+def test_devices_get_the_expected_amounts(
     free: list[int], spec: dict[str, Any], parts: list[int] | None
 ) -> None:
     assert place_on(free, **spec) == parts
@@ -170,5 +171,7 @@ def test_placer_matches_the_reference_of_even_division(free: list[int], amount: 
         pytest.param(2500, [840, 830, 830], id="no more parts than necessary"),
     ],
 )
-def test_share_is_split_into_equal_parts(amount: int, parts: list[int]) -> None:
+def test_share_is_split_into_parts_that_differ_by_at_most_one_step(
+    amount: int, parts: list[int]
+) -> None:
     assert split_shares(amount) == parts

@@ -77,7 +77,7 @@ def test_fair_orders_prefer_the_smallest_share(order) -> None:
     assert (start_times(result)["b"], start_times(result)["a2"]) == (7200, 7210)
 
 
-def test_reason_of_a_session_that_never_fits() -> None:
+def test_session_that_never_fits_is_reported_with_the_reason() -> None:
     result = report(run_replay([job("big", 0, 9, 10), job("fits", 1, 1, 10)]))
     assert (result["started"], result["never_started"]) == (1, 1)
     (never,) = result["never_started_first"]
@@ -137,7 +137,7 @@ def test_policy_accepts_the_options_of_a_resource_group() -> None:
         ({"scheduler_opts": {"color": 1}}, "'color'"),
     ],
 )
-def test_invalid_policy_is_rejected(document, message) -> None:
+def test_invalid_policy_is_rejected_and_empty_options_are_accepted(document, message) -> None:
     if message is None:
         assert ReplayPolicy.of(document, "p").options.backfill is Backfill.RESERVING
         return

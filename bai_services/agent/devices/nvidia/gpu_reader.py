@@ -41,7 +41,7 @@ class GpuReader:
     def read(self) -> list[Device]:
         """Return the GPUs and instances that the driver reports now, including unhealthy ones.
 
-        It also updates ``without_instances``.
+        Also update ``without_instances``.
         """
         count = self._nvml.call("nvmlDeviceGetCount") or 0
         handles = [self._nvml.call("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
@@ -170,7 +170,7 @@ class GpuReader:
         return found
 
     def _read_constant_facts(self, handles: Mapping[str, Any]) -> None:
-        """Read the constant facts of all GPUs if one has appeared or disappeared."""
+        """Read the constant facts of all GPUs if one is new, has disappeared or was invalidated."""
         if handles.keys() == self._constant.keys():
             return
         nvml = self._nvml

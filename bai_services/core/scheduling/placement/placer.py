@@ -171,7 +171,10 @@ class Placer:
         return handle
 
     def _new_row(self, handle: int) -> int:
-        """Return a row for the scores of a request; if all are used, evict the oldest."""
+        """Return a row for the scores of a request.
+
+        If all rows are used, double their number; at ``_MAX_SCORES``, evict the oldest request.
+        """
         if len(self._row_of) < len(self._shapes):
             row = len(self._row_of)
         elif len(self._shapes) * len(self._agents) < _MAX_SCORES:
@@ -217,7 +220,8 @@ class Placer:
         """Return ``fits`` for many requests, at little more than the cost of one request."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # The requests in ``checked`` had no row yet, or need more than one search.
+            # The requests in ``checked`` are new in ``_single_search_rows``, or need more than one
+            # search.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {
@@ -446,7 +450,7 @@ class Placer:
         return other
 
     def recycle(self, fork: Placer) -> None:
-        """Store a fork of this placer that is no longer used. The next ``fork`` uses its arrays."""
+        """Store an unused fork of this placer; a later ``fork`` may reuse its arrays."""
         if len(self._spare_forks) < _MAX_SPARE_FORKS:
             self._spare_forks.append(fork)
 

@@ -1,4 +1,4 @@
-"""List the options of the start form, with the resources that can start now."""
+"""List the options of the start form, with the resources that are available now."""
 
 from __future__ import annotations
 

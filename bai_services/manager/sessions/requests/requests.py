@@ -117,7 +117,8 @@ class Requests:
             If a project, image, preset, resource group, folder or dependency does not exist for the
             owner.
         Forbidden
-            If the caller may not create sessions for the owner.
+            If the caller may not create sessions for the owner, or the owner's account or keypair
+            is not active.
         QuotaExceeded
             If a limit would exclude the request even on an empty cluster.
         InsufficientResources
@@ -132,8 +133,9 @@ class Requests:
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        The sessions may depend on each other by name. Raises the same errors as ``resolve``; the
-        message begins with the number (from 1) and name of the first invalid request.
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``; if
+        there are several requests, the message begins with the number (from 1) and the name, if
+        any, of the first invalid request.
         """
         cache = _RequestCache()
         sessions: list[NewSession] = []
@@ -316,8 +318,11 @@ class Requests:
 
         Raises
         ------
+        InvalidRequest
+            If the Hub names no owner.
         Forbidden
-            If a caller other than the Hub names another user.
+            If a caller other than the Hub names another user, or the account or its domain is not
+            active.
         """
         if caller.role is Role.HUB:
             if not owner:

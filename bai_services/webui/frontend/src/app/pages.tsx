@@ -64,7 +64,7 @@ interface Page {
   isInAccountMenu?: boolean;
 }
 
-/** The pages of the sidebar and of the command palette, in order. */
+/** The pages of the sidebar, the account menu and the command palette, in order. */
 export const PAGES: readonly Page[] = [
   { path: '/start', title: 'pages.start', icon: <HomeOutlined /> },
   { path: '/dashboard', title: 'pages.dashboard', icon: <DashboardOutlined /> },

@@ -36,7 +36,7 @@ export function AgentStatistics() {
   );
 }
 
-/** The agents that are alive, with their allocated resources. */
+/** The first `MAX_AGENTS` agents that are alive, with their allocated resources. */
 export function ActiveAgents() {
   const { t } = useTranslation();
   const list = { limit: MAX_AGENTS, offset: 0, sort: 'id', filters: { status: 'ALIVE' } };

@@ -15,7 +15,7 @@ const STARTING = STATUS_GROUPS.running.filter(
 const MAX_QUEUED = 5;
 const MAX_WITH_DEVICES = 20;
 
-/** List of the sessions of a user, or of all users that the caller may see. */
+/** Query for the sessions of a user, or of all users that the caller may see. */
 const listOf = (owner: string | undefined, limit: number, filters: Record<string, string>) => ({
   ...sessionsQuery({
     limit,
@@ -56,7 +56,7 @@ function Count({ title, search, total }: CountProps) {
   );
 }
 
-/** Numbers of running and pending sessions of each type; without an owner, of all users. */
+/** Numbers of running sessions by type, of starting and pending ones; no owner: of all users. */
 export function SessionCounts({ owner }: { owner: string | undefined }) {
   const { t } = useTranslation();
   const running = useQueries({
@@ -97,7 +97,7 @@ export function SessionCounts({ owner }: { owner: string | undefined }) {
   );
 }
 
-/** Position and estimated start of the user's pending sessions. */
+/** Position and estimated start of the user's newest pending sessions. */
 export function MyQueue({ owner }: { owner: string }) {
   const { t, i18n } = useTranslation();
   const pending = useQuery(listOf(owner, MAX_QUEUED, { status: 'PENDING' }));
@@ -128,7 +128,7 @@ export function MyQueue({ owner }: { owner: string }) {
   );
 }
 
-/** Utilization of each accelerator of the user's running sessions. */
+/** Utilization of each accelerator of the user's newest running sessions. */
 export function MyDevices({ owner }: { owner: string }) {
   const { t } = useTranslation();
   const running = useQuery(listOf(owner, MAX_WITH_DEVICES, { status: 'RUNNING' }));
