@@ -22,7 +22,7 @@ IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
 MAX_CONTENT_LENGTH_DIGITS = 18
 MAX_HEAD_BYTES = 256 * 1024
-# Reading from an app pauses while more than this is buffered.
+# Reading from an app pauses when more than this is buffered, until at most half of this is left.
 MAX_BUFFERED_BYTES = 512 * 1024
 
 LOCAL = "localhost"
@@ -340,7 +340,7 @@ class AppResponse:
         Raises
         ------
         ConnectionCut
-            If the app closes its connection before the end of the body.
+            If the app closes its connection before the end of the body, or ``move`` fails.
         OSError
             If the client closes its connection.
         """

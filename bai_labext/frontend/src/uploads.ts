@@ -126,7 +126,7 @@ export class Uploads {
     }
   }
 
-  /** Prepare the next attempt and wait before it if needed; return false if the upload has failed. */
+  /** Prepare the next attempt and wait before it if needed; return whether to attempt it. */
   private async prepareRetry(upload: Upload, error: ApiError, failures: number): Promise<boolean> {
     if (upload.state !== 'sending') {
       return false;
@@ -252,7 +252,7 @@ function base64(text: string): string {
 
 /** Return the dropped files and all files in dropped directories, with their paths. */
 export async function droppedFiles(data: DataTransfer): Promise<FileToUpload[]> {
-  // Read all items before the first await, because the browser then clears the list.
+  // Read all items before the first await, because the browser clears the list at an await.
   const dropped = [...data.items].map(item => [item.webkitGetAsEntry(), item.getAsFile()] as const);
   const files = await Promise.all(
     dropped.flatMap(([entry, file]) => {

@@ -43,7 +43,7 @@ export class UserClient {
     return this.token !== '';
   }
 
-  /** Whether consent can be requested: it needs a digest, which browsers compute only on HTTPS pages. */
+  /** Whether consent can be requested: browsers compute the digest only in a secure context. */
   get canRequestConsent(): boolean {
     return window.isSecureContext && this.base() !== '';
   }
@@ -131,7 +131,7 @@ export class UserClient {
   }
 }
 
-/** Wait for the code in the window's message; empty if the user closes the window. */
+/** Wait for the code in the window's message; empty if the window is closed or after a timeout. */
 function waitForCode(opened: Window, state: string): Promise<string> {
   return new Promise(resolve => {
     const end = (code: string): void => {

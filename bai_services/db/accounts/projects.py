@@ -95,6 +95,8 @@ class ProjectStore:
         ------
         AlreadyExists
             If the domain has a project with that name.
+        NotFound
+            If the domain or the project policy no longer exists.
         """
         name, domain = values["name"], values["domain"]
         async with self._db.write() as tx:

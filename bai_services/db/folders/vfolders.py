@@ -153,7 +153,7 @@ _LISTING = Listing(
 
 
 class VfolderStore:
-    """Each public method is one transaction."""
+    """Each public method is one transaction, except ``complete_transfer``, which is two."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -307,10 +307,11 @@ def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: igno
 
 @inner
 def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Fill one device after the other, the one with the most free capacity first; return the next
-    index, or -1.
+    """Fill one device after the other; return the next index, or -1.
 
-    ``wholly``: all devices except the last are picked whole.
+    The device with the most free capacity is first; a last part that fits is placed on the device
+    with the least sufficient free capacity. ``wholly``: all devices except the last are picked
+    whole.
     """
     left, first = need[NEED_AMOUNT], at
     while left > 0:

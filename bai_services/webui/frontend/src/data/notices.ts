@@ -13,7 +13,7 @@ export interface Notice {
   info: string;
   at: string;
   isRead: boolean;
-  /** Id of the session; none for shares. */
+  /** Id of the session; empty for shares. */
   session: string;
 }
 
@@ -29,7 +29,7 @@ const isNotice = (value: unknown): value is Notice => {
 export const readNotices = (stored: unknown): Notice[] =>
   Array.isArray(stored) ? stored.filter(isNotice).slice(0, MAX_NOTICES) : [];
 
-/** Prepend a notice to the list; drop the oldest ones. */
+/** Prepend a notice to the list; drop the oldest notices beyond `MAX_NOTICES`. */
 export const withNotice = (notices: readonly Notice[], notice: Notice): Notice[] =>
   [notice, ...notices].slice(0, MAX_NOTICES);
 

@@ -134,7 +134,7 @@ const mountOf = (mount: Record<string, unknown>): MountRow => ({
 });
 
 /**
- * Convert the form to a request of the API that contains only fields that differ from the defaults.
+ * Convert the form to a request of the API: the type, and the fields that differ from the defaults.
  */
 export function requestOf(form: LaunchForm): SessionRequest {
   const texts = TEXTS.filter(key => key !== 'batch_timeout' && form[key] !== '');
