@@ -72,8 +72,8 @@ def find_program(program: str, search_path: str | None = None) -> tuple[str, ...
 def allowed_names(environ: Mapping[str, str]) -> frozenset[str] | None:
     """Return the app names in ``BAI_APPS``; None if the variable is not set.
 
-    It contains the apps that the image's service-ports label declares. An image can contain further
-    programs that it does not offer as apps.
+    The variable lists the apps that the image's service-ports label declares. An image can contain
+    further programs that it does not offer as apps.
     """
     text = environ.get("BAI_APPS")
     if text is None:

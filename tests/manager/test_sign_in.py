@@ -64,7 +64,7 @@ async def user_world(world: World) -> World:
 
 
 @pytest.mark.parametrize("name", ["user", "USER ", "user@example.com", " User@Example.COM"])
-async def test_sign_in_with_user_name_or_email(user_world: World, name: str) -> None:
+async def test_user_signs_in_with_user_name_or_email(user_world: World, name: str) -> None:
     account = await user_world.manager.accounts.sign_ins.verify(HUB, name, PASSWORD, IP)
     assert fields_of(account) == {
         "id": await user_world.user_id("user"),

@@ -398,7 +398,7 @@ async def test_container_that_ignores_sigterm_is_killed_after_the_grace_period(
     assert (await engine.stop(running)).code == 137
 
 
-async def test_second_start_replaces_the_container_left_by_a_crash(
+async def test_second_start_replaces_the_container_of_the_first(
     start_plan: Start, make_plan: Callable[..., LaunchPlan]
 ) -> None:
     given = make_plan()

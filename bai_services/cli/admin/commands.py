@@ -1,4 +1,4 @@
-"""`bai admin`: create, list, show, update and delete every entity; members, links and more."""
+"""`bai admin`: create, list, show, update and delete entities; members, links and more."""
 
 from __future__ import annotations
 

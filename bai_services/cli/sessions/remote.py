@@ -92,6 +92,8 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
 
     Raises
     ------
+    NotFound
+        If there is no such session, or the caller may not see it.
     Conflict
         If the session is not running.
     Forbidden
@@ -116,7 +118,7 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
 
 
 def parse_listen_address(text: str | None) -> tuple[str, int]:
-    """Parse ``[HOST:]PORT``; the default host is 127.0.0.1, the default port any free port (0).
+    """Parse ``[HOST:]PORT``; the default host is 127.0.0.1. None: port 0, which is any free port.
 
     Raises
     ------

@@ -133,6 +133,8 @@ class ProjectStore:
         ------
         InUse
             If the project has folders or sessions; ended sessions count.
+        NotFound
+            If the project does not exist.
         """
         uses = {
             "folders": vfolders.c.project_id == project_id,

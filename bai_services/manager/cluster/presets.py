@@ -45,7 +45,7 @@ class Presets:
 
         If a project, a resource group or a session type (``kind``) is given, return only the
         presets of the resource group that such a session would get, and set ``allocatable`` to
-        whether the caller could start the session now.
+        whether the caller could start such a session with the preset now.
         """
         authorizer.require(caller, "preset.read")
         can_start: Callable[[PresetRow], bool] | None = None
@@ -74,6 +74,10 @@ class Presets:
         ------
         AlreadyExists
             If a preset with that name and resource group exists.
+        InvalidRequest
+            If the name, the slots or the shared memory is not valid.
+        NotFound
+            If the resource group does not exist.
         """
         authorizer.require(caller, "preset.write")
         values = {
