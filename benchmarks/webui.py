@@ -1,7 +1,7 @@
 """Speed of the web UI in Chromium: first page, page changes, a large table, events, memory.
 
-The demo (process engine) and the browser share the machine; each load has a cold cache. Times are
-medians of five.
+The demo (process engine) and the browser share the machine. The first page is measured with a cold
+cache. Times are medians of at least five runs.
 """
 
 from __future__ import annotations

@@ -58,6 +58,6 @@ def test_user_with_the_hubs_admin_flag_is_not_up_to_date(hub_user: Any) -> None:
     assert not is_up_to_date(hub_user, ACCOUNT)
 
 
-def test_refresh_age_is_five_minutes() -> None:
-    """The administrator guide documents this value; test_account_changes.py tests its effect."""
+def test_refresh_age_is_at_most_five_minutes() -> None:
+    """The administrator guide states five minutes; test_account_changes.py tests the effect."""
     assert BaiAuthenticator().auth_refresh_age <= 300

@@ -34,7 +34,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
         (" http://[::1]:8000 ", "http://[::1]:8000"),
     ],
 )
-def test_base_url_of_any_hub_url(given: str, expected: str) -> None:
+def test_any_url_of_a_hub_is_reduced_to_its_base_url(given: str, expected: str) -> None:
     assert hub_url(given) == expected
 
 

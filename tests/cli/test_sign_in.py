@@ -21,7 +21,7 @@ from tests.testbed.wait import wait_until_async
 from .conftest import Bai
 
 
-async def test_login_with_keypair_and_logout(
+async def test_login_saves_a_keypair_and_logout_deletes_it(
     bai: Bai, api: Api, hub_url: str, tmp_path: Path
 ) -> None:
     keys = api.world.keys["user"]

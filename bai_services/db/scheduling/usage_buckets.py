@@ -33,7 +33,11 @@ def day_of(at: datetime) -> int:
 
 
 class UsageBucketStore:
-    """Writes and reads the buckets. Each public method is one transaction."""
+    """Writes and reads the buckets.
+
+    Each public method is one transaction, except ``recompute``, which reads in one transaction and
+    writes in another.
+    """
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -29,6 +29,8 @@ class SessionTokens:
 
         Raises
         ------
+        NotFound
+            If there is no such session, or the caller may not see it.
         Forbidden
             If the session belongs to another user, even if the caller is an administrator.
         Conflict

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user``; sessions of the test are stopped."""
+    """The REST API as ``user``; sessions of the test are stopped after the test."""
     with hub.rest("user") as client:
         yield client
         for session in checked(client.get("/sessions"), 200)["items"]:
@@ -66,7 +66,7 @@ async def test_dashboard_shows_sessions_quotas_and_resources_live(
         await card.get_by_text(f"{cpu['used']} of {cpu['total']} used", exact=True).first.wait_for()
         await card.get_by_text("Free", exact=True).click()
         await card.get_by_text(f"{cpu['free']} of {cpu['total']} free", exact=True).first.wait_for()
-        # CPU, memory and each accelerator with a bar of segments.
+        # Each resource (CPU, memory and accelerators) has a bar of segments.
         assert await card.locator(".bai-segments").count() == len(amounts)
         await card.get_by_role("combobox", name="Choose a resource group").click()
         await ui.page.get_by_role("option", name="default").last.wait_for(state="attached")
@@ -179,7 +179,9 @@ async def test_failing_card_does_not_break_the_others(opened: Opener[Dashboard])
 
 
 @pytest.mark.checklist("SHELL-03", "SHELL-12", "SHELL-13")
-async def test_sidebar_and_breadcrumbs(opened: Opener[Dashboard]) -> None:
+async def test_sidebar_can_be_collapsed_and_breadcrumbs_link_to_pages(
+    opened: Opener[Dashboard],
+) -> None:
     ui = await opened(Dashboard, "user2", "/dashboard")
     trail = ui.page.get_by_role("navigation", name="Breadcrumbs")
     await trail.get_by_text("Dashboard").wait_for()

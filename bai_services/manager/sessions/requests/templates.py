@@ -73,6 +73,10 @@ class Templates:
             If the audience already has a template with that name.
         QuotaExceeded
             If the audience has the maximum number of templates.
+        InvalidRequest
+            If the name or the request is not valid, or the audience is a project that is not given.
+        Forbidden
+            If the caller may not create templates for the audience.
         """
         authorizer.require(caller, "template.write")
         _check_request(spec["request"])

@@ -51,7 +51,7 @@ class UsageSampling:
     async def samples(
         self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime
     ) -> list[Sample]:
-        """Return the samples of a period, also those of the current interval."""
+        """Return the samples of a period; fine samples include those of the current interval."""
         stored = await self._store.between(kernel_ids, resolution, start, end)
         if resolution is not FINE:
             return stored

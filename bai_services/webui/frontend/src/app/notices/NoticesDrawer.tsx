@@ -68,7 +68,7 @@ function NoticeRow({ notice, onUse }: { notice: Notice; onUse: () => void }) {
   );
 }
 
-/** Sessions that start, folders that are copied, moved or deleted, and uploads. */
+/** Sessions that start, folders that are copied, transferred or deleted, and uploads. */
 function Tasks({ onUse }: { onUse: () => void }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

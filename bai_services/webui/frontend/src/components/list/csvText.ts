@@ -10,7 +10,7 @@ export function parseCsv(
 ): { number: number; cells: string[] }[] {
   const source = text.replace(/^\uFEFF/, '');
   const rows: { number: number; cells: string[] }[] = [];
-  // A quoted cell, or a cell without quotes, followed by its separator.
+  // A quoted cell, or a cell without quotes, followed by a separator, a line break or the end.
   const cell = new RegExp(
     `(?:"((?:[^"]|"")*)"|(?!")([^${separator}\\r\\n]*))(${separator}|\\r\\n|\\n|\\r|$)`,
     'y'

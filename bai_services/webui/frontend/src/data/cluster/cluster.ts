@@ -4,7 +4,7 @@ import { queries } from '../queries';
 
 const refresh = () => queries.invalidateQueries({ queryKey: ['entities'] });
 
-/** Resources of all agents, for administrators. */
+/** Resources of all agents that are alive, for administrators. */
 export const agentTotalsQuery = queryOptions({
   queryKey: ['sessions', 'agent-totals'],
   queryFn: ({ signal }) => unwrap(api.GET('/agent-totals', { signal }))

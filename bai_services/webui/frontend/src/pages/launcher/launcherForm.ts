@@ -7,7 +7,7 @@ export interface Launcher {
   form: LaunchForm;
   change: (changes: Partial<LaunchForm>) => void;
   options: SessionOptions | undefined;
-  /** The preview of the form; it lags behind the form by the debounce interval. */
+  /** The latest preview of the form; a change of the form updates it after a debounce interval. */
   preview: SessionPreview | undefined;
 }
 
