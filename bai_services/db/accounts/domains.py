@@ -58,6 +58,8 @@ class DomainStore:
         ------
         AlreadyExists
             If the name is taken.
+        NotFound
+            If the project policy does not exist.
         """
         name = values["name"]
         async with self._db.write() as tx:
@@ -99,6 +101,8 @@ class DomainStore:
         ------
         InUse
             If the domain has users, other projects, folders or sessions.
+        NotFound
+            If the domain does not exist.
         """
         uses = {
             "users": users.c.domain == name,

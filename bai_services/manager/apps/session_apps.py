@@ -16,7 +16,7 @@ from ..sessions.view import preopened_ports
 
 
 class SessionApps:
-    """Derives the apps from the image and the requested ports, without asking the session."""
+    """Derives the apps from the image and the requested ports, without a request to the session."""
 
     def __init__(self, database: Database, sessions: Sessions) -> None:
         self._images = ImageStore(database)

@@ -94,7 +94,7 @@ class Lease:
         return self._token
 
     def lost(self) -> None:
-        """Mark the lease as lost, because a write with its token was rejected."""
+        """Mark the lease as lost; call this if a write or a renewal with its token was rejected."""
         if self._token is not None:
             log.warning("the lease of the queue was lost to another manager")
         self._token = self._seen = None

@@ -67,7 +67,7 @@ def bai(environment: Mapping[str, str], *words: str, entered: str = "") -> str:
 
 @pytest.mark.checklist("LCH-03", "LCH-10", "LCH-19", "LCH-25")
 @pytest.mark.parametrize("viewport", [{"width": 1440, "height": 900}, NARROW], ids=["wide", "390"])
-async def test_launch_with_a_new_folder(
+async def test_session_is_launched_with_a_new_folder(
     opened: Opener[Launcher], rest: httpx.Client, viewport: dict[str, int]
 ) -> None:
     ui = await opened(Launcher, "user2", "/launch", viewport=viewport)
@@ -166,7 +166,7 @@ async def test_template_and_recent_session_fill_in_the_form(
 
 
 @pytest.mark.checklist("LCH-06", "LCH-07")
-async def test_command_creates_the_same_session(
+async def test_command_requests_the_same_session(
     hub: RunningHub, opened: Opener[Launcher], rest: httpx.Client, tmp_path: Path
 ) -> None:
     """The copied command runs with ``--preview``; the manager accepts every option."""
@@ -283,7 +283,7 @@ def images(hub: RunningHub) -> Iterator[str]:
 
 
 @pytest.mark.checklist("LCH-08")
-async def test_environment_version_and_variables(
+async def test_environment_and_version_are_chosen_and_repeated_variables_reported(
     opened: Opener[Launcher], rest: httpx.Client, images: str
 ) -> None:
     ui = await opened(Launcher, "user2", "/launch")
