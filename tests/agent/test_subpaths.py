@@ -223,7 +223,7 @@ async def unprivileged_machine(request: pytest.FixtureRequest, api: Api, agents:
     return await _process_machine(api, agents, UNPRIVILEGED, request.param)
 
 
-async def test_sandbox_mounts_subpaths_if_agent_may_not_mount(
+async def test_process_engine_provides_subpaths_if_agent_may_not_mount(
     unprivileged_machine: Machine,
 ) -> None:
     await create_folder(unprivileged_machine.user, ["raw/2024/f", "top"])
@@ -251,7 +251,7 @@ async def test_sandbox_mounts_subpaths_if_agent_may_not_mount(
     assert names == ["f", "new"]
 
 
-async def test_sandbox_rejects_link_created_after_preparation(
+async def test_process_engine_rejects_link_created_after_preparation(
     unprivileged_machine: Machine,
 ) -> None:
     folder = await create_folder(unprivileged_machine.user, ["own/f"])

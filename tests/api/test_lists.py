@@ -1,4 +1,4 @@
-"""Every list route with every filter and sort order of its fields, and with invalid values."""
+"""List routes (except of files): sort orders of all fields, filters of each type, bad values."""
 
 from __future__ import annotations
 

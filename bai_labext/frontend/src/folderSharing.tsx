@@ -74,7 +74,7 @@ function Shares(props: { folder: Folder; client: UserClient; t: Translate }): Re
     setProblem('');
     action()
       .then(() => load(done))
-      // Ignore a response that arrives after the response to a newer request.
+      // Ignore the response if a newer request has been sent since.
       .then(loaded => request === latestRequest.current && setState(loaded))
       .catch((error: unknown) =>
         setProblem(error instanceof Error ? error.message : String(error))

@@ -103,7 +103,7 @@ def load_declaration(path: Path, environ: Mapping[str, str] = os.environ) -> dic
     Raises
     ------
     InvalidRequest
-        With file and line, for invalid YAML, an unknown key, a value of the wrong type, or
+        With file and line, for invalid YAML, an unknown key, a missing field, an invalid value, or
         a duplicate declaration.
     """
     try:

@@ -114,6 +114,8 @@ class PolicyStore:
         ------
         InUse
             If the policy is still assigned; the message contains the number of referring rows.
+        NotFound
+            If the policy does not exist.
         """
         what = f"{self._kind.name} policy {name}"
         uses = {self._kind.referring_noun: self._kind.reference == name}

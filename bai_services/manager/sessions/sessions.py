@@ -196,7 +196,7 @@ class Sessions:
         return row
 
     async def graph(self, caller: Caller, key: str) -> DependencyGraph:
-        """Return all direct and indirect dependencies and dependents of a session."""
+        """Return all sessions that dependencies, in either direction, connect with a session."""
         row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
         dependencies: dict[str, list[str]] = defaultdict(list)

@@ -54,7 +54,9 @@ def test_a_split_is_exact_even_and_minimal(amount: int) -> None:
         pytest.param(gpus(0), "cuda.memory", 0, id="unknown kind"),
     ],
 )
-def test_largest_available_amount_of_a_slot(devices: list[Device], slot: str, most: int) -> None:
+def test_max_amount_is_the_largest_available_amount_of_a_slot(
+    devices: list[Device], slot: str, most: int
+) -> None:
     assert max_amount(devices, slot) == most
 
 
@@ -83,7 +85,9 @@ def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
         pytest.param(sharing_devices((50, 0)), "cuda.device", 1, id="whole devices without shares"),
     ],
 )
-def test_largest_share_with_restricted_sharing(devices: list[Device], slot: str, most: int) -> None:
+def test_max_amount_respects_restricted_sharing(
+    devices: list[Device], slot: str, most: int
+) -> None:
     assert max_amount(devices, slot) == most
 
 
