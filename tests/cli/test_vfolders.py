@@ -155,7 +155,9 @@ async def test_folder_is_trashed_restored_and_purged(bai: Bai, files: Path) -> N
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-async def test_exit_codes_of_errors(bai: Bai, arguments: list[str], code: int, error: str) -> None:
+async def test_errors_have_the_expected_exit_codes(
+    bai: Bai, arguments: list[str], code: int, error: str
+) -> None:
     await bai("vfolder", "create", "data", by="user")
     done = await bai("vfolder", *arguments, "--json", by="user")
     assert (done.code, done.error["error"]) == (code, error)
@@ -244,7 +246,7 @@ async def test_interrupted_transfer_resumes(
     assert content(tmp_path / "down") == {"big.bin": bytes(5 * MIB) + big.read_bytes()[5 * MIB :]}
 
 
-async def test_mkdir_cp_mv_usage_and_rm(bai: Bai, files: Path) -> None:
+async def test_files_can_be_copied_moved_counted_and_removed(bai: Bai, files: Path) -> None:
     await bai("vfolder", "create", "data", by="user")
     await bai("vfolder", "upload", "data", files / "small.txt", by="user")
     for words in (
@@ -275,7 +277,7 @@ async def test_invitation_is_accepted_left_and_declined(bai: Bai) -> None:
     assert (await bai("vfolder", "withdraw", again["id"], by="user")).code == 1
 
 
-async def test_hosts_quota_and_change_owner(bai: Bai, api: Api) -> None:
+async def test_hosts_are_listed_quotas_are_set_and_owners_are_changed(bai: Bai, api: Api) -> None:
     made = (await bai("vfolder", "create", "data", "--json", by="user")).document
     shown = await bai("vfolder", "hosts", by="user")
     assert "local" in shown.stdout and "ready" in shown.stdout

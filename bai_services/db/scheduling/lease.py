@@ -45,7 +45,7 @@ class LeaseStore:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
         Return None if the state has changed. The caller must make sure that the previous holder has
-        ended.
+        ended, or has not renewed the lease for its lifetime.
         """
         async with self._db.write() as tx:
             if seen is None:

@@ -32,7 +32,7 @@ class Lifecycle:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Call ``listener`` with a session after each change of more than its name or progress.
+        """Call ``listener`` with the session at each notification of kind STATUS; see ``notify``.
 
         The listener must not block or raise.
         """

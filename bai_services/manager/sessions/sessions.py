@@ -169,9 +169,11 @@ class Sessions:
         ------
         Conflict
             If ``changes`` has a priority and the session is not pending.
+        AlreadyExists
+            If the owner has another live session with the new name.
         Forbidden
             If the priority exceeds the maximum of the keypair and the caller is not an
-            administrator, or if the caller is a session.
+            administrator, or if a session changes its own priority.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))

@@ -54,7 +54,7 @@ async def test_invalid_image_is_rejected(api: Api, body: dict[str, object], part
         await admin.post("/images", body)
 
 
-async def test_same_name_for_several_architectures(api: Api) -> None:
+async def test_name_of_images_for_several_architectures_is_ambiguous(api: Api) -> None:
     admin = await api.client("admin")
     ids = [
         (await admin.post("/images", {"name": "py", "architecture": a}))["id"]
@@ -73,7 +73,7 @@ async def test_name_with_slashes_is_a_key(api: Api) -> None:
     assert (await admin.get("/images/reg.example.org%3A5000%2Fa%2Fb%3A1"))["aliases"] == []
 
 
-async def test_alias_lifecycle(api: Api) -> None:
+async def test_alias_is_created_changed_and_deleted_with_its_image(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     one = await admin.post("/images", {"name": "py:1"})
     two = await admin.post("/images", {"name": "py:2"})
