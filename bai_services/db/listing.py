@@ -72,7 +72,7 @@ class Listing:
         Raises
         ------
         InvalidRequest
-            If a filter or the sort order contains a field that the list does not have.
+            If a filter or the sort order is not valid: for example, the list has no such field.
         """
         for name, value in query.filters.items():
             rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))

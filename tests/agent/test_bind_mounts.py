@@ -80,7 +80,7 @@ def test_bind_mount_is_unaffected_by_a_later_link(binds: BindMounts, folder: Pat
         pytest.param("sub", "none", NotFound, id="missing directory"),
     ],
 )
-def test_path_outside_of_the_folder_is_rejected(
+def test_path_that_is_not_a_directory_of_the_folder_is_rejected(
     binds: BindMounts, folder: Path, link: str, subpath: str, error: type[Exception]
 ) -> None:
     (folder / "link").symlink_to(link)

@@ -106,7 +106,7 @@ def test_all_processes_exit_after_the_launcher_is_killed(hub: RunningHub) -> Non
         assert is_signed_in(browser)
 
 
-def test_sign_ins_survive_killed_processes_which_end_with_ctrl_c(hub: RunningHub) -> None:
+def test_sign_ins_survive_killed_processes_and_ctrl_c_ends_all_processes(hub: RunningHub) -> None:
     with hub.sign_in("user") as browser:
         old_proxy = hub.process_of("proxy")
         hub.kill("proxy")

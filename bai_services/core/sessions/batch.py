@@ -39,8 +39,8 @@ def check_batch(kind: SessionType, requested: Mapping[str, Any], now: datetime) 
     Raises
     ------
     InvalidRequest
-        If a batch session has no command, a session of another type has one of these fields, the
-        start time is past, or a text cannot be parsed.
+        If a batch session has no command, a session of another type has one of these fields, or the
+        command, the start time or the timeout is not valid.
     """
     if kind is not SessionType.BATCH:
         given = [name for name in BATCH_FIELDS if requested.get(name) is not None]

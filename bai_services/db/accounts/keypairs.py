@@ -113,6 +113,8 @@ class KeypairStore:
         ------
         InUse
             If the keypair is a user's main keypair, or live sessions use it.
+        NotFound
+            If the keypair does not exist.
         """
         uses = {
             "users as their main keypair": users.c.main_access_key == access_key,

@@ -49,7 +49,7 @@ async def names(client: Client, **query: Any) -> list[str]:
     return [item["name"] for item in (await client.get("/vfolders", **query))["items"]]
 
 
-async def test_folder_lifecycle(api: Api) -> None:
+async def test_folder_is_created_read_and_renamed(api: Api) -> None:
     user = await api.client("user")
     folder = await create_folder(user)
     assert {key: folder[key] for key in ("name", "host", "owner", "project", "permission")} == {
@@ -132,7 +132,7 @@ async def test_project_folder_is_accessible_to_all_members(api: Api) -> None:
     assert (await (await api.client("user2")).get("/vfolders/shared"))["permission"] == "ro"
 
 
-async def test_share_by_user_name_and_revoke(api: Api) -> None:
+async def test_grant_is_given_by_email_address_changed_and_revoked(api: Api) -> None:
     user, guest = await api.client("user"), await api.client("user2")
     folder = await create_folder(user)
     path = f"/vfolders/{folder['id']}"
@@ -307,7 +307,7 @@ async def test_list_is_sorted_filtered_and_paged(api: Api) -> None:
         await names(user, sort="secret")
 
 
-async def test_access_of_roles_to_folders_of_other_users(api: Api) -> None:
+async def test_roles_have_the_expected_access_to_folders_of_other_users(api: Api) -> None:
     folder = await create_folder(await api.client("user"))
     path = f"/vfolders/{folder['id']}"
     assert (await (await api.client("domain-admin")).get(path))["permission"] == "wd"
@@ -332,7 +332,7 @@ async def resolve_mounts(api: Api, username: str, *mounts: MountRequest) -> list
     return [mount.as_row() for mount in resolved]
 
 
-async def test_mounts_of_own_shared_and_project_folders(api: Api) -> None:
+async def test_own_shared_and_project_folders_can_be_mounted(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("domain-admin")
     own = await create_folder(user)
     lent = await create_folder(await api.client("user2"), "lent")

@@ -133,7 +133,10 @@ def test_missing_resources_get_defaults(
         ),
         pytest.param({"cpu": "9", "mem": "4g"}, 2**26, "at most 8", id="above the image's maximum"),
         pytest.param(
-            {"cpu": "1", "mem": "2g"}, 2**31, "must be less than", id="shared memory above memory"
+            {"cpu": "1", "mem": "2g"},
+            2**31,
+            "must be less than",
+            id="shared memory equal to memory",
         ),
     ],
 )

@@ -15,7 +15,7 @@ export const visible = (text: string) =>
     letter => `[U+${letter.charCodeAt(0).toString(16).toUpperCase().padStart(4, '0')}]`
   );
 
-/** Return a text as part of a sentence, whose order it does not change. */
+/** Return a text that can be part of a sentence without changing the direction of the rest. */
 export function isolated(text: string): string {
   const shown = visible(text);
   return RIGHT_TO_LEFT.test(shown) ? FIRST_STRONG_ISOLATE + shown + POP_ISOLATE : shown;
