@@ -171,7 +171,7 @@ def secrets_missing(names: Sequence[str]) -> errors.InvalidRequest:
 
 
 def _ports(form: Form) -> list[int | str]:
-    """Return the ports of a field, separated by spaces or commas; leave invalid ones as text."""
+    """Return the ports of a field, separated by spaces or commas; leave invalid ports as text."""
     words = _first(form, PORTS).replace(",", " ").split()
     return [int(word) if _PORT.fullmatch(word) else word for word in words]
 

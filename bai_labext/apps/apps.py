@@ -91,7 +91,7 @@ def home(environ: Mapping[str, str]) -> str:
 
 
 def user() -> str:
-    """Return the name of the current user, or the uid if it has no name."""
+    """Return the name of the current user, or the uid if the user has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -148,7 +148,10 @@ class Engine(LoggingConfigurable):
 
 
 def tail(text: str, max_bytes: int) -> str:
-    """Return at most the last ``max_bytes`` (UTF-8) of ``text``, from the start of a line."""
+    """Return at most the last ``max_bytes`` (UTF-8) of ``text``; omit a partial first line.
+
+    If the last line alone is longer, return its end.
+    """
     data = text.encode(errors="replace")
     if len(data) <= max_bytes:
         return text

@@ -96,7 +96,7 @@ async def cluster(
         assert await manager.sessions.records.check_consistency() == []
 
 
-async def test_hub_server_is_created_early_and_started_once_prepared(cluster: Cluster) -> None:
+async def test_hub_server_is_created_early_and_started_when_prepared(cluster: Cluster) -> None:
     session = await cluster.create("lab1")
     key = key_of(session)
     await wait_until_async(lambda: key in cluster.hub.servers, 10, "the Hub's server")
@@ -107,7 +107,7 @@ async def test_hub_server_is_created_early_and_started_once_prepared(cluster: Cl
     assert cluster.hub.start_requests == [key]
 
 
-async def test_session_is_running_only_once_the_hub_reports_ready(cluster: Cluster) -> None:
+async def test_session_is_running_only_after_the_hub_reports_ready(cluster: Cluster) -> None:
     cluster.hub.start_statuses = [202]
     session = await cluster.create("lab1")
     await cluster.agent.prepare()
@@ -174,7 +174,7 @@ async def test_stop_deletes_the_hub_server(cluster: Cluster) -> None:
     await cluster.until(session.id, Status.TERMINATED)
 
 
-async def test_unreported_stop_ends_once_heartbeats_omit_the_kernel(cluster: Cluster) -> None:
+async def test_unreported_stop_ends_when_heartbeats_omit_the_kernel(cluster: Cluster) -> None:
     session, kernel = await cluster.running("lab1")
     assert cluster.user is not None
     await cluster.manager.sessions.sessions.stop(cluster.user, session.id)

@@ -238,7 +238,7 @@ async def test_deleted_account_gives_the_same_error_as_an_unknown_name(user_worl
     assert await attempt(user_world, "user", PASSWORD) == unknown
 
 
-async def test_expired_password_is_changed_with_the_old_one(user_world: World) -> None:
+async def test_password_that_must_be_changed_is_changed_with_the_old_one(user_world: World) -> None:
     sign_ins = user_world.manager.accounts.sign_ins
     await user_world.manager.accounts.users.update(
         SUPERADMIN, "user", {"need_password_change": True}

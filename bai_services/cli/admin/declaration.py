@@ -30,7 +30,8 @@ from .entities import (
 )
 from .fields import Field, FieldKind, validate_value
 
-# Dependency order: a section comes after the sections that it refers to.
+# Dependency order: a section comes after the sections that it refers to. Members of projects, which
+# refer to users, are applied after all sections.
 SECTIONS = (
     KEYPAIR_POLICY,
     USER_POLICY,

@@ -19,7 +19,7 @@ from bai_services.core.errors import BaiError, InvalidRequest
 class Patterns:
     """Select the paths that match an ``include`` pattern and no ``exclude`` pattern.
 
-    A pattern with a ``/`` is compared with the whole path, any other with each component
+    A pattern with a ``/`` is compared with the whole path, any other pattern with each component
     of the path. Without ``include``, all paths are included.
     """
 

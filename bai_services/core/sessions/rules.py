@@ -16,7 +16,8 @@ MAX_ENVIRON_VARIABLES = 100
 MAX_ENVIRON_NAME = 128
 MAX_ENVIRON_VALUE_BYTES = 32 * 1024
 MAX_ENVIRON_TOTAL_BYTES = 128 * 1024
-# Prefixes of variables that the platform sets, or that could give access to devices of others.
+# Prefixes of variables that the platform sets, or that could give access to devices of other
+# sessions.
 RESERVED_ENVIRON = ("BAI_", "JUPYTERHUB_", "JPY_", "NVIDIA_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
 
 _NAME = re.compile(r"\w[\w.-]*\w", re.ASCII)

@@ -15,7 +15,7 @@ _NAME = "container-uid"
 
 
 async def next_container_uid(tx: AsyncConnection) -> int:
-    """Return an unused uid; concurrent transactions get different ones."""
+    """Return an unused uid; concurrent transactions get different uids."""
     insert = (postgresql if tx.dialect.name == "postgresql" else sqlite).insert(counters)
     while True:
         number = await tx.scalar(

@@ -33,7 +33,7 @@ MAX_DAYS = 92
 MAX_POLICIES = 2
 # Maximum number of worker processes of this manager.
 MAX_RUNNING = 2
-# Replays are kept in memory: the latest ones, for a limited time after their end.
+# Ended replays are kept in memory: at most this number, and at most for this time.
 MAX_KEPT = 20
 KEEP_FOR = timedelta(hours=24)
 
@@ -301,7 +301,7 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
 
 
 def _policy(group: ResourceGroup, spec: Mapping[str, Any]) -> ReplayPolicy:
-    """Return the policy of a group with the changes of ``spec``; its name consists of its rules."""
+    """Return the policy of a group with the changes of ``spec``, named after the three rules."""
     options = {**group.scheduler_opts, **(spec.get(OPTIONS) or {})}
     scheduler = spec.get(SCHEDULER) or group.scheduler
     policy = ReplayPolicy.of({SCHEDULER: scheduler, OPTIONS: options}, str(scheduler))

@@ -110,7 +110,7 @@ class Sessions:
         Raises
         ------
         BaiError
-            As for ``create``, with the index and name of the invalid session.
+            As for ``create``; see ``Requests.resolve_all`` for the message.
         """
         authorizer.require(caller, "session.create")
         new_sessions = await self._requests.resolve_all(caller, requests)
@@ -213,8 +213,8 @@ class Sessions:
     async def stop(self, caller: Caller, key: str, force: bool = False) -> Session:
         """Stop a session, or cancel one that has not started; idempotent.
 
-        With ``force`` the agents remove the containers immediately, without a graceful shutdown.
-        The resources are released when the last container has ended.
+        With ``force`` the agents remove the kernels immediately, without a graceful shutdown. The
+        resources are released when the last kernel has ended.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -238,7 +238,7 @@ class Sessions:
             )
 
     async def logs(self, caller: Caller, key: str, hostname: str = MAIN_HOST) -> KernelLog:
-        """Return the output of one kernel: live from its agent, or the stored log of an ended one.
+        """Return the output of a kernel: live from its agent, or the log stored when it ended.
 
         Raises
         ------

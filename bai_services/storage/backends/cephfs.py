@@ -37,8 +37,7 @@ class CephfsBackend(Backend):
         return self._read(scope, self.limit_attribute) or None
 
     def set_quota(self, scope: Path, limit_bytes: int | None) -> None:
-        # CephFS reads 0 as "no limit". A quota of 0 is therefore set as 1 byte, which also rejects
-        # every write.
+        # CephFS reads 0 as "no limit". A quota of 0 is therefore set as 1 byte, the smallest limit.
         value = 0 if limit_bytes is None else max(limit_bytes, 1)
         os.setxattr(scope, self.limit_attribute, str(value).encode())
 

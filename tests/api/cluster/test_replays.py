@@ -106,7 +106,7 @@ async def test_replay_compares_the_history_with_policies(
     assert {u["resource"] for u in recorded["utilisation"]} == {"cpu", "cuda"}
     assert len(recorded["utilisation"][0]["percents"]) == len(full["times"])
 
-    # Names of the other domain are hidden; numbers of its sessions are not.
+    # The names of the other domain are hidden; the measures of its sessions are shown.
     assert {(g["domain"], g["name"]) for g in recorded["by_user"]} == {
         ("default", "user"), ("acme", "acme-user"),
     }  # fmt: skip

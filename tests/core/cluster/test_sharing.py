@@ -78,7 +78,7 @@ UNIFORM = Sharing(Level.PROCESS, 50, 1000, is_uniform=True)
         pytest.param(replace(UNIFORM, is_paused=True), [250], 250, False, id="paused"),
     ],
 )
-def test_uniform_sharing_allows_only_equal_shares(
+def test_allowed_shares_depend_on_sharing_and_shares_in_force(
     sharing: Sharing, shares: list[int], share: int, is_allowed: bool
 ) -> None:
     assert sharing.allows(share, sharing.in_force(shares)) is is_allowed

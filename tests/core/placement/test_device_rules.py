@@ -96,7 +96,7 @@ def test_devices_get_the_expected_amounts(
         ),
     ],
 )  # fmt: skip
-def test_combination_of_slots_is_rejected(slots: dict[str, int], message: str) -> None:
+def test_mutually_exclusive_slots_are_rejected(slots: dict[str, int], message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         check_exclusive(slots)
 
@@ -108,7 +108,7 @@ def test_combination_of_slots_is_rejected(slots: dict[str, int], message: str) -
         pytest.param({"cuda.shares": 500, "rocm.device": 1}, id="two families"),
     ],
 )
-def test_combination_of_slots_is_accepted(slots: dict[str, int]) -> None:
+def test_compatible_slots_are_accepted(slots: dict[str, int]) -> None:
     check_exclusive(slots)
 
 
@@ -119,7 +119,7 @@ def test_combination_of_slots_is_accepted(slots: dict[str, int]) -> None:
         pytest.param("0.25", 250, id="multiple of a hundredth"),
     ],
 )
-def test_share_is_accepted(text: str, amount: int) -> None:
+def test_valid_share_is_accepted(text: str, amount: int) -> None:
     assert parse_amount("cuda.shares", text) == amount
 
 
@@ -130,7 +130,7 @@ def test_share_is_accepted(text: str, amount: int) -> None:
         pytest.param("0.333", "step", id="not a multiple of the step"),
     ],
 )
-def test_share_is_rejected(text: str, message: str) -> None:
+def test_invalid_share_is_rejected(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         parse_amount("cuda.shares", text)
 

@@ -195,7 +195,7 @@ async def test_command_requests_the_same_session(
 
 
 @pytest.mark.checklist("LCH-15")
-async def test_cluster_has_a_size_and_a_placement(opened: Opener[Launcher]) -> None:
+async def test_cluster_larger_than_the_policy_allows_is_reported(opened: Opener[Launcher]) -> None:
     ui = await opened(Launcher, "user2", "/launch")
     await ui.fill(cluster_size="2")
     await ui.page.get_by_text("On several agents").click()
@@ -467,7 +467,7 @@ async def test_ports_are_tags(opened: Opener[Launcher], rest: httpx.Client) -> N
 
 
 @pytest.mark.checklist("LCH-28")
-async def test_session_waits_for_its_dependencies(
+async def test_dependencies_are_chosen_and_listed(
     opened: Opener[Launcher], rest: httpx.Client
 ) -> None:
     body = {"type": "batch", "startup_command": "sleep 300", "resources": {"mem": "256m"}}

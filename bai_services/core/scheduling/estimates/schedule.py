@@ -1,4 +1,4 @@
-"""The schedule of a resource group: running sessions with their ends, pending with their starts."""
+"""The schedule of a resource group: ends of running sessions, and starts of pending sessions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .explainer import Explainer
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A device, or an agent without a device (``device_id`` is then empty)."""
+    """A device of an agent, or the agent itself (``device_id`` is then empty)."""
 
     agent_id: str
     device_id: str = ""

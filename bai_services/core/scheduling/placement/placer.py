@@ -46,7 +46,8 @@ _POLICY_NUMBERS = MappingProxyType(
 # pairs.
 _INITIAL_ROWS = 64
 _MAX_SCORES = 8_000_000
-# Maximum number of discarded forks that are stored for reuse, and their attributes that are reused.
+# Maximum number of discarded forks that are stored for reuse, and the attributes that a reused fork
+# keeps.
 _MAX_SPARE_FORKS = 2
 _REUSED_ATTRIBUTES = (
     "_spare_forks",
@@ -134,7 +135,7 @@ class Placer:
         """Bundle the arrays for the search; call this after replacing any of the arrays."""
         self._bundle = bundle(self._columns, self._costs, self._cache, self._shapes)
         self._pointers = self._bundle.pointers
-        self._layout = object()  # the same object in placers whose arrays have equal sizes
+        self._layout = object()  # placers that share this object have arrays of equal sizes
 
     def _reset_empty_group(self) -> None:
         self._empty_group: Placer | None = None

@@ -309,9 +309,9 @@ def pick_filling(free, facts, need, wholly, picks, at, kernel, i):  # type: igno
 def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ignore[no-untyped-def]
     """Fill one device after the other; return the next index, or -1.
 
-    The device with the most free capacity is first; a last part that fits is placed on the device
-    with the least sufficient free capacity. ``wholly``: all devices except the last are picked
-    whole.
+    Fill the device with the most free capacity first. If the last part fits on one device, pick the
+    device with the least sufficient free capacity. ``wholly``: all devices except the last are
+    picked whole.
     """
     left, first = need[NEED_AMOUNT], at
     while left > 0:
