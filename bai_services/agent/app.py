@@ -357,7 +357,7 @@ class AgentApp(Application):
 
 
 def main(argv: list[str] | None = None) -> Any:
-    """Run the agent; an invalid configuration is reported on stderr and exits with code 2."""
+    """Run the agent; report an invalid configuration on stderr and exit with code 2."""
     try:
         AgentApp.launch_instance(argv)
     except (BaiError, TraitError) as error:

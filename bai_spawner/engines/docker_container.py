@@ -155,7 +155,7 @@ class KernelContainer(DockerSpawner):
 
     @property
     def mount_binds(self) -> list[Mount]:
-        """The administrator's mounts and the plan's folders, outer paths first."""
+        """The administrator's mounts, then the mounts of the plan with outer paths first."""
         return [
             *super().mount_binds,
             *(
@@ -249,7 +249,7 @@ def with_device_requirements(host: Mapping[str, Any], injection: Injection) -> d
 
 
 def _device(node: Any) -> str:
-    """Return a device node, a path or a mapping, in the form of ``docker run --device``."""
+    """Return a device node (a path or a mapping) in the form of ``docker run --device``."""
     if not isinstance(node, Mapping):
         return f"{node}:{node}:rw"
     path = node["path"]

@@ -76,7 +76,9 @@ async def api(api: Api) -> Api:
 
 
 async def folder_for(api: Api, relation: str) -> tuple[Client, str]:
-    """Create a folder with files; return the client of a user with this relation, and the id."""
+    """Create a folder with files. Return the client of a user with this relation to the folder, and
+    the folder's id.
+    """
     is_project = relation.startswith("member")
     owner = await api.client("domain-admin" if is_project else "user")
     spec: dict[str, Any] = {"name": f"of-{relation}", "cloneable": True}

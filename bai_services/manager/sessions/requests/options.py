@@ -193,7 +193,7 @@ class Options:
 
 
 def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]:
-    """Return for each slot the minimum, the maximum, and what a session can start with (``now``).
+    """Return for each slot the minimum, the maximum, and the maximum for a start now (``now``).
 
     The maximum is bounded by the caller's limits (``allowed``; None: no limit) and by the largest
     agent (``largest``). ``now`` is also bounded by the current usage of the caller's quotas and by

@@ -56,7 +56,10 @@ function Count({ title, search, total }: CountProps) {
   );
 }
 
-/** Numbers of running sessions by type, of starting and pending ones; no owner: of all users. */
+/**
+ * Numbers of running sessions by type, of starting sessions and of pending sessions. Without an
+ * owner, the sessions of all users are counted.
+ */
 export function SessionCounts({ owner }: { owner: string | undefined }) {
   const { t } = useTranslation();
   const running = useQueries({
