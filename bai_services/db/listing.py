@@ -151,7 +151,7 @@ class Listing:
 def _contains(
     column: sa.ColumnElement[Any], value: str, *, is_sqlite: bool
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a column contains a text, ignoring case.
+    """Return the condition that a column contains a text, ignoring case (SQLite: of ASCII letters).
 
     Return the cheapest equivalent form, because it may be evaluated for every row of a long list.
     """
