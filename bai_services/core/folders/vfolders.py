@@ -73,6 +73,7 @@ class VfolderEvent(StrEnum):
     BROKEN = "broken"  # the copy or the transfer failed
     TRASHED = "trashed"
     RESTORED = "restored"
+    RESTORED_INCOMPLETE = "restored as incomplete"  # a clone that failed before
     PURGED = "purged"  # the deletion of its files begins
     EMPTIED = "emptied"  # all files are deleted
     FAILED = "failed"  # the deletion failed
@@ -90,6 +91,7 @@ TRANSITIONS: Mapping[tuple[VfolderStatus, VfolderEvent], VfolderStatus] = {
     (S.READY, E.TRASHED): S.DELETE_PENDING,
     (S.ERROR, E.TRASHED): S.DELETE_PENDING,
     (S.DELETE_PENDING, E.RESTORED): S.READY,
+    (S.DELETE_PENDING, E.RESTORED_INCOMPLETE): S.ERROR,
     (S.DELETE_PENDING, E.PURGED): S.DELETE_ONGOING,
     (S.DELETE_ONGOING, E.EMPTIED): S.DELETE_COMPLETE,
     (S.DELETE_ONGOING, E.FAILED): S.DELETE_ERROR,

@@ -271,7 +271,7 @@ class VFolders:
         await self._changes.folder_changed(row)
 
     async def restore(self, caller: Caller, key: str) -> VFolder:
-        """Restore a folder from the trash.
+        """Restore a folder from the trash. A failed clone remains unusable.
 
         Raises
         ------
@@ -281,7 +281,11 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
-        await self._store.move(row.id, VfolderEvent.RESTORED, self._clock(), entry)
+        # A complete clone has no source any more.
+        event = VfolderEvent.RESTORED
+        if row.source_id is not None:
+            event = VfolderEvent.RESTORED_INCOMPLETE
+        await self._store.move(row.id, event, self._clock(), entry)
         return await self._notified(caller, row.id)
 
     async def purge(self, caller: Caller, key: str) -> VFolder:

@@ -163,6 +163,9 @@ async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: 
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
+    # Without its files, the folder is not usable after it was in the trash either.
+    assert (await user.post(f"/vfolders/{row['id']}/restore"))["status"] == "error"
+    await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")
     await api.world.manager.folders.vfolders.wait_for_tasks()
     os.rename(f"{root}-away", root)

@@ -12,7 +12,7 @@ import { useUploads } from '../../data/folders/uploads';
 import { NoticeLink, noticeText } from './noticeText';
 
 const MAX_TASKS = 10;
-const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED,CREATING';
+const STARTING = 'PENDING,SCHEDULED,PREPARING,PREPARED';
 const FOLDER_TASKS = 'cloning,performing,delete-ongoing';
 
 /** Running tasks and past notices. */

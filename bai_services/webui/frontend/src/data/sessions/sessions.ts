@@ -7,7 +7,7 @@ export type { Session };
 
 /** Statuses of each tab of the sessions page. */
 export const STATUS_GROUPS = {
-  running: ['PREPARING', 'PREPARED', 'CREATING', 'RUNNING', 'TERMINATING'],
+  running: ['PREPARING', 'PREPARED', 'RUNNING', 'TERMINATING'],
   pending: ['PENDING', 'SCHEDULED'],
   ended: ['TERMINATED', 'CANCELLED', 'ERROR']
 } as const;

@@ -3,6 +3,7 @@ import { Alert, Button, Checkbox, Flex, Input, InputNumber, Select } from 'antd'
 import { DeleteOutlined, PlusOutlined } from '@ant-design/icons';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { meQuery } from '../../data/accounts/me';
 import { sessionsQuery, STATUS_GROUPS } from '../../data/sessions/sessions';
 import { Field, idOf } from './Field';
 import { isThreadVariable, repeatedNames, type VariableRow } from './form';
@@ -147,14 +148,17 @@ function DependencyField() {
   const { t } = useTranslation();
   const { form, change } = useLauncher();
   const [text, setText] = useState('');
-  const sessions = useQuery(
-    sessionsQuery({
+  const { data: me } = useQuery(meQuery);
+  const filters = { owner: me?.username ?? '', status__in: LIVE, type: 'batch' };
+  const sessions = useQuery({
+    ...sessionsQuery({
       limit: MAX_CHOICES,
       offset: 0,
       sort: '-created_at',
-      filters: { status__in: LIVE, type: 'batch', ...(text ? { name__contains: text } : {}) }
-    })
-  );
+      filters: { ...filters, ...(text ? { name__contains: text } : {}) }
+    }),
+    enabled: me !== undefined
+  });
   return (
     <Field
       name="dependencies"

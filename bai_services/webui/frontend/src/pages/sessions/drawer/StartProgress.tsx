@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import type { Session } from '../../../data/sessions/sessions';
 
 const STEPS = ['PENDING', 'SCHEDULED', 'PREPARING', 'CREATING', 'RUNNING'];
-// PREPARED has no step of its own: PREPARING is done, and CREATING begins.
+// CREATING is the step between the statuses PREPARED and RUNNING, and not a status.
 const NEXT: Partial<Record<string, string>> = { PREPARED: 'CREATING' };
 
 /** The steps of a session's start; empty if the session runs or has ended. */
