@@ -78,14 +78,14 @@ class _KeypairAuth(httpx.Auth):
 
 
 def _digest_of(request: httpx.Request) -> str:
-    """Return the digest of a JSON body; empty for a file upload, which the storage host hashes."""
+    """Return the digest of a JSON body; empty for any other body, such as a file upload."""
     is_json = request.headers.get("Content-Type", "").startswith("application/json")
     return signature.content_digest(request.content) if is_json else ""
 
 
 @cache
 def _ssl_context(trusts_environment: bool) -> ssl.SSLContext:
-    # Cached: loading the certificate authorities takes longer than many calls.
+    # Cached: loading the certificate authorities takes longer than a typical call.
     return httpx.create_ssl_context(trust_env=trusts_environment)
 
 
@@ -244,7 +244,7 @@ def raise_for_status(host: str, status: int, content: bytes, location: str = "")
 
 
 def is_local(host: str) -> bool:
-    """Return whether ``host`` is this machine or in a private network."""
+    """Return whether ``host`` is ``localhost`` or an IP address of a private network."""
     try:
         return ipaddress.ip_address(host).is_private
     except ValueError:

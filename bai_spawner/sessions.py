@@ -52,7 +52,10 @@ def is_unprepared(session: Mapping[str, Any]) -> bool:
 
 
 class Sessions:
-    """Call the manager with the Hub's secret; every method may raise a ``BaiError``."""
+    """Call the manager with the Hub's secret.
+
+    A failed call raises a ``BaiError``, except in ``report_exit``.
+    """
 
     def __init__(self, client: ServiceClient) -> None:
         self._client = client
@@ -179,7 +182,10 @@ class Sessions:
 
 
 def truncated(log: str, max_bytes: int = MAX_LOG_BYTES) -> str:
-    """Return the longest suffix of ``log``, in whole lines, of at most ``max_bytes`` of JSON."""
+    """Return the end of ``log`` that fits in ``max_bytes`` of JSON.
+
+    The result consists of whole lines, unless the last line alone does not fit.
+    """
 
     def is_too_long(cut: int) -> bool:
         return len(json.dumps(log[cut:], ensure_ascii=False).encode(errors="replace")) > max_bytes

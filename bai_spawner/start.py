@@ -79,7 +79,8 @@ class Start:
     def belongs_to(self, session_id: str) -> bool:
         """Return whether this start belongs to the session.
 
-        Until a start by the owner has a session, it belongs to none: it may create a new one.
+        A start by the owner belongs to no session until it has one, because it may create a new
+        session.
         """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
@@ -112,7 +113,8 @@ class Start:
     async def _plan_of_prepared(self) -> LaunchPlan | None:
         """Return the plan of the session named in the options if it is prepared, else None.
 
-        The manager requests a start when the session is prepared, so one call is enough for it.
+        A start that the manager requests needs no other call before the engine starts the session,
+        because the manager requests the start only when the session is prepared.
         """
         session_id = (self._spawner.user_options or {}).get(SESSION_ID)
         if session_id is None:
@@ -226,13 +228,14 @@ class Start:
             page = self._spawner.page_of(self.session_id)
             raise refusals.of_manager(error, self._translate, page) from error
         except asyncio.CancelledError:
-            # The user has stopped the server: our own timeout ends before the Hub's timeout.
+            # The user has stopped the server. The Hub's timeout is not the cause, because our own
+            # timeout is shorter.
             await self._undo(
                 engine, running, Exit(None, EndReason.STOPPED, "the start was cancelled")
             )
             raise
         except Exception:
-            # The error is a bug; the Hub logs it. Its session must be cleaned up, too.
+            # The error is a bug, which the Hub logs. The session must be cleaned up here, too.
             await self._undo(engine, running, _failure("internal", "internal error"))
             raise
         return running.url
@@ -328,7 +331,7 @@ def request_again(session: Mapping[str, Any]) -> dict[str, Any]:
     Raises
     ------
     InvalidRequest
-        If it has secret variables, because their values cannot be read back.
+        If the session has secret variables, because their values cannot be read back.
     """
     if session.get("secret_environ"):
         raise form.secrets_missing(session["secret_environ"])

@@ -314,8 +314,8 @@ class NotFoundHandler(APIHandler):
 def invalid_request(error: ValidationError, prefix: str = "") -> errors.InvalidRequest:
     """Convert a validation error; the message is ``prefix`` and the problem of each field.
 
-    At most ``MAX_PROBLEMS`` problems are described. A body of 1 MiB can have 100,000 problems;
-    describing them all would block the event loop for a second.
+    If there are more than ``MAX_PROBLEMS`` problems, none is described: a body of 1 MiB can have
+    100,000 problems, and describing all of them would block the event loop for a second.
     """
     count = error.error_count()
     if count > MAX_PROBLEMS:

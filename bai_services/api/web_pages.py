@@ -40,8 +40,8 @@ PAGE_NAMES = frozenset(
         "settings",
     }
 )
-# 'unsafe-inline' is needed because Ant Design creates style elements; all other
-# content comes from the manager.
+# 'unsafe-inline' is needed because Ant Design creates style elements. Other content comes from this
+# origin; images may also be data or blob URLs.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self'; connect-src 'self'; base-uri 'self'; "

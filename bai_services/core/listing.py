@@ -15,7 +15,8 @@ MAX_LIMIT = 500
 MAX_OFFSET = 2**31
 MAX_SORT_FIELDS = 10
 MAX_FILTERS = 50
-# Rows are counted exactly up to this number, or up to the end of the requested page.
+# Rows are counted exactly up to this number, or up to the end of the requested page if that is
+# higher.
 MIN_EXACT_TOTAL = 1000
 
 T = TypeVar("T")

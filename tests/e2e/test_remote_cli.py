@@ -1,4 +1,4 @@
-"""`bai session exec`, `cp`, `top`, `events`, `attach`, and shell completion in a real terminal."""
+"""`bai session exec`, `cp`, `top`, `logs`, `events` and `attach`; completion in real shells."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_keypair_gets_a_token_that_is_valid_only_for_one_own_session(
     assert status("/hub/api/users/user/tokens") in (403, 404)
     more = httpx.post(f"{hub.url}/hub/api/users/user/tokens", headers=headers, json={}, timeout=60)
     assert more.status_code in (403, 404)
-    # A caller with a token gets no second one, which could outlive the first.
+    # A caller with a token gets no session token, because it could outlive the caller's token.
     assert rest.post(f"/sessions/{row['id']}/token").status_code == 403
 
 
@@ -226,7 +226,7 @@ class Terminal:
         self.resize(40, 100)
         # Set a wrong size in the environment: the size of the terminal must take precedence.
         options["env"] |= {"COLUMNS": "80", "LINES": "24"}
-        # Make it the controlling terminal, so that the process gets SIGWINCH.
+        # Make the pseudo-terminal the controlling terminal, so that the process gets SIGWINCH.
         self._process = subprocess.Popen(**options, preexec_fn=lambda: os.login_tty(there))
         os.close(there)
         self._shown = ""

@@ -230,7 +230,7 @@ async def browser(shared_browser: SharedBrowser) -> AsyncIterator[Browser]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Postgres]:
-    """The PostgreSQL server of the test run."""
+    """The PostgreSQL server of all tests of a worker."""
     from tests.testbed import postgres
 
     with ExitStack() as stack:
@@ -327,7 +327,7 @@ def _copied(
 def database_url(
     request: pytest.FixtureRequest, database_engine: str, tmp_path: Path
 ) -> Iterator[str]:
-    """The database of `manager`: with the demo data if the test uses `world`, otherwise empty."""
+    """The database of `manager`: with the demo data if the test uses `world`, else without rows."""
     stage = "demo" if "world" in request.fixturenames else "migrated"
     yield from _copied(request, stage, database_engine, tmp_path)
 

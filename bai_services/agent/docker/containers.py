@@ -88,7 +88,7 @@ class DockerEngine(Engine):
             containers = await self._calls.run("query", self._list)
         except (Unavailable, docker.errors.APIError) as error:
             log.warning("containers cannot be listed: %s", error)
-            # A restart of the engine resets the machine's rules.
+            # The engine may have restarted, which removes the egress rules from the machine.
             self._networks_with_rules = None
             return None
         await self._refresh_rules(containers)
@@ -281,7 +281,7 @@ def _remover(container_id: str, grace_seconds: float) -> Callable[[docker.APICli
             client.stop(container_id, timeout=round(grace_seconds))
             client.remove_container(container_id, force=True, v=True)
         except docker.errors.APIError as error:
-            # Another client removes or has removed it.
+            # Another client is removing or has removed the container.
             if error.status_code not in GONE_OR_BEING_REMOVED:
                 raise
 

@@ -1,4 +1,4 @@
-"""Short texts about a pending session: position, reasons, remedies, estimated start."""
+"""Short texts about a waiting session: position, reasons, progress, remedies, estimated start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text import printable
 
 
 def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
-    """Return the queue position or status of a session, then each reason why it is not running."""
+    """Return a session's queue position or status, the reasons why it is pending, its progress."""
     if session["status"] == Status.PENDING:
         group = f"in group {session['resource_group']}"
         position = session.get("queue_position")

@@ -1,7 +1,8 @@
 """Allocate and release resources: rows of the ledger and the usage counters derived from them.
 
 These functions run inside a transaction of a store. To avoid deadlocks between concurrent writers,
-counters are always updated in the same order: scopes, agent slots, devices; each sorted.
+counters are always updated in the same order: first scopes, then agent slots, then devices, and
+within each table in the order of the keys.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ async def allocate(
     ------
     LostRace
         If the sessions together exceed a cap or the capacity of an agent or a device, an agent no
-        longer accepts sessions, or sessions with different shares would run on a device with
-        uniform shares.
+        longer accepts sessions, a device is not healthy, or sessions with different shares would
+        run on a device with uniform shares.
     """
     rows: list[tuple[str, str, str, str | None, str, int]] = []
     changes = _CounterChanges()
@@ -238,7 +239,7 @@ class _Counters:
         )
 
     async def increase(self, tx: AsyncConnection, rows: Sequence[bulk.Row]) -> None:
-        """Increase all counters; raise ``LostRace`` if any counter would exceed its limit."""
+        """Increase all counters; raise ``LostRace`` if any counter may not be increased."""
         await self._lock.run(tx, [row[: self._width] for row in rows])
         moved = await self._increase.run(tx, rows)
         if moved != len(rows):

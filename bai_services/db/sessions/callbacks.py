@@ -23,8 +23,8 @@ _TEXT_LIMIT = 255
 class CallbackDelivery:
     """A status change to deliver now.
 
-    ``id`` is the change's row in ``status_history``, ``previous_id`` the row of the previous
-    delivery.
+    ``id`` is the change's row in ``status_history``, ``previous_id`` the row of the last change
+    that was delivered or skipped.
     """
 
     session_id: str

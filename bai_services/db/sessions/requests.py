@@ -191,8 +191,8 @@ class RequestStore:
     ) -> Offer:
         """Return the same as ``offer``, but only the named image, and no notices.
 
-        ``image_and_preset`` holds the image's name or alias and the preset's name. If the preset's
-        name is empty, presets are not read.
+        ``image_and_preset`` holds the image's name or alias and the preset's name. If the image's
+        name is empty, no images are returned; if the preset's name is empty, no presets.
         """
         image, preset = image_and_preset
         async with self._db.read() as tx:
@@ -209,7 +209,7 @@ class RequestStore:
             return await _keypair(tx, user_id, access_key)
 
     async def own_sessions(self, owner_id: str, keys: Sequence[str]) -> dict[str, Dependency]:
-        """Return the owner's session for each key (an id or a name).
+        """Return the owner's session for each key (an id or a name) that has one.
 
         Of several sessions with the same name, return the live one, else the newest.
         """
@@ -303,7 +303,7 @@ _USED_IN_GROUP = (
         allocations.c.freed_at.is_(None),
         sessions.c.owner_id == sa.bindparam("owner_id"),
         sessions.c.resource_group == sa.bindparam("group"),
-        # Lets the database use an index; sessions in other statuses have no allocations.
+        # Lets the database use an index; sessions in other statuses have no current allocations.
         sessions.c.status.in_(OCCUPYING),
     )
     .group_by(allocations.c.slot)

@@ -94,7 +94,8 @@ async def existing_sessions(
     Raises
     ------
     AlreadyExists
-        If a live session with that name, or on that Hub server, has another specification.
+        If a live session with that name, or on that Hub server, has another specification and may
+        not be reused.
     """
     by_name: dict[tuple[str, str], SessionRow] = {}
     by_server: dict[tuple[str, str], SessionRow] = {}
@@ -175,7 +176,7 @@ async def check_pending(tx: AsyncConnection, new_sessions: Sequence[NewSession])
 
 
 def view_of(new: NewSession, row: SessionRow) -> SessionView:
-    """Return the view of a new session without dependencies, without reading the database."""
+    """Return the view of a new session that has no dependencies; do not read the database."""
     names = kernel_names(new.cluster_size)
     kernel_ids = (new.kernel_id, *new.sub_kernel_ids)
     return SessionView(
@@ -252,7 +253,7 @@ def resolve_dependencies(
 ) -> list[tuple[str, str]]:
     """Return pairs (session id, id of its dependency).
 
-    Where ``existing`` has a session to use instead of a new one, the pairs contain its id.
+    If ``existing`` has a session to use instead of a dependency, its id replaces the dependency's.
     """
     return [
         (new.id, existing[key].id if key in existing else key)

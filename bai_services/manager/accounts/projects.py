@@ -119,7 +119,7 @@ class Projects:
         await self._store.delete(project.id, entry)
 
     async def members(self, caller: Caller, key: str, query: ListQuery) -> Page[Member]:
-        """Return the members of a project, if the caller may manage it."""
+        """Return the members of a project, if the caller may read the users of its domain."""
         project = await self._require_writable(caller, key, "user.read")
         return await self._store.members(project.id, query)
 

@@ -38,7 +38,7 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# Numerical libraries start this many threads; by default they would use every core of the machine.
+# The numbers of threads of numerical libraries, which by default use every core of the machine.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # User and group id of sessions if the account does not set them.
 DEFAULT_UID = 1000
@@ -87,6 +87,8 @@ class LaunchPlans:
 
         Raises
         ------
+        Conflict
+            If the session has no agent.
         Unavailable
             If the agent of a kernel is not alive.
         """
@@ -166,6 +168,8 @@ class Launch:
             If the session does not exist or belongs to another user or server.
         Conflict
             If the session has another status.
+        Unavailable
+            If the agent of a kernel is not alive.
         """
         authorizer.require(caller, "session.launch")
         view = await self._sessions.with_kernels(session_id)
@@ -194,6 +198,8 @@ class Launch:
 
         Raises
         ------
+        NotFound
+            If the session does not exist.
         Conflict
             If the session has ended or is ending; the caller must remove the containers.
         """
@@ -319,8 +325,8 @@ def _session_environ(row: SessionRow, kernel_id: str, facts: LaunchFacts) -> dic
         "BAI_AGENT_ID": facts.agent_id,
         "BAI_OWNER": row.owner,
         "BAI_DOMAIN": row.domain,
-        # The writable folders, in which apps store persistent data by default. They are separated
-        # by colons, which mount paths cannot contain.
+        # The writable folders that were requested: apps store persistent data there by default.
+        # The paths are separated by colons, which mount paths cannot contain.
         "BAI_FOLDERS": ":".join(
             mount["path"]
             for mount in row.mounts

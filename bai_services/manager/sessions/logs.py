@@ -35,7 +35,11 @@ class LogChunk:
 
 
 class Logs:
-    """Reads the output of kernels. Every method also raises the errors of ``Sessions.logs``."""
+    """Reads the output of kernels.
+
+    The methods also raise the errors of ``Sessions.logs``, but ``follow`` retries if the agent is
+    unavailable.
+    """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -50,7 +54,7 @@ class Logs:
         words: str = "",
         has_times: bool = False,
     ) -> LogText:
-        """Return the output of a kernel or, with ``words``, the lines that contain them.
+        """Return the output of a kernel or, with ``words``, the lines that contain this text.
 
         ``max_lines`` limits the result to the last lines.
 
@@ -90,7 +94,7 @@ class Logs:
     ) -> AsyncGenerator[LogChunk | None]:
         """Yield a kernel's output so far, then new output until its session has ended.
 
-        Yields None after every poll, so that the caller can check whether the reader is still
+        Yields None before each pause, so that the caller can check whether the reader is still
         connected and still allowed to read.
         """
         before, pause = "", MIN_POLL_SECONDS
@@ -98,7 +102,7 @@ class Logs:
             try:
                 output = await self._sessions.logs(caller, key, kernel)
             except Unavailable:
-                # The agent is not responding; its output is read when it is back.
+                # The agent is not responding; read the output when the agent responds again.
                 output = None
             if output is not None:
                 text = output.log

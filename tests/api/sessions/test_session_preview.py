@@ -32,7 +32,7 @@ async def counts(api: Api) -> tuple[int, int]:
     return sessions["total"], entries["total"]
 
 
-async def test_preview_of_a_session_that_can_start_now(
+async def test_preview_shows_that_a_session_can_start_now_and_creates_none(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await (await api.client("admin")).patch(
@@ -98,7 +98,9 @@ async def test_preview_names_the_field_of_a_problem(
     assert text in result["problems"][0]["problem"]
 
 
-async def test_preview_with_the_name_of_a_live_session(agent: FakeAgent, user: Client) -> None:
+async def test_preview_detects_a_live_session_with_the_same_name(
+    agent: FakeAgent, user: Client
+) -> None:
     created = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     same = await preview(user, name="lab1")
     assert (same["existing_session"], same["problems"]) == (created["id"], [])

@@ -112,7 +112,9 @@ def test_every_identity_field_changes_the_digest() -> None:
         pytest.param({"cluster_mode": "multi-node"}, id="cluster mode of a single kernel"),
     ],
 )
-def test_fields_outside_the_identity_do_not_change_the_digest(changes: dict[str, Any]) -> None:
+def test_digest_ignores_fields_outside_the_identity_and_options_without_effect(
+    changes: dict[str, Any],
+) -> None:
     assert replace(SessionSpec(), **changes).digest("p", ()) == SessionSpec().digest("p", ())
 
 
@@ -122,7 +124,7 @@ def test_equivalent_requests_have_the_same_digest() -> None:
     assert one.digest("p", ()) == other.digest("p", ())
 
 
-def test_secret_fields_are_private_and_privileged_fields_are_not_hub_options() -> None:
+def test_field_groups_contain_the_expected_fields() -> None:
     assert {"environ", "startup_command", "callback_url"} == PRIVATE_FIELDS
     assert {"environ", "resources"} == MERGED_FIELDS
     assert not {"owner", "hub_server", "agent_list", "reuse", "type"} & HUB_OPTIONS

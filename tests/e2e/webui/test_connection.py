@@ -89,7 +89,7 @@ async def test_page_whose_script_cannot_be_loaded_appears_when_the_manager_is_ba
 ) -> None:
     ui = await opened(Shell, "user2", "/start")
     await ui.page.get_by_role("heading", name="Welcome").wait_for()
-    # The profile of other tests may have the script already.
+    # Other tests share the browser's cache, which may already contain the script.
     session = await ui.page.context.new_cdp_session(ui.page)
     await session.send("Network.enable")
     await session.send("Network.setCacheDisabled", {"cacheDisabled": True})
@@ -116,7 +116,7 @@ async def slow_network(page: Page) -> AsyncIterator[None]:
 
 
 class HeldChanges:
-    """Counts the requests to one path except GET, and holds them until ``release`` is set."""
+    """Counts the requests to one path that are not GET, and holds them until ``release`` is set."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -138,7 +138,7 @@ async def held_changes(page: Page, path: str) -> AsyncIterator[HeldChanges]:
     await page.unroute(f"**/api/v1{path}", held)
 
 
-async def test_slow_network_shows_progress_and_sends_each_form_once(
+async def test_slow_responses_show_progress_and_each_form_is_sent_once(
     opened: Opener[Data], hub: RunningHub
 ) -> None:
     ui = await opened(Data, "user2", "/start")

@@ -53,14 +53,14 @@ async def test_odd_file_names_and_log_lines_are_shown_safely(
     await ui.page.get_by_role("link", name=FOLDER, exact=True).click()
     for shown in ("moc[U+202E]gpj.exe", "<i>x", "שx"):
         await ui.page.locator("bdi", has_text=shown).first.wait_for()
-    # In sentences, a name from right to left is isolated.
+    # In sentences, a right-to-left name is isolated.
     await ui.page.get_by_role("checkbox", name="Select \u2068שx\u2069").wait_for()
     await ui.choose("moc[U+202E]gpj.exe", "Delete")
     question = ui.page.locator(".ant-modal-confirm-title", has_text="Delete moc[U+202E]gpj.exe?")
     await question.wait_for()
     await ui.answer("Delete")
     await ui.page.locator("bdi", has_text="[U+202E]").wait_for(state="detached")
-    # Such a name cannot be given on purpose.
+    # The form rejects such a name.
     await ui.page.get_by_role("button", name="New directory").click()
     await ui.dialog.get_by_role("textbox").fill("moc\u202egpj")
     await ui.dialog.locator(".ant-modal-footer .ant-btn-primary").click()

@@ -61,7 +61,7 @@ class Nvml:
     def busy_processes(self, handle: Any, since_microseconds: int) -> dict[int, float] | None:
         """Return the mean utilization by pid since a time, in percent; None: unknown.
 
-        Idle processes are left out.
+        Processes without samples are left out.
         """
         assert self._module is not None
         try:

@@ -33,7 +33,7 @@ def shape_key(pending: PendingSession) -> ShapeKey:
 
 
 class Shape:
-    """Pending sessions that differ only in their creation order.
+    """Pending sessions that, for the scheduler, differ only in their creation order.
 
     ``members`` are (sequence, id) pairs, sorted; ``pending`` is any one of these sessions.
     """

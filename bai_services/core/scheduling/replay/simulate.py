@@ -32,7 +32,7 @@ from .workload import GROUP, Job
 
 # Simulated time at second 0 of the record.
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-# Maximum number of usage samples, evenly spaced over the replay.
+# Approximate number of samples of the group's state between the first and the last submission.
 _SAMPLES = 1000
 # The request mix is learned from at most this number of the latest requests, as in the manager.
 _RECENT = 2000
@@ -41,7 +41,7 @@ _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """The start of a job that is given, so that the queue does not decide it."""
+    """The given start of a job, which the queue does not decide."""
 
     seconds: int
     placements: tuple[Placement, ...]
@@ -93,8 +93,8 @@ class Sample:
 class Replay:
     """Result of a replay.
 
-    ``reasons`` explains the jobs that never started. ``first_reservations`` holds the first
-    reservation of each job, and its time in seconds.
+    ``reasons`` explains why jobs were still pending at the end. ``first_reservations`` holds the
+    first reservation of each job that had one, and its time in seconds.
     """
 
     agents: tuple[AgentState, ...]

@@ -214,7 +214,10 @@ def best_listed(cache, s, designated, avoid):  # type: ignore[no-untyped-def]
 
 @spliced
 def choose_agent(cache, policy, s):  # type: ignore[no-untyped-def]
-    """Choose the agent for a shape: designated agents first, then all; agents to avoid last."""
+    """Choose the agent for a shape, or -1 if none fits.
+
+    Designated agents come first, then (unless ``STRICT``) all agents; agents to avoid come last.
+    """
     state = cache.state
     designated = cache.agent_lists[DESIGNATED, : state[DESIGNATED_COUNT]]
     avoid = cache.agent_lists[AVOID, : state[AVOID_COUNT]]
@@ -380,7 +383,8 @@ def add_free(pointers, n, j, cpu, mem, amount, is_last):  # type: ignore[no-unty
     columns.agents[n, MEM] += mem
     if j >= 0:
         columns.free[n, j] += amount
-        # Until the device is empty again, all further shares must equal the first share.
+        # If the device requires equal shares, the first share is in force until the device is
+        # empty again.
         facts = columns.facts[n, j]
         if facts[IN_FORCE] != ANY:
             if columns.free[n, j] >= facts[CAPACITY]:
