@@ -1,4 +1,7 @@
-"""Call every operation for each role of caller and owner: no access to owners of a higher role."""
+"""Call all operations on resources of owners of each role, as callers of each role.
+
+No caller may access resources of an owner with a higher role.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +174,7 @@ def test_every_operation_has_an_owner_rule() -> None:
 
 
 class OwnedResources(ResourceFactory):
-    """Resources of one owner, cached until a request has changed them."""
+    """Resources of one owner, cached until a request has changed any of them."""
 
     def __init__(self, api: Api, admin: Client, user: Client, owner: Account) -> None:
         super().__init__(api, admin, user)
@@ -369,7 +372,7 @@ def list_violations(
     """
     request = f"{caller.label}: {path}"
     if response.status_code != 200:
-        # Session tokens are not accepted by every list; users may not read the audit log.
+        # Some lists reject session tokens; users may not read the audit log.
         is_expected = caller.is_session or (path == "/audit-log" and caller.role == "user")
         return [] if is_expected and response.status_code == 403 else [f"{request}: no list"]
     messages = []
@@ -387,7 +390,9 @@ def list_violations(
     return messages
 
 
-async def test_promoted_user_is_hidden_from_domain_admins(api_with_all_roles: Api) -> None:
+async def test_resources_of_a_promoted_user_are_hidden_from_domain_admins(
+    api_with_all_roles: Api,
+) -> None:
     api = api_with_all_roles
     owner = await api.client("user-default")
     admin = await api.client("admin-default")

@@ -29,7 +29,10 @@ class FoundDevice:
 
 
 class TableDevices(DeviceKind):
-    """Whole devices of one family; a device that has disappeared is reported as unhealthy."""
+    """Devices of one family, allocated only as a whole.
+
+    A device that has disappeared is reported as unhealthy.
+    """
 
     def __init__(self, row: Row, machine: str, host: HostFiles) -> None:
         """``machine`` is a prefix that makes the ids of devices without a serial number unique."""

@@ -61,7 +61,7 @@ class ServicePort:
 
 @dataclass(frozen=True, slots=True)
 class ImageLabels:
-    """The parsed labels of an image; values of missing labels are empty."""
+    """The parsed labels of an image; missing labels have the default values."""
 
     service_ports: tuple[ServicePort, ...] = ()
     min_slots: ResourceSlots = field(default_factory=ResourceSlots)
@@ -94,8 +94,9 @@ def parse_labels(labels: Mapping[str, str]) -> ImageLabels:
     Raises
     ------
     InvalidRequest
-        If a label with ``PREFIX`` is malformed or unknown, or labels contradict each other, such as
-        a minimum above its maximum.
+        If a label with ``PREFIX`` is malformed or unknown, labels contradict each other, such as a
+        minimum above its maximum, there are too many labels, or any label is too long or contains a
+        NUL.
     """
     ours = {
         name.removeprefix(PREFIX): text for name, text in labels.items() if name.startswith(PREFIX)
@@ -132,8 +133,8 @@ def parse_service_ports(text: str) -> tuple[ServicePort, ...]:
     Raises
     ------
     InvalidRequest
-        If an entry is malformed, an app or a port is a duplicate, or a port is reserved or outside
-        1025 to 65534.
+        If the text is too long, an entry is malformed, an app or a port is a duplicate, or a port
+        is reserved or outside 1025 to 65534.
     """
     if len(text) > MAX_LABEL_CHARACTERS:
         raise _invalid("service-ports", text, f"it has more than {MAX_LABEL_CHARACTERS} characters")

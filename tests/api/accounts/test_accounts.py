@@ -45,7 +45,7 @@ async def names(client: Client, path: str, field: str = "name") -> list[str]:
     return [item[field] async for item in client.items(path)]
 
 
-async def test_domain_lifecycle(api: Api, admin: Client) -> None:
+async def test_domain_is_created_changed_and_deleted(api: Api, admin: Client) -> None:
     spec = {
         "name": "lab",
         "description": "The lab",
@@ -65,7 +65,9 @@ async def test_domain_lifecycle(api: Api, admin: Client) -> None:
     assert (await admin.get("/projects", domain="lab"))["total"] == 0
 
 
-async def test_project_lifecycle_and_members(admin: Client, domain_admin: Client, api: Api) -> None:
+async def test_project_gets_members_and_is_changed_and_deleted(
+    admin: Client, domain_admin: Client, api: Api
+) -> None:
     made = await domain_admin.post("/projects", {"name": "vision", "default_image": "python"})
     assert (made["domain"], made["type"], made["resource_policy"]) == (
         "default",
@@ -98,7 +100,7 @@ async def test_project_name_refers_to_the_callers_domain(admin: Client, api: Api
 
 
 @pytest.mark.checklist("USR-03", "USR-09")
-async def test_user_lifecycle(api: Api, domain_admin: Client) -> None:
+async def test_user_is_created_signs_in_and_is_deleted(api: Api, domain_admin: Client) -> None:
     spec = {
         "username": "Grace",
         "email": "Grace@Example.org",
@@ -215,7 +217,9 @@ async def test_user_may_renew_but_not_create_keypairs(api: Api) -> None:
         ("project", {"max_quota_scope_bytes": 2**40}),
     ],
 )
-async def test_policy_lifecycle(admin: Client, kind: str, change: dict[str, Any]) -> None:
+async def test_policy_is_created_changed_and_deleted(
+    admin: Client, kind: str, change: dict[str, Any]
+) -> None:
     path = f"/{kind}-policies"
     made = await admin.post(path, {"name": "strict"})
     changed = await admin.patch(f"{path}/strict", change)
@@ -332,7 +336,7 @@ async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
         ),
     ],
 )
-async def test_error_message_names_the_invalid_field(
+async def test_invalid_field_is_rejected_with_a_reason(
     admin: Client, path: str, body: Any, match: str
 ) -> None:
     await expect_error(InvalidRequest, admin.post(path, body), match)
@@ -464,7 +468,7 @@ async def test_denied_change_is_in_the_audit_log(
     assert len((await domain_admin.get("/audit-log", outcome="forbidden"))["items"]) == 1
 
 
-async def test_every_change_is_in_the_audit_log(admin: Client, domain_admin: Client) -> None:
+async def test_changes_are_in_the_audit_log(admin: Client, domain_admin: Client) -> None:
     await admin.post("/domains", {"name": "lab"})
     await domain_admin.patch("/users/user", {"full_name": "U", "password": "new pass 1"})
     await admin.delete("/domains/lab")

@@ -183,7 +183,7 @@ async def test_leaving_agent_gets_no_new_sessions(api: Api) -> None:
     assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
 
 
-async def test_change_and_delete_agent(api: Api) -> None:
+async def test_agent_is_changed_and_deleted(api: Api) -> None:
     admin, clock = await api.client("admin"), api.world.clock
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()

@@ -199,7 +199,7 @@ def test_order_check_names_the_blocking_session() -> None:
 
 
 def test_reservation_is_a_reason_only_of_the_reserved_session() -> None:
-    """Other sessions of the shape keep their reasons when another session gets the reservation."""
+    """When s2 takes over the reservation of s1, its reasons change; s3 gets no such reason."""
     queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons

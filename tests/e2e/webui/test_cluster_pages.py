@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Images, resource groups, storage hosts and agents, as administrators see them."""
+"""Images, resource groups and storage hosts, as administrators see them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def admin(hub: RunningHub) -> Iterator[httpx.Client]:
 
 @asynccontextmanager
 async def held_reads(page: Page, path: str) -> AsyncIterator[None]:
-    """Hold the responses to reads of a list until the end."""
+    """Hold the reads of a list until the end of the block."""
     release = asyncio.Event()
 
     async def hold(route: Route) -> None:

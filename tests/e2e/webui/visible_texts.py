@@ -24,7 +24,7 @@ ANTD_LOCALES = (
     "@rc-component/picker/es/locale",
 )
 
-# Three words of lower-case letters after a word: a sentence, not a name.
+# At least two words of lower-case letters after another word: a sentence, not a name.
 SENTENCE = re.compile(r"\b[A-Za-z]{2,}(?: [a-z']{2,}){2,}")
 # Product names and technical terms that are the same in every language.
 SAME_IN_EVERY_LANGUAGE = frozenset(
@@ -32,8 +32,8 @@ SAME_IN_EVERY_LANGUAGE = frozenset(
     + ("PEM", "URL", "JupyterLab", "TensorBoard")
 )
 
-# Returns the visible texts with what is wrong about their boxes. After the page was resized, the
-# boxes need some time.
+# Returns the visible texts, and the texts that are outside of their boxes. After a resize, the
+# layout settles only after some time, so such texts are checked again for MAX_MILLIS.
 READ_TEXTS = """
 async () => {
   const MAX_MILLIS = 1000;
@@ -83,7 +83,7 @@ async () => {
       if (!at.checkVisibility({visibilityProperty: true})) continue;
       for (const name of ['aria-label', 'title', 'placeholder', 'alt']) {
         const text = at.getAttribute(name)?.trim();
-        // The names of AntD's icons are in the file of the icon.
+        // AntD itself gives its icons English names, which cannot be translated.
         if (text && !(name === 'aria-label' && at.classList.contains('anticon'))) texts.push(text);
       }
     }

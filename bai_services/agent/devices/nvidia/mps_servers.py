@@ -53,7 +53,7 @@ class Daemon:
 
 
 class MpsServers:
-    """Supervises one MPS daemon per shared GPU; ``maintain`` and ``set_share`` block.
+    """Supervises one MPS daemon per shared GPU; ``maintain``, ``set_share`` and ``detach`` block.
 
     A daemon has one limit for all its clients, so all sessions on a GPU have the same share. The
     first session on an empty GPU sets the share: the daemon is restarted with its limit.
@@ -185,7 +185,7 @@ class MpsServers:
                 list(pool.map(self._maintain_one, daemons))
 
     def _previous_share(self, control: MpsControl) -> int:
-        """Return the share of a GPU under an earlier agent process; the smallest if unknown."""
+        """Return the share that an earlier agent process set; if unknown, the smallest allowed."""
         limits = control.limits()
         if limits is not None and limits.share:
             return limits.share
@@ -330,7 +330,10 @@ class MpsServers:
                 control.terminate(server, client)
 
     def _record_failure(self, daemon: Daemon, text: str, now: float) -> None:
-        """Count a failed start or check; stop a daemon that does not respond repeatedly."""
+        """Count a failed start or check.
+
+        Stop the daemon after a failed start, or after ``MAX_FAILED_CHECKS`` failures in a row.
+        """
         daemon.failed_checks += 1
         daemon.unavailable_reason = f"MPS does not work: {text}"
         # After the first failed check, wait for the next one: a stop would end all programs.

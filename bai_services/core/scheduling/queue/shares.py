@@ -107,7 +107,7 @@ def fair_factor(
     scope: Scope, buckets: Sequence[DailyUsage], options: FairShare, capacity: Amounts, day: int
 ) -> float:
     """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
-    heavy usage.
+    heavy usage or a weight of 0.
 
     The usage of a resource is a fraction of the group's capacity over the lookback period. Usage is
     halved in each half life. The result uses the weighted average over the resources.

@@ -24,8 +24,8 @@ def read_history(document: Any, file: str, group: str | None = None) -> Workload
     """Return the workload of one resource group of a hub.
 
     The document is ``{"sessions": [...], "agents": [...]}``, or only the sessions: a list, or a
-    page with ``items``. A session that is still running is replayed with its run time until the
-    last event in the document; a session that never started is skipped.
+    page with ``items``. A session that is still running is replayed as if it ended at the last
+    recorded time of the replayed sessions; a session that never started is skipped.
 
     Raises
     ------

@@ -34,7 +34,7 @@ export const sizeOf = (span: unknown, steps: unknown): CardSize => {
 const recordOf = (value: unknown) =>
   (value !== null && typeof value === 'object' ? value : {}) as Record<string, unknown>;
 
-/** Read a stored layout; invalid values are ignored. */
+/** Read a stored layout; ignore invalid keys, and limit sizes to valid ones. */
 export function readLayout(stored: unknown): BoardLayout {
   const { order, sizes } = recordOf(stored);
   return {
