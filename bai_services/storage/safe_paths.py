@@ -29,7 +29,8 @@ def parse_path(path: str) -> tuple[str, ...]:
     Raises
     ------
     InvalidRequest
-        If it is absolute, contains ``..`` or a NUL, or is too long.
+        If the path is absolute (except ``/``), contains ``..`` or a NUL, is not UTF-8 text, or is
+        too long.
     """
     if path in ("", "/"):
         return ()

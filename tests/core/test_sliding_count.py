@@ -19,7 +19,7 @@ def test_events_expire_in_order() -> None:
     assert count.total(START + 3 * WINDOW) == 0
 
 
-def test_event_expires_before_the_returned_wait_ends() -> None:
+def test_event_has_expired_after_the_returned_wait() -> None:
     count = SlidingCount()
     count.add(START)
     wait = count.seconds_until_allowed(START + timedelta(minutes=10))

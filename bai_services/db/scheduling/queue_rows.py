@@ -37,7 +37,7 @@ from .ledger import scopes_of
 _CACHE_SIZE = 4096
 # Number of rows that are read and converted without a pause: 1 to 2 ms in the event loop.
 _PAGE = 100
-# Number of ended sessions from which run times are estimated.
+# Maximum number of ended sessions from which run times are estimated.
 _MAX_ENDED = 2000
 
 # Columns of both pending and running sessions.

@@ -61,6 +61,10 @@ class Invitations:
 
         Raises
         ------
+        NotFound
+            If the caller may not see the folder, or the user does not exist in the domain.
+        Forbidden
+            If the caller may not invite users to the folder, or not with this permission.
         AlreadyExists
             If the user already has an invitation or a grant.
         InvalidRequest
@@ -156,7 +160,7 @@ class Invitations:
             permission=invitation.permission,
         )
         await self._store.settle(invitation.id, status, self._clock(), entry)
-        # The lists of invitations and of users with access differ now.
+        # The lists of invitations and of users with access have changed.
         self._events.publish_to_user(invitation.inviter_id, FOLDER)
         self._events.publish_to_user(invitation.invitee_id, INVITATION)
 

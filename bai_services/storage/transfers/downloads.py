@@ -60,7 +60,8 @@ class Descriptor:
             finally:
                 self._step.release()
             return
-        # If all workers hang, it is closed when one returns, or at the exit of the process.
+        # If all workers hang, the descriptor is closed when a worker returns, or at the exit of
+        # the process.
         with contextlib.suppress(Unavailable):
             await self._workers.run(self._close_after_step)
 
@@ -148,7 +149,8 @@ class ArchiveStream:
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # If all workers hang, it is closed when one returns, or at the exit of the process.
+            # If all workers hang, the descriptor is closed when a worker returns, or at the exit of
+            # the process.
             with contextlib.suppress(Unavailable):
                 await self._workers.run(self._end, root)
 

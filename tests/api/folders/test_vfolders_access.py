@@ -123,7 +123,7 @@ async def test_user_with_a_folder_of_the_same_name_cannot_be_invited(
 
 
 @pytest.mark.checklist("SHARE-06")
-async def test_permission_of_a_member_in_a_project_folder(api: Api) -> None:
+async def test_grant_lowers_the_permission_of_a_project_member(api: Api) -> None:
     admin, member = await api.client("domain-admin"), await api.client("user")
     team = await admin.post("/vfolders", {"name": "team", "project": "default"})
     assert (await member.get(f"/vfolders/{team['id']}"))["permission"] == "rw"
@@ -184,7 +184,7 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
     assert await content_of(heir, "f", folder) == b"mine"
     with pytest.raises(NotFound):
         await user.get(f"/vfolders/{folder}")
-    # A taken name is a conflict. Without it, a transfer to another domain is possible.
+    # A taken name is a conflict. Without the conflict, a transfer to another domain is possible.
     stranger = await api.client("acme-user")
     own = await stranger.post("/vfolders", {"name": "data"})
     with pytest.raises(AlreadyExists):
@@ -372,7 +372,8 @@ async def test_dot_folders_of_the_owner_are_mounted_into_every_session(
     assert [(m.path, m.is_auto) for m in found] == [
         ("/home/work/data", False), ("/home/work/.local", True),
     ]  # fmt: skip
-    # Only the owner's folders; a requested mount at the same path takes precedence.
+    # Only the owner's dot folders are mounted automatically; a requested mount at the same path
+    # takes precedence.
     guest = await api.world.user_id("user2")
     assert await mounts.resolve_mounts(SUPERADMIN, guest, project, []) == []
     asked = [MountRequest("data", ".local")]

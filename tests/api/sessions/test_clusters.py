@@ -42,7 +42,7 @@ async def create_prepared(agent: FakeAgent, user: Client, **body: Any) -> list[d
 
 
 @pytest.mark.checklist("CLU-01", "CLU-03")
-async def test_lifecycle_of_a_cluster_session(
+async def test_cluster_session_starts_and_ends_with_all_its_kernels(
     api: Api, admin: Client, agent: FakeAgent, user: Client
 ) -> None:
     items = await create_prepared(agent, user)

@@ -19,7 +19,7 @@ def test_empty_options_have_defaults() -> None:
     assert (options.strategy, options.pending_timeout) == (Strategy.EVENLY, 0)
 
 
-def test_all_options_reach_the_scheduling_pass() -> None:
+def test_options_reach_the_scheduling_pass() -> None:
     options = GroupOptions.of(
         {
             "placement": "spread",
@@ -89,7 +89,7 @@ def test_durations_are_stored_in_seconds() -> None:
         ),
     ],
 )
-def test_invalid_option_error_lists_valid_values(options: dict[str, Any], part: str) -> None:
+def test_invalid_option_is_rejected_with_the_reason(options: dict[str, Any], part: str) -> None:
     with pytest.raises(InvalidRequest, match=part) as refused:
         check_options(options)
     assert str(refused.value.details["field"]).startswith("scheduler_opts")

@@ -85,7 +85,7 @@ def test_default_mix_is_replaced_by_recent_requests() -> None:
     assert learn_mix([request(shares="0.3")] * 500, AGENTS) == {own: 500}
 
 
-def test_default_mix_of_agents_without_devices() -> None:
+def test_tables_are_built_for_agents_without_devices() -> None:
     tables = build_tables([], [agent("a"), agent("b")])
     placer = Placer([agent("a"), agent("b")], Policy.PRICED, tables)
     assert place_request(placer, request()) == [("a", {})]

@@ -1,4 +1,4 @@
-"""Web UI: folders, sharing and the trash, in a real browser."""
+"""Web UI: folders, their files, sharing and the trash, in a real browser."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_several_folders_are_moved_to_trash_and_one_is_purged(
 
 
 @pytest.mark.checklist("SHARE-01", "SHARE-02", "SHARE-03", "SHARE-04", "SHARE-05")
-async def test_grantee_can_read_and_leave_a_shared_folder(
+async def test_grantee_accepts_and_leaves_a_shared_folder(
     opened: Opener[Data], rest: httpx.Client, hub: RunningHub
 ) -> None:
     create(rest, PREFIX)
@@ -402,7 +402,7 @@ async def test_large_directory_is_scrolled_and_read_only_folder_has_no_write_act
 async def test_upload_needs_the_permission_on_the_storage_host(
     opened: Opener[Explorer], hub: RunningHub
 ) -> None:
-    """An account whose domain, project and policy do not grant uploads."""
+    """The account has a domain and a keypair policy that do not grant uploads."""
     name = f"webui-{secrets.token_hex(4)}"
     granted = {"local": ["create-vfolder", "delete-vfolder"]}
     account = {"username": name, "email": f"{name}@example.com", "password": hub.password}
