@@ -1,4 +1,4 @@
-"""The manager process: start with an empty folder, wait for a used port, shutdown in order."""
+"""The manager process: start with an empty folder, wait for a used port, orderly shutdown."""
 
 from __future__ import annotations
 

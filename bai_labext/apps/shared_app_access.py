@@ -61,7 +61,7 @@ class Visits:
         Raises
         ------
         Forbidden
-            If the manager denies it.
+            If the manager denies the visit, or the visitor has no token.
         Unavailable
             If the manager has been unavailable for longer than the grace period.
         """

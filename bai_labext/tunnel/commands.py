@@ -1,4 +1,4 @@
-"""Commands that the session's owner runs through a tunnel; one stream carries all their pipes."""
+"""Commands that the owner runs through a tunnel; one stream carries all pipes of a command."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 GOODBYE_TIMEOUT_SECONDS = 2.0
-# Long enough for a restart of the proxy or hub; the session keeps its streams for this time, too.
+# Long enough for a restart of the proxy or Hub; the session keeps the streams for this time, too.
 RECONNECT_TIMEOUT_SECONDS = 100.0
 FIRST_CONNECT_TIMEOUT_SECONDS = 15.0
 # Exponential backoff between attempts.

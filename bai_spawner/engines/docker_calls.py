@@ -28,8 +28,8 @@ class CallLimits:
 class DockerCalls:
     """Run calls in threads: one pool per endpoint.
 
-    A hanging call occupies one thread of its endpoint until the timeout. A user occupies at most
-    ``calls_per_user`` threads of an endpoint.
+    A hanging call occupies one thread of its endpoint until the timeout. A user has at most
+    ``calls_per_user`` calls in progress at an endpoint, not counting cancelled calls.
     """
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:

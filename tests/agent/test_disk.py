@@ -38,7 +38,7 @@ def fill(path: Path, mebibytes: int) -> None:
     path.write_bytes(os.urandom(MIB) * mebibytes)
 
 
-def test_disk_usage_of_deep_tree_without_following_links(tmp_path: Path) -> None:
+def test_disk_usage_of_a_deep_tree_excludes_targets_of_links(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     fill(outside / "big", 8)

@@ -223,7 +223,7 @@ def test_vendor_devices_are_discovered_and_injected(
     assert all(d.is_healthy and d.family == family for d in devices)
     assert (kind.finding().found, kind.finding().reason) == (len(ids), "")
     part = kind.inject([GrantedDevice(devices[0], 1000, f"{family}.device")], "docker")
-    # The nodes and mounts belong to this device only.
+    # No node belongs to another device.
     assert list(part.device_nodes) == nodes
 
 

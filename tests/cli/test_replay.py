@@ -68,7 +68,7 @@ def test_table_compares_policies(files: Path) -> None:
     assert ["cuda", "utilization,", "%", "100", "100"] in lines
 
 
-def test_json_document_has_all_measures(files: Path) -> None:
+def test_json_document_contains_the_measures(files: Path) -> None:
     result = run(files, *openb("--json"))
     document = json.loads(result.stdout)
     found = document["policies"]["mine"]
@@ -144,7 +144,7 @@ def test_error_names_the_missing_extra(files: Path, monkeypatch: pytest.MonkeyPa
     assert "needs matplotlib; install it with: pip install 'bai-hub[replay]'" in message
 
 
-async def test_replay_of_the_history_of_a_hub(
+async def test_history_of_a_hub_is_replayed(
     bai: Bai, api: Api, agent: FakeAgent, files: Path
 ) -> None:
     arguments = ("admin", "replay", "--workload", "hub", "--policy", files / "mine.yaml", "--json")

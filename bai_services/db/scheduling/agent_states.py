@@ -21,12 +21,12 @@ from .caps import CHUNK
 
 
 async def read_agents(tx: AsyncConnection, groups: Iterable[str]) -> list[AgentState]:
-    """Return every agent of these resource groups with its capacity and usage."""
+    """Return the agents of these resource groups; skip terminated agents."""
     return await _read_agents(tx, _OF_GROUPS, sorted(groups))
 
 
 async def read_agents_of(tx: AsyncConnection, ids: Iterable[str]) -> list[AgentState]:
-    """Return the agents with these ids; skip unknown ids."""
+    """Return the agents with these ids; skip unknown ids and terminated agents."""
     wanted = sorted(ids)
     states: list[AgentState] = []
     for start in range(0, len(wanted), CHUNK):

@@ -210,7 +210,7 @@ class KernelStore:
             return all(injection is not None for injection in rows.scalars())
 
     async def on_lost_agents(self, before: datetime, *statuses: Status) -> list[str]:
-        """Return the ids of the sessions in these statuses with an agent lost before ``before``."""
+        """Return the ids of sessions in these statuses with an agent not alive since ``before``."""
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)

@@ -154,6 +154,8 @@ class SignIns:
         ------
         InvalidRequest
             If the new password breaks the rules or equals the old one.
+        SignInRefused, SignInBlocked
+            As in ``verify``.
         """
         account = await self._check_password(name, old, client_ip, "sign-in.password")
         if hmac.compare_digest(old.encode(), new.encode()):

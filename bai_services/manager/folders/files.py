@@ -118,9 +118,9 @@ class Files:
         ------
         TooLarge, QuotaExceeded
             If the upload exceeds the maximum size of a file, or the remaining quota of the folder's
-            owner.
+            quota scope.
         Forbidden
-            If the caller has read-only permission.
+            If the caller may only read the folder, or may not upload to the storage host.
         Changed
             If the existing file does not match ``expected``.
         """
@@ -242,7 +242,7 @@ class Files:
             )
 
     async def require_space(self, row: VfolderRow, size_bytes: int) -> None:
-        """Raise ``QuotaExceeded`` if the remaining quota of the folder's owner is smaller."""
+        """Raise ``QuotaExceeded`` if the folder's remaining quota is less than ``size_bytes``."""
         await self._quotas.require_space(row, size_bytes)
 
     def host(self, row: VfolderRow) -> StorageHost:

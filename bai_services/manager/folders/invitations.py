@@ -66,7 +66,7 @@ class Invitations:
         Forbidden
             If the caller may not invite users to the folder, or not with this permission.
         AlreadyExists
-            If the user already has an invitation or a grant.
+            If the user already has an invitation, a grant, or a folder with this name.
         InvalidRequest
             If the folder belongs to a project, or to the invited user.
         """

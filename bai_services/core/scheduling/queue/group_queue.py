@@ -30,7 +30,7 @@ from .selection import Selection
 from .shape import Shape, ShapeKey, shape_key
 from .shares import Shares, capacity_of, fair_factor
 
-# A placer with this many prepared requests that are no longer needed is replaced.
+# A placer is replaced when it has more prepared requests than this plus four per shape in use.
 _MAX_HANDLES = 4096
 
 
@@ -46,7 +46,7 @@ class GroupQueue:
         self.shape_of: dict[str, Shape] = {}
         self.selection = Selection()
         # Sessions excluded from passes. Deferred: their start time has not come. Blocked: their
-        # owner is inactive, or they have unfinished dependencies.
+        # account, keypair, project or domain is inactive, or a dependency is unmet.
         self.deferred: dict[str, PendingSession] = {}
         self.blocked: dict[str, PendingSession] = {}
         self.running: dict[str, RunningSession] = {}

@@ -24,7 +24,7 @@ class Job:
 
     ``slots`` are the resources of one kernel. ``seconds`` is the run time, ``limit`` the maximum
     run time; None: no limit. The job enters the queue at ``not_before``, if that is later than
-    ``submitted``, and leaves it at ``cancelled`` if it has not started until then. ``request`` has
+    ``submitted``, and leaves it at ``cancelled`` if it has not started by then. ``request`` has
     all properties that placement considers; None: they follow from the other fields.
     """
 
@@ -94,7 +94,7 @@ def whole(row: Mapping[str, str | None], column: str, least: int = 0) -> int:
     Raises
     ------
     RowError
-        If the value is not a whole number, or less than ``least``.
+        If the value is not a whole number from ``least`` to 2**53 - 1.
     """
     text = (row.get(column) or "").strip()
     number = read_whole(text.removeprefix("-"))

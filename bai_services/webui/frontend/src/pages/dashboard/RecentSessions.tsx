@@ -29,7 +29,7 @@ interface RecentSessionsProps {
   project: string | undefined;
 }
 
-/** The latest pending and running sessions of a project. */
+/** The latest pending and running sessions, of one project if `project` is given. */
 export function RecentSessions({ owner, project }: RecentSessionsProps) {
   const { t } = useTranslation();
   const filters = {

@@ -26,8 +26,9 @@ const laneKey = (agent: string, device: string) => `${agent}/${device}`;
 const millis = (text: string | null) => (text === null ? undefined : Date.parse(text));
 
 /**
- * Return the rows of all agents and devices, then one row for each of the first `MAX_WAITING_ROWS`
- * pending sessions that have an estimated start but no placement.
+ * Return the rows of devices and of agents (an agent with devices only if its row has a bar), then
+ * one row for each of the first `MAX_WAITING_ROWS` pending sessions that have an estimated start
+ * but no placement.
  */
 export function rowsOf(schedule: Schedule): Row[] {
   const now = Date.parse(schedule.at);

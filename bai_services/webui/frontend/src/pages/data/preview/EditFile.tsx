@@ -26,7 +26,7 @@ interface EditFileProps {
   etag: string;
   /** Called with the new version. */
   onSaved: (etag: string) => void;
-  /** Called with true after the first change of the text. */
+  /** Called with true when the text is edited. */
   onDirty: (isDirty: boolean) => void;
   /** Called if the file has another version; `overwrite` replaces it. */
   onConflict: (overwrite: () => void) => void;
@@ -34,7 +34,7 @@ interface EditFileProps {
   editor: RefObject<EditorView | null>;
 }
 
-/** Editor of a text file; saving fails if another user has changed the file in the meantime. */
+/** Editor of a text file; saving fails if the file has been changed elsewhere in the meantime. */
 export function EditFile(props: EditFileProps) {
   const { id, path, content, editor, etag, onConflict, onDirty } = props;
   const { t } = useTranslation();
