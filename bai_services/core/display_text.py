@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 
-# Of one letter: more would cover the lines above and below. Thai and Vietnamese need up to three.
+# Per letter: more marks would cover the lines above and below. Thai and Vietnamese need up to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).
@@ -18,7 +18,7 @@ _LINE_BREAKS = frozenset("\u2028\u2029")
 _JOINERS = frozenset("\u200c\u200d")
 # Letters and marks without a glyph: fillers, the grapheme joiner and an empty braille pattern.
 _BLANK_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-# The first variation selector to the last.
+# The variation selectors.
 _SELECTORS = range(0xFE00, 0xFE10)
 
 

@@ -62,7 +62,8 @@ def parse_new_path(path: str) -> tuple[str, ...]:
     Raises
     ------
     InvalidRequest
-        As ``parse_path``, and if it contains control characters or reorders the text after it.
+        As ``parse_path``, and if the path contains characters that break lines, control a terminal
+        or reorder text.
     """
     parts = parse_path(path)
     if problem := file_name_problem(path):
@@ -76,7 +77,8 @@ def file_parts(path: str, is_new: bool = False) -> tuple[str, ...]:
     Raises
     ------
     InvalidRequest
-        As ``parse_path``, and if it is the folder itself or ends with ``/``.
+        As ``parse_path`` (with ``is_new`` as ``parse_new_path``), and if the path is the folder
+        itself or ends with ``/``.
     """
     parts = parse_new_path(path) if is_new else parse_path(path)
     if not parts:

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from bai_services.core.folders.mounts import HOME
 from bai_services.core.sessions.launch_plan import LaunchPlan, Mount
 
-# Programs and their configuration. A session sees nothing else of the host: no home folders, no
-# /var, no sockets in /run and no state of bai-hub.
+# Programs and their configuration. Besides these, a session sees only this Python, its own mounts
+# and its devices: no home folders, no /var, no sockets in /run and no state of bai-hub.
 READ_ONLY_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/opt", "/etc", "/sys"),
@@ -37,7 +37,7 @@ class Bubblewrap:
     has_user_namespaces: bool
     """Whether user namespaces work; the session then runs under its own uid, unprivileged."""
     hidden: tuple[str, ...]
-    """Paths in /etc that are not world-readable; they are masked in the sandbox."""
+    """Paths in /etc that are readable here, but not by everyone; they are masked in the sandbox."""
 
     def arguments(
         self,

@@ -1,4 +1,4 @@
-"""`bai agent devices`, `bai session devices` and the capacity in `bai admin agent list`."""
+"""Devices, capacity, schedule and usage over time in `bai agent`, `bai session`, `bai admin`."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ async def test_group_schedule_lists_running_and_pending_sessions(
     assert (await bai("admin", "group", "schedule", "default", by="user")).code == 5
 
 
-async def test_session_usage_over_time(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_session_usage_shows_values_over_time(bai: Bai, api: Api, agent: FakeAgent) -> None:
     sampling, clock = api.world.manager.sessions.usage_sampling, api.world.clock
     assert "no running sessions" in (await bai("session", "usage", by="user")).stderr
     session = await create_running_session(api, agent, "lab1", resources={"cpu": "2", "mem": "1g"})

@@ -78,7 +78,7 @@ def best_fit(on: AgentState, kind: RequestKind) -> int:
 def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
     """Return a score that prefers the most remaining devices, then cores, then memory.
 
-    A request without devices prefers agents without devices above all.
+    A request without devices prefers agents without free devices above all.
     """
     devices, cpu, mem = remaining_after(on, kind)
     has_unrequested = devices > 0 and kind.devices == 0
@@ -88,7 +88,7 @@ def spread(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
 def pack(on: AgentState, kind: RequestKind) -> tuple[int, ...]:
     """Return a score that prefers the fewest remaining devices, then cores, then memory.
 
-    A request without devices prefers agents without devices above all.
+    A request without devices prefers agents without free devices above all.
     """
     unrequested, *left = spread(on, kind)
     return unrequested, *(-n for n in left)

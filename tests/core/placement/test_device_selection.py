@@ -144,7 +144,7 @@ def test_share_is_fragmented_only_if_allowed(
         pytest.param(Policy.PRICED, "g1", id="priced: the device that is already split"),
     ],
 )
-def test_device_of_a_share_by_policy(policy: Policy, device: str) -> None:
+def test_policy_selects_the_device_of_a_share(policy: Policy, device: str) -> None:
     assert devices_of(agent("a", (0, 500)), policy, shares="0.5") == {device: 500}
 
 
@@ -217,7 +217,7 @@ def test_agent_with_device_locality_is_preferred() -> None:
     shares=st.integers(5, 300).map(lambda n: n * 10),
 )
 @settings(max_examples=150, deadline=None)
-def test_fill_finds_every_possible_division(used: list[int], shares: int) -> None:
+def test_fill_finds_a_division_if_one_is_possible(used: list[int], shares: int) -> None:
     free = [1000 - n for n in used]
     selected = devices_of(
         agent("a", tuple(used)),

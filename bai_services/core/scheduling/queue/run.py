@@ -61,7 +61,7 @@ class Queue:
     """
 
     def __init__(self, snapshot: Snapshot, pause_if_busy: PauseIfBusy = no_op) -> None:
-        """Load a snapshot; every long-running method calls ``pause_if_busy`` repeatedly."""
+        """Load a snapshot; long-running methods call ``pause_if_busy`` repeatedly."""
         self.pause_if_busy = pause_if_busy
         self._now = snapshot.now
         self._pending: dict[str, PendingSession] = {}
@@ -273,7 +273,7 @@ class Queue:
         self._charge_or_release(running, 1)
 
     def _charge_or_release(self, running: RunningSession, sign: int) -> None:
-        """Charge (``sign`` 1) or release (-1) a session that this queue did not start."""
+        """Charge (``sign`` 1) or release (-1) the capacity and quota of a session between passes."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
             group_queue.placer.allocate(running.placements)
