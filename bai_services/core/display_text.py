@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 
-# Per letter: more marks would cover the lines above and below. Thai and Vietnamese need up to three.
+# Per letter: more would cover the lines above and below. Thai and Vietnamese need up to three.
 MAX_COMBINING_MARKS = 8
 
 # Embeddings, overrides and isolates (Unicode Standard Annex 9).

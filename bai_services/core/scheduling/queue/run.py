@@ -273,7 +273,7 @@ class Queue:
         self._charge_or_release(running, 1)
 
     def _charge_or_release(self, running: RunningSession, sign: int) -> None:
-        """Charge (``sign`` 1) or release (-1) the capacity and quota of a session between passes."""
+        """Charge (``sign`` 1) or release (-1) a session's capacity and quota between passes."""
         group_queue = self.group_queue(running.group)
         if sign > 0:
             group_queue.placer.allocate(running.placements)
