@@ -51,7 +51,8 @@ class Hub:
     def has_server(self) -> bool:
         """Return whether the Hub has completed the start of this server.
 
-        Return True also if the Hub denies this session the information: waiting would not help.
+        Return True also if the Hub cannot be queried for this server, or denies the information:
+        waiting would not help.
 
         Raises
         ------

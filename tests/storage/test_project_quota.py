@@ -56,7 +56,9 @@ def quota_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["xfs", "ext4"])
-def test_structures_passed_to_the_kernel(quota_library: Path, tmp_path: Path, kind: str) -> None:
+def test_kernel_receives_the_expected_structures(
+    quota_library: Path, tmp_path: Path, kind: str
+) -> None:
     calls = tmp_path / "calls"
     environ = {
         **os.environ,

@@ -39,7 +39,7 @@ class KernelState:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Facts for a launch plan that are not in the session: agent, image labels, uid and gid."""
+    """Facts for a launch plan that are not in the session: agent, image labels, uid, gid, role."""
 
     agent_id: str
     agent_status: str

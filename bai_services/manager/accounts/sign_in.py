@@ -108,7 +108,7 @@ class SignIns:
         return VerifiedAccount(**fields, max_concurrent_logins=limit)
 
     async def account(self, caller: Caller, username: str) -> HubAccount:
-        """Return the account data that the Hub needs."""
+        """Return the account data that the Hub needs; raise ``NotFound`` for an unknown name."""
         authorizer.require(caller, "account.read")
         account = await self._accounts.by_username(username)
         if account is None:

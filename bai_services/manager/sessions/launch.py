@@ -38,7 +38,7 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# The numbers of threads of numerical libraries, which by default use every core of the machine.
+# Set the number of threads of numerical libraries, which by default use all cores of the machine.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # User and group id of sessions if the account does not set them.
 DEFAULT_UID = 1000

@@ -1,4 +1,4 @@
-"""Folder shares take effect when the user has accepted the invitation."""
+"""Folder shares: most take effect only after the user has accepted an invitation."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def test_explain_does_not_change_the_queue() -> None:
     assert queue.run(NOW).reasons["s1"] == before.reasons["s1"]
 
 
-def test_explanation_is_current_after_each_change() -> None:
+def test_explanation_is_current_after_a_change() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
     queue.run(NOW)
     explainer = Explainer(queue)

@@ -57,7 +57,8 @@ async def test_folder_is_created_cloned_renamed_trashed_and_restored(
     await ui.dialog.get_by_label("Name").press("Enter")
     await ui.row(PREFIX).get_by_text("Ready").wait_for()
 
-    # The name of the clone starts with a dot, so the clone is mounted into every session.
+    # The name of the clone starts with a dot, so the clone is mounted into all of the owner's
+    # sessions.
     await ui.choose(PREFIX, "Clone")
     await ui.dialog.get_by_label("Name").fill(".webui-data")
     await ui.dialog.get_by_label("Name").press("Enter")

@@ -32,8 +32,8 @@ SAME_IN_EVERY_LANGUAGE = frozenset(
     + ("PEM", "URL", "JupyterLab", "TensorBoard")
 )
 
-# Returns the visible texts, and the texts that are outside of their boxes. After a resize, the
-# layout settles only after some time, so such texts are checked again for MAX_MILLIS.
+# Returns the visible texts, and messages about texts that do not fit their boxes. After a resize,
+# the layout needs some time, so the check is repeated for up to MAX_MILLIS while texts do not fit.
 READ_TEXTS = """
 async () => {
   const MAX_MILLIS = 1000;

@@ -216,7 +216,7 @@ class GroupQueue:
             del self.by_end[bisect_left(self.by_end, end)]
 
     def releases(self, now: datetime, durations: Durations) -> Releases:
-        """Return the releases of the running sessions."""
+        """Return when the running sessions are expected to release their resources."""
         return Releases(self.running, self.by_end, self.unlimited.values(), now, durations)
 
     # ---- Quota reserved for sessions with a reservation ----

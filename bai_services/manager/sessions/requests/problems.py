@@ -1,4 +1,4 @@
-"""Find all problems of a rejected session request, so that one response reports them together."""
+"""Find further problems of a rejected session request, so that one response reports all of them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Problems:
 async def with_all_problems(
     first: BaiError, request: SessionSpec, lookup: Callable[[], Awaitable[NameSources]]
 ) -> BaiError:
-    """Return ``first`` extended by all other problems of the request.
+    """Return ``first`` extended by the other problems that are found in the request.
 
     The result has the type of ``first``, which determines the HTTP status. Errors of types other
     than ``REPORTED``, for example a missing permission, are returned unchanged.

@@ -39,7 +39,7 @@ export async function startI18n(): Promise<void> {
   await i18next.use(initReactI18next).init({
     lng: config.language,
     resources: {},
-    // React escapes markup, so `escape` only shows hidden characters and isolates right-to-left text.
+    // React escapes markup; `isolated` shows hidden characters and isolates right-to-left text.
     interpolation: { escape: isolated },
     returnNull: false,
     saveMissing: true,

@@ -68,7 +68,7 @@ export function rowsOf(schedule: Schedule): Row[] {
       withoutPlace.push({ key, agent: '', lane: undefined, bars: [{ ...bar, amount: '' }] });
     }
   }
-  // Hide the row of an agent that has rows of devices, unless it runs a session without devices.
+  // Hide the row of an agent that has rows of devices, unless a session without devices is on it.
   const isUsed = (row: Row) => row.lane?.device_id !== '' || row.bars.length > 0;
   const hasDevices = new Set(
     schedule.lanes.filter(lane => lane.device_id).map(lane => lane.agent_id)
