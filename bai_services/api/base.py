@@ -243,7 +243,8 @@ class APIHandler(RequestHandler):
         NotSignedIn, Unavailable
             If the caller cannot be authenticated.
         Forbidden
-            If the request has a session token and the operation does not accept one.
+            If the request has a session token and the operation does not accept one, or if a
+            request with a cookie lacks the XSRF token.
         """
         caller: Caller = await self.settings["sign_in"].caller_of(self)
         method = getattr(self, (self.request.method or "").lower(), None)
