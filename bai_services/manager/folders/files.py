@@ -121,6 +121,8 @@ class Files:
             quota scope.
         Forbidden
             If the caller may only read the folder, or may not upload to the storage host.
+        Conflict
+            If the path is a directory, a link or a special file.
         Changed
             If the existing file does not match ``expected``.
         """

@@ -65,6 +65,8 @@ class Invitations:
             If the caller may not see the folder, or the user does not exist in the domain.
         Forbidden
             If the caller may not invite users to the folder, or not with this permission.
+        Conflict
+            If the folder is not ready.
         AlreadyExists
             If the user already has an invitation, a grant, or a folder with this name.
         InvalidRequest
