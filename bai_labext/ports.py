@@ -24,7 +24,8 @@ def named_ports(environ: Mapping[str, str]) -> list[Offer]:
     """Return an app for each port that the image's label or the session's request names.
 
     ``BAI_SERVICE_PORTS`` contains the label, ``BAI_PREOPEN_PORTS`` the requested port numbers,
-    separated by commas.
+    separated by commas. Ports of the label are left out if a browser cannot open their protocol, or
+    if they have the name of a catalogue app that is not a port.
     """
     offers: dict[int, Offer] = {}
     try:
@@ -68,7 +69,7 @@ def is_reachable(port: int, current: Iterable[Listener]) -> bool:
 
 
 async def ready_host(port: int, current: Iterable[Listener]) -> str:
-    """Return the loopback address of a port, preferably IPv4; empty if nothing listens on it."""
+    """Return the loopback address of a port, preferably IPv4; empty if it is not reachable."""
     matching = [each for each in current if each.port == port and each.is_reachable]
     if not matching:
         return ""

@@ -65,7 +65,8 @@ def listen(host: str, port: int) -> list[socket.socket]:
     Raises
     ------
     SystemExit
-        If the port stays in use, or the host is not an address of this machine.
+        If the port stays in use, or the machine cannot listen on it, for example because the host
+        is not an address of this machine.
     """
     deadline = time.monotonic() + BIND_TIMEOUT_SECONDS
     is_logged = False

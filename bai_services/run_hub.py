@@ -3,8 +3,8 @@
     python -m bai_services.run_hub [ARGUMENT …]
 
 If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, which builds
-a grammar at import. No schema of the Hub uses that format; without the module, jsonschema skips its
-validation.
+a grammar at import. No schema of the Hub uses that format; without the module, jsonschema does not
+validate `iri`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 async def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the medians, in milliseconds, of complete checks after the first one."""
+    """Return the first check's duration and the medians of the later ones, in milliseconds."""
     inventory = Inventory([CudaGpus()])
     engine = ProcessEngine(AGENT, Folders(folder), 1.0)
     grants = DeviceGrants(Folders(folder))
@@ -125,7 +125,7 @@ def allocate_shares(
     inventory: Inventory,
     grants: DeviceGrants,
 ) -> None:
-    """Allocate a share to each session, and let its process use memory of that GPU."""
+    """Allocate a GPU share to each session; report 1 GiB of that GPU as used by its process."""
     devices = sorted(inventory.devices.values(), key=lambda d: d.index)
     lines = []
     for number, (session, process) in enumerate(zip(sessions, processes, strict=True)):

@@ -63,7 +63,9 @@ class RunningHub:
         Raises
         ------
         RuntimeError
-            If it does not start; the message contains the end of the logs.
+            If `make run` exits; the message contains the end of the logs.
+        TimeoutError
+            If the login page or the manager does not respond within ``START_SECONDS``.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         environment = {
@@ -105,7 +107,7 @@ class RunningHub:
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
         """Wait until the launcher has printed ``text``, and return its whole output.
 
-        It prints when all components run.
+        The launcher prints when all components run.
         """
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
@@ -280,7 +282,7 @@ class _Processes:
         return None
 
     def all(self) -> list[psutil.Process]:
-        """Return all processes with our folder in their environment, and their descendants."""
+        """Return the processes whose environment names our folder or Hub, and their descendants."""
         processes: dict[int, psutil.Process] = {}
         for process in psutil.process_iter():
             try:

@@ -35,7 +35,7 @@ MAX_TUNNELS = 32
 
 
 class Tunnels:
-    """The tunnels of one session; a tunnel survives the loss of its websocket for 120 s."""
+    """The tunnels of one session; a tunnel survives the loss of its websocket for up to 120 s."""
 
     def __init__(self, targets: Targets) -> None:
         self._targets = targets

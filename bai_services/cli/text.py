@@ -12,7 +12,7 @@ _STYLE = re.compile(r"(\x1b\[[0-9;:]*m)")
 
 
 def printable(text: object) -> str:
-    """Replace control characters in ``text``, except for newlines and tabs.
+    """Replace control and format characters in ``text``, except for newlines and tabs.
 
     Names and messages come from other users: an escape sequence in them must not
     control the terminal of the user who lists them.
@@ -23,9 +23,9 @@ def printable(text: object) -> str:
 
 
 def printable_log(text: str) -> str:
-    """Do the same for the output of a program, but keep its colours and carriage returns."""
+    """Replace the characters that `printable` replaces; keep colours and carriage returns."""
     parts = _STYLE.split(text)
-    # The odd parts are the separators.
+    # The parts with odd numbers are the style sequences.
     return "".join(
         part if number % 2 else "\r".join(map(printable, part.split("\r")))
         for number, part in enumerate(parts)

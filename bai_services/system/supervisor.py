@@ -1,4 +1,4 @@
-"""Supervise a module: restart it immediately when it ends.
+"""Supervise a module: restart it immediately when it ends, unless it fails to start.
 
     python -m bai_services.system.supervisor PACKAGE:MODULE [ARGUMENT …]
 

@@ -28,7 +28,7 @@ class AmdSmiError(Exception):
 
 
 def amdsmi(**functions: Any) -> Any:
-    """A fake of the binding with two GPUs; it lacks all functions that are not defined here."""
+    """A fake of the binding with two GPUs; it has only the names below and ``functions``."""
     plain = {
         "AmdSmiException": AmdSmiError,
         "amdsmi_init": lambda: None,
@@ -74,7 +74,7 @@ def test_amd_smi_supplies_missing_metrics(machine: FakeMachine) -> None:
         "temperature_celsius": 45.5,
         "power_watts": 140,
     }
-    # The values in files take precedence.
+    # The values in files take precedence over those of the library.
     assert sample[f"{UUID}1"]["utilization_percent"] == 37
     assert kind.reports_processes
     assert kind.processes()[:2] == [
@@ -182,8 +182,8 @@ def test_stray_groups_of_a_killed_agent_are_removed(machine: FakeMachine) -> Non
     again.reconcile(device_grants(devices[2:]))
     again.discover()
     tool.clear_commands()
-    # The first session has ended, and one of its devices is granted again. The grants do not
-    # include the group of the second session.
+    # The first session has ended, and its devices are granted again, so its stray group is removed
+    # first. The second session keeps its group until its devices are released.
     again.inject(grant_all(devices[:2]), "docker")
     assert tool.lines() == ["group -d 1", "group -c 1 -a 0,1"]
     again.release(device_grants(devices[2:]))

@@ -81,7 +81,7 @@ async def test_valid_body_gives_a_json_response(http: httpx.AsyncClient) -> None
         pytest.param('"\\ud800"', "", id="lone surrogate"),
     ],
 )
-async def test_invalid_body_is_rejected_with_the_field(
+async def test_invalid_body_is_rejected_with_the_reason(
     http: httpx.AsyncClient, body: str, part: str
 ) -> None:
     answer = await http.post("/echo", content=body)
@@ -122,7 +122,7 @@ async def test_unexpected_error_is_opaque_but_logged(
     assert "1234" in caplog.text
 
 
-async def test_unknown_path_is_not_found(http: httpx.AsyncClient) -> None:
+async def test_unknown_path_or_method_is_rejected(http: httpx.AsyncClient) -> None:
     answer = await http.get("/nothing")
     assert (answer.status_code, answer.json()["error"]) == (404, "not-found")
     answer = await http.delete("/echo")

@@ -15,7 +15,7 @@ from bai_services.core.errors import InvalidRequest
 # Fields of request bodies that have no option, on purpose or because another option covers them.
 WITHOUT_OPTION = {
     "project": {"name"},  # no option for renaming, because users and files refer to the name
-    "user": {"username", "password", "projects"},  # --password-stdin; project members add
+    "user": {"username", "password", "projects"},  # `--password-stdin`, `project members add`
     "image": {"name"},
     "preset": {"name"},
 }

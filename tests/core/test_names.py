@@ -1,4 +1,4 @@
-"""Names given by users."""
+"""Names and e-mail addresses given by users."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_invalid_slug_is_rejected(name: str) -> None:
         check_slug("project", name)
 
 
-def test_user_names_are_lower_case() -> None:
+def test_user_name_is_normalized_or_rejected() -> None:
     assert check_username(" Ada.L ") == "ada.l"
     assert check_username("ada_") == "ada_"
     for wrong in ("", ".ada", "a b", "a..b", "a@b", "ü", "a" * 65):
@@ -56,7 +56,7 @@ def test_user_names_are_lower_case() -> None:
             check_username(wrong)
 
 
-def test_email_address_is_accepted_or_rejected() -> None:
+def test_email_address_is_normalized_or_rejected() -> None:
     assert check_email("Ada@Example.org") == "ada@example.org"
     for wrong in (
         "ada",

@@ -29,7 +29,10 @@ def start(rest: httpx.Client, name: str, **fields: Any) -> JSON:
 
 
 def wait_for(rest: httpx.Client, session_id: str, *statuses: str) -> JSON:
-    """Wait until a session has one of the statuses; on failure, show the session and its log."""
+    """Wait until a session has one of the statuses; on failure, show the session.
+
+    If the session has ended with another status, show its log, too.
+    """
     session: JSON = {}
 
     def session_in_status() -> JSON | None:
@@ -56,8 +59,8 @@ def stop(rest: httpx.Client, session_id: str) -> JSON:
 
 
 def remove_created_since(rest: httpx.Client, since: datetime) -> None:
-    """Stop the sessions, and move the folders to the trash, that were created since a time."""
-    # The newest first: earlier tests leave more folders in the trash than a page has.
+    """Stop the sessions created since a time; move the folders created since then to the trash."""
+    # The newest first: earlier tests leave more folders in the trash than one page holds.
     newest = {"sort": "-created_at", "limit": "500"}
     for session in checked(rest.get("/sessions", params=newest), 200)["items"]:
         if session["status"] not in ENDED and _created_at(session) >= since:

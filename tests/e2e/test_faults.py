@@ -164,7 +164,7 @@ def kill(hub: RunningHub, component: Component) -> None:
         try:
             return hub.process_of(component) != old
         except TimeoutError:
-            # The Hub restarts a killed service up to 30 s later: it checks them twice a minute.
+            # The Hub checks its services every 30 s, and only then restarts a killed one.
             return False
 
     wait_until(is_back, TIMEOUT_SECONDS, f"a new {component}")

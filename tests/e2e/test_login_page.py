@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 ENGLISH = translator("en")
 PASSWORD = "Correct-horse-7"
 
-# Returns the contrast ratio of every text on the page to its background (WCAG 2).
+# Returns the contrast ratio (WCAG 2) of each visible text in `main` to its background.
 CONTRASTS = """
 () => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);

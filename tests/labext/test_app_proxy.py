@@ -1,4 +1,4 @@
-"""Requests through a session's server to apps with unusual HTTP responses."""
+"""Requests and tunnels through a session's server to apps, also with unusual HTTP responses."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def offered_names(environ: dict[str, str]) -> set[str]:
     return {offer.app.name for offer in apps.offers(environ) if offer.is_offered}
 
 
-def test_names_and_addresses_are_unique_and_relative() -> None:
+def test_names_are_unique_and_paths_are_relative() -> None:
     names = [name for app in CATALOGUE for name in (app.name, *app.aliases)]
     assert len(names) == len(set(names))
     assert not any(app.path.startswith("/") for app in CATALOGUE)
@@ -41,11 +41,12 @@ def test_every_process_app_has_an_icon_and_listens_on_a_unix_socket_if_it_can() 
         words = [*app.command, *app.environment.values()]
         address = "{port}" if app.uses_tcp else "{unix_socket}"
         assert any(address in word for word in words), app.name
-    # Every user of the host can connect to a TCP port. Only Gradio uses one: it has no socket.
+    # Every user of the host can connect to a TCP port. Only Gradio uses one: it supports no Unix
+    # socket.
     assert [app.name for app in process_apps if app.uses_tcp] == ["gradio"]
 
 
-def test_an_app_without_its_program_is_not_offered_with_the_reason() -> None:
+def test_an_app_without_its_program_is_refused_with_the_reason() -> None:
     offer = apps.offer(BY_NAME["vscode"], {"PATH": "/nonexistent"})
     assert not offer.is_offered
     assert offer.refusal == "VS Code is not installed in this session's image."

@@ -1,4 +1,4 @@
-"""Sign-out of deactivated users cancels their pending sessions, even without a Hub."""
+"""Sign-outs without a Hub: the sign-out of a deactivated user cancels the pending sessions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_pending_sessions_of_deactivated_users_are_cancelled(world: World,
     assert await UserStore(world.manager.database).pending_sign_outs() == []
 
 
-async def test_sign_out_does_not_cancel_pending_sessions(world: World) -> None:
+async def test_sign_out_of_an_active_user_keeps_pending_sessions(world: World) -> None:
     caller = await world.caller("user")
     await world.manager.sessions.sessions.create(caller, SPEC)
     await world.manager.accounts.users.sign_out(caller, "user")

@@ -144,7 +144,7 @@ async def wait_for_response(running: Running) -> None:
 
 
 @pytest.mark.checklist("CLU-02", "CLU-03")
-async def test_three_containers_resolve_each_other_and_stop_together(
+async def test_main_kernel_resolves_the_sub_kernels_and_all_stop_together(
     docker: tuple[Engine, Callable[..., LaunchPlan]], docker_engine: DockerEngine
 ) -> None:
     engine, make = docker

@@ -54,7 +54,7 @@ def test_log_is_truncated_to_the_maximum_body_size(log: str) -> None:
     assert len(cut) > 50 or cut == log
 
 
-def test_tail_begins_with_a_complete_line() -> None:
+def test_tail_begins_with_a_complete_line_or_character() -> None:
     assert tail("first\nsecond\nthird\n", 10) == "third\n"
     assert tail("short", 10) == "short"
     assert tail("é" * 10, 5) == "éé"

@@ -85,7 +85,7 @@ export class Actions {
     });
   }
 
-  /** Show a notification with a button that opens a started app: browsers open a tab only after a click. */
+  /** Show a button that opens the started app: browsers open a tab only after a click. */
   private notifyStarted(app: App, notice: string): void {
     const started = this.model.apps.find(other => other.name === app.name);
     if (started?.state !== 'running') {

@@ -77,7 +77,7 @@ export class Model {
     }
   }
 
-  /** Query all sections now, for example after a change. */
+  /** Query all visible sections completely now, for example after a change. */
   refresh(): void {
     this.pollCount = 0;
     this.marks = {};
@@ -132,7 +132,7 @@ export class Model {
     this._changed.emit();
   }
 
-  /** Query all sections in one request, because the headers of a request take 2 KB. */
+  /** Query these sections in one request, because the headers of a request take 2 KB. */
   private async query(sections: (keyof Sections)[]): Promise<void> {
     const marks = sections.map(section => [section, this.marks[section] ?? '']);
     const response = await this.api.poll(Object.fromEntries(marks) as Marks);

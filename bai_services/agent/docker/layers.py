@@ -46,10 +46,11 @@ class Layers:
         return "enforced" if self._supports_size else "watched"
 
     async def size_option(self, image: str) -> int:
-        """Return the size option in bytes for containers of an image; 0 if Docker supports none.
+        """Return the size option in bytes for containers of an image; 0 for no size option.
 
-        The first call probes this by creating a container with a size and removing it without
-        starting it: support depends on the driver, the file system and its mount options.
+        The option requires a limit and the support of Docker, which depends on the driver, the file
+        system and its mount options. The first successful call probes the support: it creates a
+        container with a size, and removes it without starting it.
         """
         if not self._limit_bytes:
             return 0
@@ -73,7 +74,7 @@ class Layers:
         Raises
         ------
         Unavailable
-            If the engine does not respond.
+            If the engine does not respond, or rejects the request.
         """
         try:
             if container_id not in self._paths:

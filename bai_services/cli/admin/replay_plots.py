@@ -1,4 +1,4 @@
-"""Plots of replays: waiting times, slowdowns, utilization and queue length over time."""
+"""Plots of replays: waiting times, slowdowns, utilization, queue length and fragmentation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
     written = []
     for name, figure in figures.items():
         path = folder / f"{name}.svg"
-        # Without a date, equal replays produce identical files.
+        # Without a date, plots of equal replays do not differ by the time of their creation.
         figure.savefig(path, metadata={"Date": None})
         written.append(path)
     return written

@@ -1,4 +1,4 @@
-"""`bai agent`: the accelerators of agents; formatted capacity for `bai admin agent list`."""
+"""`bai agent`: agents and their accelerators; formatted capacity for `bai admin agent list`."""
 
 from __future__ import annotations
 

@@ -201,7 +201,8 @@ _CREDENTIAL_WRITES = frozenset({"user.write", "keypair.write"})
 def reaches(caller: Caller, action: str, target: Target) -> bool:
     """Return whether the caller may perform ``action`` on ``target``.
 
-    It is False for objects of an owner with a higher rank, unless the caller's reach is ALL.
+    It is False for objects of an owner with a higher rank, unless the action only reads metadata or
+    the caller's reach is ALL.
     """
     scope = reach(caller.role, action)
     if scope is Reach.ALL:

@@ -64,7 +64,8 @@ def parse_public_key(text: str) -> PublicKey:
     Raises
     ------
     InvalidRequest
-        If the line is not a public key, begins with options, or contains a weak or a private key.
+        If the line is not a public key of a supported type, begins with options, or contains a
+        weak or a private key.
     """
     if "PRIVATE KEY" in text:
         raise _invalid(

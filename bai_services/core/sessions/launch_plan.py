@@ -34,7 +34,7 @@ class Mount:
         Raises
         ------
         InvalidRequest
-            If ``source`` or ``target`` is not an absolute path, or contains ``..``.
+            If ``source`` or ``target`` is not an absolute path, or contains ``..`` or a null byte.
         """
         source, target = str(data["source"]), str(data["target"])
         for path in (source, target):
@@ -147,7 +147,8 @@ class LaunchPlan:
         Raises
         ------
         InvalidRequest
-            If a field is missing, an id is not a UUID, or a path is not absolute.
+            If a required field is missing, the id of the session or a kernel is not a UUID, a
+            number is invalid, or a mount has an invalid path.
         """
         try:
             session_id = str(uuid.UUID(str(data["session_id"])))

@@ -78,7 +78,8 @@ class InvitationStore:
         Raises
         ------
         AlreadyExists
-            If the user has a pending invitation, a grant, or an own folder with that name.
+            If the invitee has a pending invitation to the folder or access to it, or owns a folder
+            of the same name.
         NotFound
             If the folder is not ready.
         """
@@ -125,7 +126,9 @@ class InvitationStore:
         Raises
         ------
         Conflict
-            If the invitation is no longer pending, or the folder is not ready.
+            If the invitation is no longer pending, or an accepted folder is not ready.
+        NotFound
+            If there is no such invitation.
         """
         async with self._db.write() as tx:
             row = await _pending(tx, invitation_id)

@@ -173,13 +173,13 @@ class SessionStore:
         """Return the visible session with the id ``key``, else the one with the name ``key``.
 
         If several sessions have the name, a live session takes precedence, then the newest one. A
-        name is searched among the sessions of ``owner_id`` first, then among all visible sessions,
-        where all matches must have the same owner.
+        name is searched among the sessions of ``owner_id`` first, then among all visible sessions.
+        There, the live matches must have the same owner; if none is live, all matches must.
 
         Raises
         ------
         NotFound
-            If no visible session matches, or sessions of several owners have the name.
+            If no visible session matches, or the matches have several owners.
         """
         async with self._db.read() as tx:
             rows = await read_rows(tx, sessions.c.id == key, *visible_to(visible))
@@ -251,8 +251,10 @@ class SessionStore:
 
         Raises
         ------
+        NotFound
+            If the session does not exist.
         AlreadyExists
-            If the owner has another live session with that name.
+            If the session is live, and its owner has another live session with that name.
         """
         async with self._db.write() as tx:
             await _lock_names(tx)
@@ -279,6 +281,8 @@ class SessionStore:
 
         Raises
         ------
+        NotFound
+            If the session does not exist.
         Conflict
             If the session is no longer pending.
         """

@@ -42,7 +42,7 @@ class UploadRequest:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an upload; the response to the last chunk has the finished file as ``entry``."""
+    """Progress of an upload; when a file is finished, ``entry`` describes the file."""
 
     id: str
     vfolder_id: str
@@ -81,6 +81,10 @@ class Uploads:
             If the existing file does not match ``etag`` or ``is_new``.
         Conflict
             If a part is incomplete, or the path is not a file.
+        InvalidRequest
+            If there are more than ``MAX_PARTS`` parts, or a part is listed twice.
+        NotFound
+            If there is no such part.
         """
         row = await self._files.find_writable(caller, key, spec.length)
         host, location = self._files.host(row), location_of(row)
@@ -137,6 +141,8 @@ class Uploads:
         ------
         Conflict
             If ``offset`` is not the current offset, or the upload is complete.
+        NotFound
+            If the caller has no such upload.
         """
         row = await self._row(caller, key)
         await self._abort_active(upload_id)
@@ -162,7 +168,7 @@ class Uploads:
         self._open_uploads.end(upload_id)
 
     def abort_in_background(self, chunk: UploadChunk) -> None:
-        """Abort a chunk whose connection broke, without waiting; received bytes are stored."""
+        """Abort a chunk whose connection broke, without waiting; see ``UploadChunk.abort``."""
         self._files.abort_in_background(chunk)
 
     async def finish(
@@ -288,6 +294,8 @@ class UploadChunk:
         ------
         ChecksumMismatch
             If the bytes do not match the announced checksum; they are discarded.
+        Conflict
+            If another request has aborted this chunk.
         """
         async with self._end_lock:
             if self._has_ended:

@@ -202,6 +202,10 @@ class VFolders:
             If a live session has the folder mounted.
         AlreadyExists
             If the new owner has a folder of that name.
+        NotFound
+            If there is no such folder or active user.
+        InvalidRequest
+            If the folder belongs to a project or already to the user, or would be auto-mounted.
         """
         authorizer.require(caller, "vfolder.hand-over")
         row = await self._access.find(caller, key)
@@ -237,6 +241,8 @@ class VFolders:
         ------
         InUse
             If ``changes`` has a new name and a live session has the folder mounted.
+        Forbidden
+            If the caller may not change the folder, or may not give it a name that auto-mounts it.
         """
         row = await self._find_managed(caller, key)
         require_ready(row)

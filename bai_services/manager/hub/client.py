@@ -66,9 +66,9 @@ class HubToken:
 class Hub:
     """Calls the Hub with the manager's service token.
 
-    Every method raises ``Unavailable`` if the Hub cannot be reached, is starting, fails or rejects
-    the token, and ``NotFound`` if the user or server does not exist. ``server`` is a server name
-    in the Hub; the default server has the empty name.
+    Unless a method says otherwise, it raises ``Unavailable`` if the Hub cannot be reached, is
+    starting, fails or rejects the token, and ``NotFound`` if the user or server does not exist.
+    ``server`` is a server name in the Hub; the default server has the empty name.
     """
 
     def __init__(self, api_url: str, token: str) -> None:
@@ -243,8 +243,8 @@ class Hub:
     async def _delete_tokens(
         self, user: str, is_selected: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        # A token can create another token before it is deleted, so list again until no token is
-        # left.
+        # A token can create another token before it is deleted, so list again until no selected
+        # token is left.
         for _ in range(MAX_REVOCATION_ROUNDS):
             try:
                 page = await self.call("GET", f"{_user(user)}/tokens")

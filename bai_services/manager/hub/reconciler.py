@@ -31,14 +31,15 @@ from .starter import Starter
 
 TICK_SECONDS = 5.0
 STUCK_TIMEOUT = timedelta(minutes=15)
-# Sessions of a LOST agent fail after this time.
+# Sessions of a LOST agent fail after this time; those that have not started become pending again
+# immediately.
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is started again.
 MAX_MISSED_CHECKS = 3
 # A session that became RUNNING less than this time ago may not be in the list of servers yet.
 MIN_RUNNING_TIME = timedelta(seconds=30)
 # Stopped servers are removed from the Hub if their sessions ended within LOOKBACK. The first check
-# after a start of the manager or an outage of the Hub uses MAX_LOOKBACK.
+# after the manager obtains the lease, or after an outage of the Hub, uses MAX_LOOKBACK.
 MAX_LOOKBACK = timedelta(days=1)
 LOOKBACK = timedelta(minutes=15)
 

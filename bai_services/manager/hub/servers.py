@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 # Start calls have their own limit, because a call lasts as long as the start.
 MAX_CONCURRENT_CALLS = 16
 MAX_CONCURRENT_STARTS = 40
-# A server is created in advance only for a session that is pending longer than this. Otherwise, the
-# start of the session creates the server.
+# A server is created in advance only for a session that has not been prepared after this time.
+# Otherwise, the start of the session creates the server.
 CREATE_AFTER_SECONDS = 3.0
 # Maximum time for which the creation of a server waits for starts in progress: both put the same
 # load on the Hub, and starts are more urgent.
@@ -121,7 +121,7 @@ class HubServers:
             log.error("%s failed", name, exc_info=error)
 
     async def _create_if_still_pending(self, row: SessionRow) -> None:
-        """Create the server of a session that stays pending: the Hub's home page then lists it."""
+        """Create the server of a session that starts slowly: the Hub's home page then lists it."""
         await asyncio.sleep(CREATE_AFTER_SECONDS)
         await self._retry(row, self._create_once)
 
@@ -138,7 +138,7 @@ class HubServers:
         await self._retry(row, self._stop_once)
 
     async def _stop_once(self, row: SessionRow) -> bool:
-        """Request a stop; return whether the session has no server left in the Hub."""
+        """Request a stop if the session has a server; return whether nothing more is to be done."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
@@ -162,7 +162,7 @@ class HubServers:
         return session_id in (None, row.id)
 
     async def _retry(self, row: SessionRow, call: Callable[[SessionRow], Awaitable[bool]]) -> None:
-        """Call until ``call`` returns True, with exponential backoff."""
+        """Call until ``call`` returns True, at most ``MAX_ATTEMPTS`` times, with backoff."""
         backoff = FIRST_BACKOFF_SECONDS
         for _ in range(MAX_ATTEMPTS):
             try:

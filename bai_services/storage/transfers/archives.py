@@ -23,7 +23,8 @@ FORMATS = {"zip": "application/zip", "tar": "application/x-tar"}
 CHUNK_BYTES = 2**20
 # The longest path that a zip archive can store.
 MAX_PATH_BYTES = 65_535
-# Maximum number of data segments of a sparse file, whose map is held in memory.
+# Number of data segments of a sparse file that are stored one by one; the rest of the file is one
+# more segment. The limit bounds the memory for the map of segments.
 MAX_SEGMENTS = 10_000
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -46,8 +47,8 @@ class Member:
 def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
     """Yield the entries at ``tops`` and below them, a directory before its entries.
 
-    Special files are left out, and links are not followed. Only the length of paths limits the
-    depth of directories.
+    Special files below ``tops`` are left out, and links are not followed. Only the length of paths
+    limits the depth of directories.
 
     Raises
     ------
@@ -123,7 +124,8 @@ def generate_archive(
 ) -> Generator[bytes, None, None]:
     """Yield the chunks of a zip or tar archive of the paths ``tops``.
 
-    It is not a snapshot: each file is read when the archive reaches it.
+    It is not a snapshot: each file is read when the archive reaches it. Zip archives contain no
+    symbolic links.
     """
     sink = _Sink()
     make = _zip if form == "zip" else _tar

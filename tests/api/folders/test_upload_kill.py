@@ -65,7 +65,7 @@ async def test_kill_during_a_chunk_keeps_acknowledged_bytes(
 
             async def chunk_until_kill() -> AsyncIterator[bytes]:
                 yield content[FIRST_BYTES : -4 * MIB]
-                # The server has started to write this chunk and waits for the rest.
+                # Kill the server when it has written a part of this chunk and waits for the rest.
                 await wait_until_async(
                     lambda: staged_bytes() > FIRST_BYTES + 4 * MIB,
                     60,

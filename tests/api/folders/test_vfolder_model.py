@@ -94,7 +94,7 @@ class FoldersMachine(RuleBasedStateMachine):
         return caller
 
     def expect_outcome(self, work: Coroutine[Any, Any, Any], expected: bool) -> Any:
-        """Run an operation that must either succeed or fail with an error for the user."""
+        """Run an operation that must succeed if ``expected``, and else fail with a ``BaiError``."""
         try:
             result = self.run(work)
         except BaiError as error:

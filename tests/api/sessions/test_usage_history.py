@@ -137,7 +137,7 @@ async def test_trends_contain_only_visible_sessions(
     assert len((await user.get("/usage-trends", session=session["id"]))["items"]) == 1
 
 
-async def test_error_for_an_invalid_usage_request_names_the_limit(
+async def test_invalid_usage_request_is_rejected_with_the_reason(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await user.post("/sessions", {"name": "lab1", "enqueue_only": True})

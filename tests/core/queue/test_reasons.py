@@ -1,4 +1,4 @@
-"""Why sessions remain pending: every reason, and which sessions may overtake them."""
+"""Reasons why sessions remain pending, and which sessions may overtake them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ STRICT = {"backfill": Backfill.OFF}
 
 
 def capped(scope: Scope, **caps: Any) -> Snapshot:
-    """Return two pending sessions of a scope whose caps allow only one session."""
+    """Return a snapshot with two pending sessions of a scope that has these caps."""
     pending = [pending_session(n, scopes=(scope,), wanted=request(cpu="2")) for n in (1, 2)]
     return snapshot(pending, [agent()], caps={scope: ScopeCaps(scope, scope.id, **caps)})
 

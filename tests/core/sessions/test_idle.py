@@ -90,7 +90,7 @@ def test_warning_starts_half_an_hour_or_half_the_timeout_before_the_end(
         pytest.param(600, None, 0, 1, id="not running yet: after 1 s"),
     ],
 )
-def test_time_of_the_next_activity_report(
+def test_next_activity_report_is_due_after_the_expected_seconds(
     timeout: int, used: int | None, now: int, expected: float
 ) -> None:
     started = None if used is None else time_at(0)
@@ -132,7 +132,7 @@ def test_idle_end_needs_a_recent_report(
 
 
 @given(used=seconds, later=seconds, reported=seconds, timeout=st.integers(1, 100_000), now=seconds)
-def test_activity_never_shortens_the_idle_time(
+def test_later_activity_postpones_the_idle_end(
     used: int, later: int, reported: int, timeout: int, now: int
 ) -> None:
     before = idleness_of(INTERACTIVE, START, time_at(used), time_at(reported), timeout)

@@ -18,7 +18,7 @@ from bai_services.core.sessions.lifecycle import (
 
 
 def reachable(start: Status) -> set[Status]:
-    """Return the statuses that a session can get from ``start``, including ``start``."""
+    """Return the statuses that a session can reach from ``start``, including ``start``."""
     reached, waiting = {start}, [start]
     while waiting:
         here = waiting.pop()

@@ -4,7 +4,7 @@
 ``later: reason``. A test names the items that it covers: ``@pytest.mark.checklist("SES-01")``.
 
 Run ``python -m tests.e2e.webui.coverage``: it prints the items of each prefix. It fails if an item
-that is built has no test, or if a test names an item that is not built.
+that is built has no test, if a test names an item that is not built, or if a state is unknown.
 """
 
 from __future__ import annotations

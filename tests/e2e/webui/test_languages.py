@@ -1,4 +1,4 @@
-"""Every page, drawer and dialog in each language: no text is missing, in English, or cut off."""
+"""Pages, drawers and dialogs in each language: no text is missing, untranslated or cut off."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Tour(Shell):
 
 
 async def check_pages(tour: Tour) -> None:
-    """Every page; of the administrators' pages also the first drawer and the form."""
+    """Check every page, and the first drawer and the form of pages that have them."""
     names = await page_names(tour)
     await tour.visit(names[-1])
     for name in names:
@@ -121,7 +121,7 @@ async def check_launcher(tour: Tour) -> None:
 
 
 async def check_session(tour: Tour, session: dict[str, Any]) -> None:
-    """The drawer of a session with its tabs, and the dialogs of its buttons."""
+    """Check the drawer of a session with its tabs, and dialogs of its buttons."""
     await tour.visit(f"sessions?session={session['id']}")
     for tab in ("apps", "usage", "logs", "history", "kernels", "dependencies", "commands"):
         await tour.dialog.get_by_role("tab", name=tour.texts(f"sessions.{tab}"), exact=True).click()
@@ -188,7 +188,7 @@ async def check_hub(tour: Tour, hub: RunningHub) -> None:
 
 
 @pytest.mark.parametrize("locale", ["en", "ko", "ja", "th"])
-async def test_every_text_is_translated_and_fits(
+async def test_texts_are_translated_and_fit(
     opened: Opener[Tour], hub: RunningHub, session: dict[str, Any], locale: str
 ) -> None:
     tour = await opened(Tour, "admin", "/start", locale=locale)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
 SESSIONS = 5_000
 USERS = 2_000
-# Copies a user; only these columns differ between the copies.
+# Copies a user; `add_users` passes the columns, and the values of those that differ.
 COPY_USER = """
 WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
 INSERT INTO users ({columns}) SELECT {values} FROM users, numbers WHERE username = 'user2'
@@ -76,7 +76,7 @@ def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
 
 
 class Loaded:
-    """The numbers of rows in the responses of the API."""
+    """Records the largest number of rows in a response of the API."""
 
     def __init__(self, page: Page) -> None:
         self.largest = 0
@@ -94,7 +94,7 @@ class Loaded:
             self.largest = max(self.largest, len(items))
 
 
-async def test_every_list_is_bounded_and_everything_can_be_found(
+async def test_lists_are_bounded_and_their_rows_can_be_found(
     large_hub: RunningHub, browser: Browser
 ) -> None:
     context = await browser.new_context(**DEFAULTS)

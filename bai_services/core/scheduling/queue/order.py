@@ -24,10 +24,10 @@ class _Lane:
 
 
 class Turns:
-    """Iterates over shapes (groups of equal sessions) in order while these are placed or skipped.
+    """Iterates over pending sessions in order, while the caller places them or skips their shapes.
 
     ``standing`` returns the current standing of a party. A party's standing must never decrease
-    during the iteration. A step takes time logarithmic in the number of parties.
+    during the iteration. An update of a heap takes time logarithmic in the number of shapes.
     """
 
     def __init__(

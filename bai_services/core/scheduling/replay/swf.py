@@ -48,10 +48,10 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a file in the Standard Workload Format.
 
     A processor is a core. The header defines the agents: ``MaxNodes`` (default 1) agents with
-    ``MaxProcs`` cores in total. Without a header, there is one agent with the cores of the widest
-    job. A job that is wider than one agent becomes a multi-node session with as few equal kernels
-    as possible. Memory, preceding jobs and think times are ignored. Jobs that never ran are
-    skipped.
+    ``MaxProcs`` cores in total (default: one core each). If the header defines neither, there is
+    one agent with the cores of the widest job. A job that is wider than one agent becomes a
+    multi-node session with as few equal kernels as possible. Memory, preceding jobs and think times
+    are ignored. Jobs that were cancelled before they ran or whose run time is unknown are skipped.
 
     Raises
     ------

@@ -29,16 +29,16 @@ def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
 
 
 def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
-    """Return total and used amounts of every slot of the schedulable agents."""
+    """Return total and used amounts of every slot of the live, schedulable agents."""
     return [_resource(slot, *amounts) for slot, amounts in _totals(agents).items()]
 
 
 def own_resources(
     agents: Sequence[AgentState], used: Mapping[str, int], facts: AdmissionFacts
 ) -> list[GroupResource]:
-    """Return the amounts that a user uses, and those that the user can still get, in a group.
+    """Return, for each slot of a group, the amount that a user uses and can still get there.
 
-    ``used`` are the amounts of the user's sessions in the group.
+    ``used`` holds the amounts of the user's sessions in the group.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     resources = []
@@ -65,7 +65,7 @@ def _own_amount(slot: str, used: Mapping[str, int]) -> int:
 
 
 def _totals(agents: Sequence[AgentState]) -> dict[str, list[int]]:
-    """Return total and used amounts by slot."""
+    """Return total and used amounts of the live, schedulable agents by slot."""
     totals: dict[str, list[int]] = {}
     for agent in agents:
         if not (agent.is_alive and agent.is_schedulable):
@@ -109,7 +109,7 @@ def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: 
 
 
 def _device_amounts(device: Device) -> tuple[str, int, int]:
-    """Return the slot of a device with its total and used amounts."""
+    """Return the slot of a device with its total and used amounts; 0 if it is unhealthy."""
     if not device.is_healthy:
         return device.slot or f"{device.family}.device", 0, 0
     if device.sharing.most and not device.slot:

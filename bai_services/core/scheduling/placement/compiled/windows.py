@@ -41,7 +41,7 @@ def sort_candidates(free, facts, need, line):  # type: ignore[no-untyped-def]
 
 @inner
 def divide(free, facts, amount, window, parts):  # type: ignore[no-untyped-def]
-    """Divide an amount over a window, largest part first; return whether it fits.
+    """Divide an amount over a window, largest part first; return False if no valid parts exist.
 
     ``parts`` receives the thousandths of each device, in multiples of ``PART_STEP``. If the amount
     is not a multiple of ``PART_STEP``, the largest part is smaller by the difference.

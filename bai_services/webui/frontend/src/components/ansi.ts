@@ -63,8 +63,8 @@ export function spansOf(lines: readonly string[]): Span[][] {
 }
 
 /**
- * Return a line as a terminal shows it: text after a carriage return overwrites the start, as in
- * progress bars.
+ * Return the text after the last carriage return in a line: a progress bar replaces its previous
+ * state in this way.
  */
 function withoutOverwritten(line: string): string {
   const trimmed = line.replace(/\r+$/, '');

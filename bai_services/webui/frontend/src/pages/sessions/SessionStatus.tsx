@@ -12,7 +12,7 @@ interface Preparation {
   percent?: number | null;
 }
 
-/** The status with the reason for it, if there is one, and the progress of a start. */
+/** The status with its reasons, if there are any, and the progress of an image pull. */
 export function SessionStatus({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const progress = session.progress as Preparation;
