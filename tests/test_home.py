@@ -83,7 +83,7 @@ def test_port_used_by_another_process_is_replaced(tmp_path: Path) -> None:
     assert Home(tmp_path).ports(public) == after
 
 
-def test_ports_for_the_highest_public_port(tmp_path: Path) -> None:
+def test_ports_are_valid_for_the_highest_public_port(tmp_path: Path) -> None:
     ports = Home(tmp_path).ports(65535)
     assert all(0 < port < 65535 for port in ports.values())
 

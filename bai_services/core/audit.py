@@ -30,6 +30,6 @@ class AuditEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEntry(AuditEntry):
-    """An entry as stored; a larger id is later."""
+    """An entry as stored; later entries have larger ids."""
 
     id: int

@@ -179,8 +179,8 @@ class RequestRewriter:
 def _check_same_site(fields: dict[str, str]) -> None:
     """Reject requests of cross-site pages in the user's browser.
 
-    Only numeric hosts and localhost are accepted: any other name could resolve to this
-    address (DNS rebinding).
+    Only IP addresses, localhost and its subdomains are accepted as host: any other name could
+    resolve to this address (DNS rebinding).
 
     Raises
     ------

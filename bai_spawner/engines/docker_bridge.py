@@ -20,7 +20,7 @@ def bridge_address(client: docker.DockerClient) -> str:
     Raises
     ------
     EngineError
-        If the bridge is not on this host.
+        If Docker reports no gateway, and the bridge has no IPv4 address on this host.
     """
     return address_of(client.networks.get("bridge").attrs)
 

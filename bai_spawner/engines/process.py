@@ -407,7 +407,8 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
     Raises
     ------
     EngineError
-        If another user's read-only folder would be writable, or a target is outside the home.
+        If another user's read-only folder would be writable, or a target is outside the home or not
+        empty.
     """
     for mount in mounts:
         if mount.target == HOME:

@@ -58,7 +58,9 @@ def results_of(done: subprocess.CompletedProcess[str]) -> Any:
     return results
 
 
-def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_benchmark_with_mps_measures_all_tenants(
+    cuda: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("b")
     install(folder)
     held = str(folder / "processes")
@@ -81,7 +83,9 @@ def test_benchmark_with_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory
     assert rates == ["5", "10", "25", "50", "75", "100"]
 
 
-def test_benchmark_without_mps(cuda: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_benchmark_without_mps_reports_the_reason(
+    cuda: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("b")
     held = str(folder / "processes")
     results = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))

@@ -1,4 +1,4 @@
-"""Creates a new resource for each request of a test: one method per ``{placeholder}`` in paths."""
+"""Creates a new resource for each request of a test: one method per ``{placeholder}``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 class ResourceFactory:
     """Creates resources in domain ``default``; the owner, if there is one, is ``user``.
 
-    Each method creates a resource and returns its key.
+    A method with the name of a placeholder creates a resource and returns its key. ``fresh``,
+    ``yesterday`` and ``upload`` only return a value.
     """
 
     def __init__(self, api: Api, admin: Client, user: Client) -> None:
@@ -34,7 +35,7 @@ class ResourceFactory:
         return cls(api, await api.client("admin"), await api.client("user"))
 
     async def fill(self, template: str) -> str:
-        """Replace each ``{placeholder}`` by the key of a new resource."""
+        """Replace each ``{placeholder}`` by the result of the method with its name."""
         text = template
         for name in PLACEHOLDER.findall(template):
             create: Callable[[], Awaitable[str]] = getattr(self, name)

@@ -42,7 +42,9 @@ async def report_exit(api: Api, session_id: str, log: str = "") -> None:
     await api.hub.post(f"/sessions/{session_id}/exited", end)
 
 
-async def test_create_info_open_rm_and_logs(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_session_is_created_shown_opened_and_stopped(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
     await bai("vfolder", "create", "data", by="user")
     creating = asyncio.create_task(
         bai(

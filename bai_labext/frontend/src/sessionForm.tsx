@@ -33,7 +33,7 @@ interface Options {
   preopen_limits: PortLimits;
 }
 
-/** The values of the form. The manager chooses a value for each empty text. */
+/** The values of the form. An empty value is chosen automatically. */
 interface Values {
   name: string;
   project: string;

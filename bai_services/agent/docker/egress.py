@@ -139,7 +139,7 @@ class Egress:
         await self.apply(())
 
     def facts(self) -> dict[str, Any]:
-        """Return the policy, whether it is enforced, and a notice if it is not."""
+        """Return the policy, whether it is enforced, and a notice if it cannot be enforced."""
         is_enforced = self._policy is not Policy.OPEN and not self._problem
         facts: dict[str, Any] = {
             "egress": {

@@ -40,11 +40,12 @@ BUFFER_BYTES = 2**20
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
-# Minimum size of a part. Files of at least two parts are uploaded in parallel parts.
+# Minimum size of a part, except the last. Files of at least twice this size are uploaded in
+# parallel parts.
 PART_BYTES = 64 * 2**20
 PART_ALIGNMENT = 2**20
 MAX_PARTS = 16
-# Files smaller than this are bundled into one archive, if there are at least MIN_BUNDLED_FILES.
+# Files smaller than this are bundled into archives, if there are at least MIN_BUNDLED_FILES.
 SMALL_BYTES = 2**20
 MIN_BUNDLED_FILES = 8
 MAX_BUNDLE_FILES = 2000

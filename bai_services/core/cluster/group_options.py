@@ -28,7 +28,8 @@ class GroupOptions:
     placement: Policy = Policy.PRICED
     backfill: Backfill = Backfill.RESERVING
     strategy: Strategy = Strategy.EVENLY
-    # Whether a share may be split over more devices than necessary; a request can override this.
+    # Whether a share may be split into uneven parts, and a share of at most one device may be split
+    # if it fits on no single device. A request can override this.
     allow_fractional_resource_fragmentation: bool = False
     # Seconds after which a pending session is cancelled; 0: never.
     pending_timeout: int = 0

@@ -185,7 +185,10 @@ class QuotaStore:
     async def least_recently_measured(
         self, before: datetime, limit: int, hosts: Collection[str]
     ) -> list[str]:
-        """Return the folders on these hosts that were last measured before a time, oldest first."""
+        """Return up to ``limit`` managed folders on these hosts not measured since ``before``.
+
+        The folders that were never measured come first, then those of the oldest measurement.
+        """
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(vfolders.c.id)

@@ -36,7 +36,7 @@ class Grants:
         self._events = context.events
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
-        """Return a folder's grants; callers who do not manage it see only their own."""
+        """Return a folder's grants; callers without the permission ``wd`` see only their own."""
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         return await self._store.grants(row.id, query, None if manages else caller.user_id or "")
@@ -58,9 +58,12 @@ class Grants:
         Raises
         ------
         Forbidden
-            If the caller does not manage the folder.
+            If the caller may not change the folder, lacks the permission on its storage host, or
+            does not have the granted permission.
         NotFound
             If the folder's domain has no such active user.
+        InvalidRequest
+            If the user owns the folder.
         """
         row = await self._access.find(caller, key)
         require_manages(caller, row)

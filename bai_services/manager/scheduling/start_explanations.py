@@ -46,7 +46,7 @@ class StartExplanations:
 
 
 async def start_choices(store: RequestStore, row: SessionRow) -> Choices:
-    """Return the groups and presets that a session's owner could request instead of its own."""
+    """Return the groups and presets that the owner of a session could have requested for it."""
     try:
         owner = await store.owner(user_id=row.owner_id)
     except NotFound:

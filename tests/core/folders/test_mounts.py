@@ -44,7 +44,7 @@ def test_valid_path_is_normalized(asked: str, path: str) -> None:
         pytest.param("/usr/local/lib", "system directories", id="below a system directory"),
         pytest.param("//etc", "system directories", id="system directory, not normalized"),
         pytest.param("/home", "the session's home", id="parent of home"),
-        pytest.param("/home/x", "the session's home", id="home of all users"),
+        pytest.param("/home/x", "the session's home", id="beside home"),
         pytest.param("/home/work", "the session's home", id="home"),
         pytest.param("/home/work/", "the session's home", id="home with a trailing slash"),
         pytest.param(".", "the session's home", id="dot"),
