@@ -21,8 +21,8 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # Do not send 401: it makes the browser sign in, but the session's token is invalid and not the
-    # user's.
+    # Do not send 401: the browser would sign in again, although not the user's credential but the
+    # session's token is invalid.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,

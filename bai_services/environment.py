@@ -1,4 +1,4 @@
-"""Read the manager's settings from the environment (docs/admin-guide.md, Environment)."""
+"""Read the manager's settings from the environment (docs/admin-guide.md, Settings)."""
 
 from __future__ import annotations
 

@@ -54,9 +54,9 @@ def _hash_generated_secrets_once() -> None:
 
 
 def _do_not_ping_sqlite() -> None:
-    """Omit the query that tests the database connection before each transaction.
+    """Omit, for SQLite, the query that tests the database connection before each transaction.
 
-    Database servers need it, because they close idle connections (jupyterhub/jupyterhub#450,
+    Database servers need the query, because they close idle connections (jupyterhub/jupyterhub#450,
     #1626). An SQLite connection cannot be lost. No upstream issue is known for SQLite.
     """
     ping = getattr(orm, "register_ping_connection", None)

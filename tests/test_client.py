@@ -81,7 +81,7 @@ async def test_stream_of_an_unreachable_manager_is_unavailable() -> None:
                 pass
 
 
-async def test_stream_is_read_in_chunks(client: Client) -> None:
+async def test_stream_yields_the_whole_body(client: Client) -> None:
     async with client.stream("/stream") as response:
         assert b"".join([chunk async for chunk in response.aiter_bytes()]) == b"one two three"
 
@@ -92,7 +92,7 @@ async def test_stream_raises_the_error_of_the_response(client: Client) -> None:
             pass
 
 
-async def test_content_is_sent_in_chunks(client: Client) -> None:
+async def test_content_of_an_iterator_is_sent_completely(client: Client) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for chunk in (b"one ", b"two"):
             yield chunk

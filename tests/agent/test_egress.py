@@ -33,7 +33,7 @@ from tests.testbed.wait import wait_until
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("refused_sockets")]
 
 PORT = 8000
-# Prints which of the addresses accept a connection.
+# Prints the outcome of a connection to each address: reached, timeout or refused.
 PROBE = """
 import json, socket, sys
 found = []
@@ -219,7 +219,7 @@ async def test_containers_reach_only_their_own_network(
     assert [answers[2] for answers in seen] == ["refused", "refused"]
 
 
-async def test_closed_and_open_policies_and_the_allow_list(
+async def test_policy_and_allow_list_decide_which_addresses_are_reached(
     agent_networks: AgentNetworks, neighbours: Neighbours
 ) -> None:
     targets = (

@@ -25,7 +25,7 @@ class Clock:
 
 
 class CacheUnderTest:
-    """A cache with a movable clock that lists the recorded uses."""
+    """A cache with a movable clock, and the list of the uses that were recorded."""
 
     def __init__(self) -> None:
         self.clock = Clock()

@@ -69,7 +69,8 @@ def read_pool(text: str, prefix_length: int) -> Network:
     Raises
     ------
     InvalidRequest
-        If the setting is not an IPv4 network, or is smaller than one subnet.
+        If the setting is not an IPv4 network or is smaller than one subnet, or if a subnet is
+        smaller than /30.
     """
     try:
         pool = ipaddress.IPv4Network(text, strict=True)
@@ -110,7 +111,8 @@ class Networks:
         Raises
         ------
         Unavailable
-            If the pool has no free subnet, or the engine does not respond.
+            If the network cannot be created, for example because the pool has no free subnet, or
+            if the engine does not respond.
         """
         name = network_name(user, self._agent_id)
         self._used_at[name] = self._clock()
@@ -129,6 +131,8 @@ class Networks:
         Unavailable
             If the session spans several machines and this one is not in a Docker Swarm, or for the
             reasons of ``ensure``.
+        InvalidRequest
+            If the name is not that of a network of a cluster session.
         """
         name = cluster.network
         if not name.startswith(CLUSTER_PREFIX):

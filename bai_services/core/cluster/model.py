@@ -34,7 +34,7 @@ class EngineName(StrEnum):
 
 
 class LinkKind(StrEnum):
-    """Kind of account that a link admits to a resource group that is not public.
+    """Kind of scope that a link admits to a resource group that is not public.
 
     A link refers to a domain by name, to a project or user by id, to a keypair by access key.
     """
@@ -51,8 +51,8 @@ def check_agent_id(agent_id: str) -> str:
     Raises
     ------
     InvalidRequest
-        If the id is not 1 to 64 letters, digits and ``-_.``, or does not begin and end with a
-        letter or digit.
+        If the id is not 1 to 64 letters, digits and ``-_.``, contains ``..``, or does not begin and
+        end with a letter or digit.
     """
     if len(agent_id) > MAX_NAME or not _AGENT_ID.fullmatch(agent_id) or ".." in agent_id:
         raise InvalidRequest(
@@ -84,7 +84,8 @@ def canonical_image(name: str) -> str:
     Raises
     ------
     InvalidRequest
-        If the name does not have the form ``[registry/][project/]name[:tag]``.
+        If the name does not have the form ``[registry/][project/]name[:tag]``, or has more than 255
+        characters with its tag.
     """
     if len(name) > MAX_IMAGE_NAME or not _IMAGE.fullmatch(name):
         raise InvalidRequest(

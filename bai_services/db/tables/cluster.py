@@ -93,7 +93,7 @@ images = sa.Table(
     metadata,
     identity(),
     created_at(),
-    sa.Column("name", sa.String(255), nullable=False),  # canonical: [registry/]project/image:tag
+    sa.Column("name", sa.String(255), nullable=False),  # [registry/][project/]image:tag
     sa.Column("architecture", sa.String(32), nullable=False),
     sa.Column("description", sa.String(512), nullable=False, default=""),
     sa.Column("digest", sa.String(128), nullable=False, default=""),

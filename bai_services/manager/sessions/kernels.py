@@ -150,7 +150,7 @@ class Kernels:
         Raises
         ------
         Unavailable
-            If the agent does not respond in time.
+            If the agent does not respond in time, or cannot read the output.
         """
         agent_id = kernel.agent_id or ""
         agent = self._agents[agent_id]
@@ -301,7 +301,7 @@ class Kernels:
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
         if (code := batch_end(state, kernel)) is not None:
-            # This also stops the Hub server; the spawner sends the output when it stops.
+            # This also stops the Hub server; the spawner then sends the output.
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.STOP_REQUESTED,
@@ -328,7 +328,7 @@ class Kernels:
             removed = self._removed_kernels[state.session_id]
             removed.add(state.kernel_id)
             if len(removed) < state.cluster_size:
-                return  # other kernels are still running
+                return  # other kernels have not been removed yet
             await self._lifecycle.try_apply(
                 state.session_id, Event.EXITED, "stopped", exit_code=code
             )
@@ -341,7 +341,7 @@ class Kernels:
                 result=Result.SUCCESS,
             )
         else:
-            # No exit code: the container has disappeared and only the kernel's folder remains.
+            # No exit code: the container has disappeared; at most the kernel's folder remains.
             reason = (
                 "its container has disappeared" if code is None else f"ended with exit code {code}"
             )
@@ -372,7 +372,10 @@ class Kernels:
         known: Mapping[str, KernelState],
         now: datetime,
     ) -> None:
-        """Request the removal of kernels without a live session, after ``REMOVAL_GRACE``."""
+        """Request the removal of kernels after ``REMOVAL_GRACE``, unless their session continues.
+
+        A session continues if it is on this agent and is neither ending nor ended.
+        """
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}
         seen: dict[str, datetime] = {}
