@@ -54,7 +54,8 @@ def set_up_logging(environ: Mapping[str, str]) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(environ.get("BAI_LOG_LEVEL", "INFO").upper())
-    # These libraries log every request; httpx logs full URLs, which may contain secrets.
+    # These libraries log every request or migration. httpx logs full URLs, which may contain
+    # secrets.
     for noisy in ("httpx", "httpcore", "alembic", "tornado.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 

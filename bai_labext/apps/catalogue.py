@@ -41,8 +41,8 @@ class App(KnownApp):
 
     If possible, an app listens on a Unix socket in a folder that only its user can open. A loopback
     port could be reached by every user of the host, without Jupyter's sign-in. In ``command``, the
-    start replaces ``{python}``, ``{program}``, ``{home}`` and the arguments; the proxy replaces
-    ``{unix_socket}``, ``{port}`` and ``{base_url}``.
+    start replaces ``{python}``, ``{program}``, ``{home}``, ``{user}`` and the arguments; the proxy
+    replaces ``{unix_socket}``, ``{port}`` and ``{base_url}``.
     """
 
     ready_path: str

@@ -58,7 +58,7 @@ def results_of(done: subprocess.CompletedProcess[str]) -> Any:
     return results
 
 
-def test_benchmark_with_mps_measures_all_tenants(
+def test_benchmark_measures_tenants_with_mps(
     cuda: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("b")

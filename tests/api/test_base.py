@@ -129,7 +129,7 @@ async def test_unknown_path_or_method_is_rejected(http: httpx.AsyncClient) -> No
     assert (answer.status_code, answer.json()["error"]) == (405, "http-405")
 
 
-def test_document_contains_every_operation() -> None:
+def test_document_contains_every_path() -> None:
     document = openapi.document(ROUTES, "/api")
     assert json.loads(json.dumps(document))["openapi"] == "3.1.0"
     assert set(document["paths"]) == {"/echo", "/fail/{code}"}

@@ -16,7 +16,9 @@ def test_migrated_schema_matches_tables(empty_database_url: str) -> None:
 
 
 @pytest.mark.parametrize("revision", schema.revisions())
-def test_upgrade_from_each_revision(empty_database_url: str, revision: str) -> None:
+def test_upgrade_from_each_revision_reaches_the_latest(
+    empty_database_url: str, revision: str
+) -> None:
     schema.upgrade(empty_database_url, revision)
     assert schema.current(empty_database_url) == revision
     schema.upgrade(empty_database_url)

@@ -31,6 +31,6 @@ async def test_drained_manager_starts_no_prepared_session(cluster: Cluster) -> N
     assert cluster.hub.start_requests == []
 
 
-async def test_only_the_hub_may_drain_the_manager(cluster: Cluster) -> None:
+async def test_superadmin_may_not_drain_the_manager(cluster: Cluster) -> None:
     with pytest.raises(Forbidden):
         await cluster.manager.drain.begin(await cluster.world.caller("admin"))

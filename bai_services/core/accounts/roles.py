@@ -59,8 +59,8 @@ class Owner:
 class Target:
     """The domain, project and owner of the object of an action; None if one does not apply.
 
-    Policies and resource groups have none of the three. An object of a project has no owner: its
-    creator does not own it.
+    Policies and resource groups have none of the three. A session has all three. A folder or
+    template of a project has no owner: its creator does not own it.
     """
 
     domain: str | None = None

@@ -126,7 +126,7 @@ class InvitationStore:
         Raises
         ------
         Conflict
-            If the invitation is no longer pending, or an accepted folder is not ready.
+            If the invitation is no longer pending, or is accepted while the folder is not ready.
         NotFound
             If there is no such invitation.
         """

@@ -132,7 +132,7 @@ class VFolders:
         return self._to_view(caller, await self._access.find(caller, key))
 
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> VFolder:
-        """Create an empty folder of the caller, or of ``project``.
+        """Create a folder of the caller or of ``project``: empty, or from ``unmanaged_path``.
 
         Raises
         ------

@@ -34,7 +34,7 @@ from .view import mount_of
 
 
 class SessionPreviews:
-    """Performs every step of creating a session except storing it."""
+    """Checks requests as their creation would, and rolls back what it writes."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ async def test_entry_token_is_single_use_and_bound_to_app_and_session(
         await authorize(api, session, "tensorboard", entry=late)
 
 
-async def test_used_entry_token_is_rejected_by_every_manager(
+async def test_used_entry_token_is_rejected_by_a_restarted_manager(
     api: Api, user: Client, session: dict[str, Any]
 ) -> None:
     made = await user.post(shares_of(session), {"app": "tensorboard", "user": "user2"})

@@ -40,7 +40,7 @@ def test_every_live_session_can_fail_and_can_end(status: Status) -> None:
 
 
 @pytest.mark.parametrize("status", sorted(LIVE - {Status.TERMINATING}))
-def test_every_live_session_can_be_stopped(status: Status) -> None:
+def test_live_session_that_is_not_ending_can_be_stopped(status: Status) -> None:
     assert next_status(status, Event.STOP_REQUESTED) in {Status.CANCELLED, Status.TERMINATING}
 
 

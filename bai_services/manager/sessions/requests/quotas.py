@@ -36,7 +36,7 @@ def group_resources(agents: Sequence[AgentState]) -> list[GroupResource]:
 def own_resources(
     agents: Sequence[AgentState], used: Mapping[str, int], facts: AdmissionFacts
 ) -> list[GroupResource]:
-    """Return, for each slot of a group, the amount that a user uses and can still get there.
+    """Return, for each slot of a group, what a user uses and what the user can still get.
 
     ``used`` holds the amounts of the user's sessions in the group.
     """

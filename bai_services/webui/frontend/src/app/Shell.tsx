@@ -22,8 +22,8 @@ function skipToContent(event: MouseEvent) {
 }
 
 /**
- * Header, sidebar and content of every page; after a sign-out, only a notice. Notices are rendered
- * inside the router, because they contain links.
+ * Header, sidebar and content of every page; after a sign-out, `SignedOut` replaces them. Notices
+ * are rendered inside the router, because they contain links.
  */
 export function Shell() {
   const { state, reason } = useConnection();
