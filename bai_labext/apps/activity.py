@@ -74,7 +74,7 @@ def is_polled(app_path: str, polled: str) -> bool:
 
 
 def forget_ended_process(state: dict[str, Any]) -> None:
-    """Make the next request start the app again if its process has ended.
+    """Forget the process of an app if it has ended, so that a request starts the app again.
 
     jupyter-server-proxy itself would keep forwarding requests to the ended process.
     """

@@ -48,7 +48,7 @@ agents = sa.Table(
     sa.Column("last_heartbeat_at", UtcDateTime, nullable=False),
     sa.Column("schedulable", sa.Boolean, nullable=False, default=True),
     sa.Column("engine", sa.String(16), nullable=False),
-    # Docker endpoint of this agent (unix, ssh or tls URL); empty for the process engine.
+    # Docker endpoint of this agent (unix, ssh or tcp URL); empty for the process engine.
     sa.Column("endpoint", sa.String(255), nullable=False, default=""),
     sa.Column("architecture", sa.String(32), nullable=False),
     sa.Column("version", sa.String(64), nullable=False),

@@ -92,7 +92,7 @@ class Grants:
         return await self._one(row, user["id"], user["username"])
 
     async def delete(self, caller: Caller, key: str, user_key: str) -> None:
-        """Revoke a grant or withdraw an invitation; users may also remove their own."""
+        """Revoke a grant or withdraw an invitation; users may also end their own access."""
         row = await self._access.find(caller, key)
         user = await find_user_of_domain(self._store, row, user_key)
         if user["id"] != caller.user_id:

@@ -142,6 +142,10 @@ class VFolders:
             If the maximum number of folders of the policy is reached.
         StorageFull
             If the host has no free space.
+        Forbidden
+            If the caller may not create the folder there.
+        InvalidRequest
+            If the name or ``unmanaged_path`` is not valid.
         """
         name = check_name(spec["name"])
         host = self._hosts.get(spec.get("host") or self._hosts.default)
@@ -171,7 +175,9 @@ class VFolders:
         Raises
         ------
         Forbidden
-            If the folder is not cloneable.
+            If the folder is not cloneable, or the caller may not read it or create the clone.
+        AlreadyExists, QuotaExceeded
+            As for ``create``.
         """
         row, _ = await self._access.for_files(caller, key)
         if not row.cloneable:
@@ -241,6 +247,8 @@ class VFolders:
         ------
         InUse
             If ``changes`` has a new name and a live session has the folder mounted.
+        AlreadyExists
+            If the owner or project has another folder of the new name.
         Forbidden
             If the caller may not change the folder, or may not give it a name that auto-mounts it.
         """

@@ -154,7 +154,7 @@ class HubServers:
         return (await self._sessions.find(row.id)).status not in ENDED
 
     async def _belongs_to(self, row: SessionRow, model: Mapping[str, Any]) -> bool:
-        """Return whether the server belongs to this session, not to a newer one of that name."""
+        """Return whether the server belongs to this session, not to a newer session."""
         of_server = await self._sessions.of_hub_servers([(row.hub_user, row.hub_server)])
         if any(other.id != row.id and other.status in LIVE for other in of_server):
             return False

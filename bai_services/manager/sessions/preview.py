@@ -34,7 +34,7 @@ from .view import mount_of
 
 
 class SessionPreviews:
-    """Checks requests as their creation would, and rolls back what it writes."""
+    """Checks a session request as its creation does, in a transaction that is rolled back."""
 
     def __init__(
         self,
