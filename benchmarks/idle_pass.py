@@ -1,8 +1,8 @@
 """Cost of a scheduling pass with 10,000 pending sessions, none of which can start.
 
 `milliseconds` is the duration of a pass without changes since the previous one.
-`after_a_change_milliseconds` is the pass after one more such session is added, which re-evaluates
-every distinct request. `first_milliseconds` is the first pass over all sessions.
+`after_a_change_milliseconds` is the duration of a pass after one more such session was added; this
+pass re-evaluates every distinct request. `first_milliseconds` is the duration of the first pass.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def _full_session(agent: AgentState) -> RunningSession:
 
 
 def _time_pass(queue: Queue, offset_seconds: int) -> float:
-    """Return the duration of one pass, ``offset_seconds`` later; it must make no decision."""
+    """Return the duration of a pass ``offset_seconds`` after the queue's time.
+
+    Assert that the pass makes no decision.
+    """
     now = queue.now + timedelta(seconds=offset_seconds)
     start = time.perf_counter()
     result = queue.run(now)

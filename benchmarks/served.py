@@ -78,7 +78,7 @@ class Commands:
         return {}
 
     async def queue(self, pending: int, agents: int) -> dict[str, Any]:
-        """Insert pending sessions, and agents with capacity for them."""
+        """Insert pending sessions, and agents with 64 cores and 256 GiB of memory each."""
         now = self._world.clock()
         machines = [f"bench-{number}" for number in range(agents)]
         async with self._database.write() as tx:

@@ -138,7 +138,7 @@ def test_error_names_an_invalid_variable(
     assert str(caught.value).startswith(variable) and message in str(caught.value)
 
 
-def test_empty_secret_has_a_remedy_only_in_the_state_folder(tmp_path: Path) -> None:
+def test_error_of_an_empty_secret_names_a_remedy_only_in_the_state_folder(tmp_path: Path) -> None:
     configured = tmp_path / "key"
     configured.touch()
     with pytest.raises(SystemExit, match="is empty$"):

@@ -45,6 +45,8 @@ class SshServer:
         ------
         Conflict
             If this session cannot run an SSH server.
+        Unavailable
+            If ``ssh-keygen`` fails.
         """
         folder = await self._ensure_prepared()
         host_key = (folder / "host_key.pub").read_text(encoding="utf-8").split()[:2]

@@ -36,7 +36,7 @@ class ProcessTree:
 
 
 class Processes:
-    """Searches ``/proc``; all methods block."""
+    """Finds, measures and terminates the processes of kernels; the methods block."""
 
     def __init__(self, agent_id: str, proc: Path = Path("/proc")) -> None:
         self._agent_id = agent_id.encode()

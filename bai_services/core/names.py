@@ -1,4 +1,4 @@
-"""Validation of user names, e-mail addresses, and names of projects and policies."""
+"""Validation of user names, e-mail addresses, and names of domains, projects and policies."""
 
 from __future__ import annotations
 

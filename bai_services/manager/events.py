@@ -95,7 +95,7 @@ class Subscription:
         self._is_not_empty.set()
 
     def matches(self, change: Change) -> bool:
-        """Return whether the listener may read the sessions of this owner."""
+        """Return whether the listener may read changes with this owner, project and domain."""
         if self._may_read is None:
             return True
         if (known := self._readable.get(change.scope)) is None:
@@ -138,7 +138,7 @@ class Events:
     def publish_positions(self, changes: Mapping[str, Change]) -> None:
         """Publish the changed positions of many sessions at once.
 
-        The cost per listener grows with the number of owners, not with the number of sessions.
+        For each listener, the permission is checked once per owner and project, not per session.
         """
         by_scope: dict[tuple[str, str, str], dict[str, Change]] = defaultdict(dict)
         for session_id, change in changes.items():

@@ -1,4 +1,4 @@
-"""A storage host: a backend on a mounted path. All access to folders goes through it."""
+"""A storage host: a backend on a mounted path. The manager accesses folders only through it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class StorageHost:
     system, counted against the same quota, and never visible in a session. Paths that lead out of a
     folder through links are rejected.
 
-    Every method raises ``NotFound`` for a missing entry, ``Conflict`` if an existing entry prevents
+    The methods raise ``NotFound`` for a missing entry, ``Conflict`` if an existing entry prevents
     the operation, ``InvalidRequest`` for an invalid path, ``Forbidden`` for a path that leads out
     of the folder, ``StorageFull`` or ``QuotaExceeded`` without free space, and ``Unavailable`` if
     the host does not respond.
@@ -153,13 +153,19 @@ class StorageHost:
         return await self._long.run(self._measure, location, seconds=None)
 
     async def scope_bytes(self, scope: Scope) -> int | None:
-        """Return the file system's usage counter of a scope in bytes; None if it has no counter."""
+        """Return the file system's usage counter of a scope in bytes.
+
+        Return None if the file system has no counter or the scope has no directory.
+        """
         if Capability.FAST_USAGE not in self.capabilities:
             return None
         return await self.workers.run(self._with_scope, self.backend.usage, scope)
 
     async def set_quota(self, scope: Scope, limit_bytes: int | None) -> None:
-        """Set the limit of a scope; no effect if the file system cannot enforce limits."""
+        """Set the limit of a scope.
+
+        Does nothing if the file system cannot enforce limits or the scope has no directory.
+        """
         if Capability.QUOTA in self.capabilities:
             await self.workers.run(self._set_quota, scope, limit_bytes)
 

@@ -20,7 +20,8 @@ from .frames import (
 # Initial window: bytes that an endpoint may send before it receives credit.
 FIRST_WINDOW_BYTES = 64 * 1024
 MAX_WINDOW_BYTES = 4 * 1024 * 1024
-# Limit on the total growth of all windows: the maximum memory used by streams whose receivers hang.
+# Limit on the total growth of all windows beyond their initial size. It bounds the memory used by
+# streams whose receivers hang.
 GROWTH_BYTES = 32 * 1024 * 1024
 MAX_STREAMS = 1024
 
@@ -133,7 +134,10 @@ class Streams:
             self._remove(stream)
 
     def consume(self, stream: int, count: int) -> None:
-        """Record that ``count`` received bytes were consumed; grant credit to the peer."""
+        """Record that ``count`` received bytes were consumed.
+
+        Grant credit to the peer when at least half of the window is consumed.
+        """
         state = self._streams.get(stream)
         if state is None:
             return

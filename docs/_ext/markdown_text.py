@@ -9,7 +9,7 @@ _SPECIAL = re.compile(r"([\\*_<>\[\]|#$])")
 
 
 def escape(text: str) -> str:
-    """Escape ``text`` for Markdown and join its lines; code spans remain unchanged."""
+    """Join the lines of ``text`` and escape it for Markdown; in code spans, escape only ``|``."""
     parts = re.split(r"(`[^`]*`)", " ".join(text.split()))
     return "".join(
         part.replace("|", r"\|") if part.startswith("`") else _SPECIAL.sub(r"\\\1", part)

@@ -27,7 +27,7 @@ def test_address_of_the_interface_is_returned_without_a_gateway() -> None:
     assert address_of(network("lo")) == "127.0.0.1"
 
 
-def test_bridge_on_another_machine_is_reported() -> None:
+def test_bridge_that_is_not_on_this_machine_is_an_error() -> None:
     with pytest.raises(EngineError, match="nobr0 has no IPv4 address"):
         address_of(network("nobr0"))
 

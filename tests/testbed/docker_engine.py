@@ -1,6 +1,7 @@
 """A Docker engine for tests: one that is already running, or one that the tests start and stop.
 
-``python -m tests.testbed.docker_engine start|stop|status`` manages one that runs between tests.
+``python -m tests.testbed.docker_engine start|stop|status`` manages an engine that keeps running
+between test runs.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class DockerEngine:
         Raises
         ------
         RuntimeError
-            If it fails, with its standard error.
+            If the command fails; the message contains its standard error.
         """
         environment = {**os.environ, "DOCKER_HOST": self.host}
         done = subprocess.run(
@@ -60,7 +61,7 @@ class DockerEngine:
         return done.stdout.strip()
 
     def release(self) -> None:
-        """Release the engine; the last release stops an engine that tests have started."""
+        """Release the engine; the last release stops the testbed's engine, unless it is kept."""
         if "client" in self.__dict__:
             self.client.close()
         if self.lock is None:
@@ -87,7 +88,9 @@ def responds(host: str) -> bool:
 
 
 def acquire() -> DockerEngine:
-    """Return the engine of ``DOCKER_HOST``, the machine's engine, or start the testbed's engine.
+    """Return the engine at ``DOCKER_HOST``, else the machine's engine, else the testbed's engine.
+
+    If necessary, start the testbed's engine.
 
     Raises
     ------

@@ -41,7 +41,8 @@ function AppButtons(props: { app: App; actions: Actions; t: Translate }): React.
   const { app, actions, t } = props;
   const isUp = app.state === 'running' || app.state === 'starting';
   const isProcess = app.kind === 'process';
-  // A port app can be opened only while a program listens on its port. Opening any other app starts it.
+  // A port app can be opened only while a program listens on its port. Opening a process app
+  // starts it.
   const canOpen =
     app.kind === 'tcp' ? false : app.kind === 'port' ? isUp : app.state !== 'starting';
   return (

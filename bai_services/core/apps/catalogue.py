@@ -42,7 +42,8 @@ class KnownApp:
 class SessionApp:
     """An app that a session offers, with the fields of the REST API.
 
-    ``is_shareable``: the app can be shared, because it does not give access to the whole session.
+    ``is_shareable``: whether the app can be shared. This requires that it uses HTTP and that it
+    does not give access to the whole session.
     ``port``: the port on which the app listens in the session, or None if the session chooses it.
     """
 
@@ -92,7 +93,7 @@ _ALWAYS_OFFERED = ("jupyterlab", "terminal", "filebrowser")
 
 
 def apps_of(declared: Sequence[ServicePort], preopened: Iterable[int]) -> list[SessionApp]:
-    """Return the apps of a session in the order of the catalogue, then its named ports.
+    """Return the apps of a session: first those of the catalogue, in its order, then all ports.
 
     ``declared`` is the service-ports label of the image, ``preopened`` the ports that the session
     requested.

@@ -19,7 +19,7 @@ _NEIGHBOUR_DISCOVERY = ("133", "134", "135", "136")
 _ESTABLISHED = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 _REJECT = {4: "icmp-admin-prohibited", 6: "icmp6-adm-prohibited"}
 
-# All networks that are not part of the public internet, and cloud metadata services.
+# Networks that are not part of the public internet, and addresses of cloud metadata services.
 BLOCKED: tuple[Network, ...] = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -149,7 +149,7 @@ def ruleset(
     """Return the input of ``iptables-restore --noflush`` that sets our chains atomically.
 
     For an allowed packet, our rules RETURN to Docker's own rules, so both must allow the packet.
-    Packets between containers of the same network are allowed.
+    Containers of one bridge may reach each other, except on a shared bridge.
     """
     lines = ["*filter", *(f":{chain} - [0:0]" for chain in chains.all())]
     for source in sorted(set(sources)):

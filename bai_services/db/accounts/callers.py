@@ -35,7 +35,7 @@ class PasswordAccount:
 
 
 class AccountStore:
-    """Reads for requests and sign-ins. Each public method is one transaction."""
+    """Queries for requests and sign-ins. Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -63,7 +63,7 @@ class AccountStore:
         )
 
     async def by_sign_in_name(self, name: str) -> PasswordAccount | None:
-        """Return the account with this user name or e-mail address (in lower case)."""
+        """Return the account with this user name or e-mail address; ``name`` is in lower case."""
         async with self._db.read() as tx:
             account = await read_account(tx, "email" if "@" in name else "username", name)
             if account is None:
@@ -74,7 +74,7 @@ class AccountStore:
         return PasswordAccount(account, password_hash)
 
     async def max_concurrent_logins(self, user_id: str) -> int | None:
-        """Return the maximum number of browsers in which a user may be signed in, or None."""
+        """Return the maximum number of browsers in which a user may be signed in; None: any."""
         async with self._db.read() as tx:
             maximum: int | None = await tx.scalar(
                 sa.select(user_policies.c.max_concurrent_logins)

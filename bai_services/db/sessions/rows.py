@@ -70,7 +70,7 @@ class AllocationRow:
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """One container of a session, as reported by its agent and the spawner."""
+    """One container or process group of a session, as reported by its agent and the spawner."""
 
     id: str
     session_id: str

@@ -136,7 +136,15 @@ class TemplateStore:
     async def update(
         self, template_id: str, changes: Mapping[str, Any], audit: AuditEntry
     ) -> TemplateRow:
-        """Update a template and return it; raise ``AlreadyExists`` like ``create``."""
+        """Update a template and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If another template with the new name exists in the same scope.
+        NotFound
+            If the template no longer exists.
+        """
         async with self._db.write() as tx:
             with raise_on_violation(_taken(str(changes.get("name", "")))):
                 await tx.execute(

@@ -70,7 +70,7 @@ class Lockouts:
     async def begin(
         self, typed_name: str, user_id: str | None, client_ip: str, now: datetime
     ) -> Attempt:
-        """Count an attempt as failed; delay it after many failures from this address.
+        """Count an attempt as failed; delay it after many failures with this name and address.
 
         Raises
         ------
@@ -156,7 +156,10 @@ def canonical(name: str) -> str:
 
 
 def network_of(client_ip: str) -> str:
-    """Return the network that counts as one client: an IPv4 address or an IPv6 /64."""
+    """Return the network that counts as one client: an IPv4 address or an IPv6 /64.
+
+    Return an empty text if ``client_ip`` is not an IP address.
+    """
     try:
         address = ipaddress.ip_address(client_ip)
     except ValueError:

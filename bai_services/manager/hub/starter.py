@@ -209,7 +209,8 @@ class Starter:
             try:
                 async with asyncio.timeout(poll_seconds):
                     await wakeup.wait()
-                # The spawner has reported the start; the Hub will be ready soon.
+                # The session has changed, for instance because the spawner has reported the start:
+                # poll at short intervals again.
                 poll_seconds = MIN_POLL_SECONDS
             except TimeoutError:
                 poll_seconds = min(poll_seconds * 1.3, MAX_POLL_SECONDS)

@@ -29,7 +29,7 @@ from bai_services.core.errors import InvalidRequest
         pytest.param("a1-" * 100, ["at most 256"], id="too long"),
     ],
 )
-def test_violated_rules_of_a_password(password: str, broken: list[str]) -> None:
+def test_all_violated_rules_of_a_password_are_returned(password: str, broken: list[str]) -> None:
     found = broken_rules(password, "adam", "adam@example.org")
     assert len(found) == len(broken)
     assert all(part in text for part, text in zip(broken, found, strict=True))
@@ -58,5 +58,7 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
         pytest.param(None, 90, True, id="unknown age"),
     ],
 )
-def test_is_expired(changed_at: datetime | None, max_age_days: int, expired: bool) -> None:
+def test_password_expires_after_its_maximum_age(
+    changed_at: datetime | None, max_age_days: int, expired: bool
+) -> None:
     assert is_expired(changed_at, max_age_days, NOW) is expired

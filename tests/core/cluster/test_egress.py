@@ -59,7 +59,7 @@ def test_invalid_target_is_named(text: str) -> None:
         "fe80::1",
     ],
 )
-def test_private_address_is_blocked(address: str) -> None:
+def test_private_or_metadata_address_is_blocked(address: str) -> None:
     ip = ipaddress.ip_address(address)
     assert any(ip.version == net.version and ip in net for net in BLOCKED)
 

@@ -193,7 +193,7 @@ def test_count_releases_until_fit_is_minimal() -> None:
             for n, placements in enumerate(placed)
         ]
         assert count_releases_until_fit(placer, many, releases) == needed
-        # The placer has only the releases that were necessary.
+        # In the placer, only the necessary releases have been applied.
         assert placer.agents()[0].free("cpu") == needed * 1000
 
 
@@ -278,7 +278,7 @@ def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) ->
 
 
 def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
-    """A session that needs the whole cluster waits below 150 s, except with aggressive backfill."""
+    """With backfill ``reserving``, a session that needs the whole cluster waits less than 150 s."""
     rng = random.Random(7)
     stream = [
         Job(f"s{n}", n, 20, ResourceSlots({"cpu": 1000}), limit=20 + rng.randrange(20))
@@ -289,8 +289,8 @@ def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
         state = GroupState(GROUP, placement=Policy.BEST_FIT, backfill=backfill)
         replayed = replay([*stream, big], [agent("a", 8, 0)], state)
         waited = next(o.waited for o in replayed.outcomes if o.job.id == "big")
-        # Sessions created before the large one start first. After that, a session may start only
-        # if it ends before the reserved start.
+        # With ``reserving``, sessions created before the large one start first. A session created
+        # later may start before it only if it ends before the reserved start.
         assert (waited < 150) is is_in_time, (backfill, waited)
 
 

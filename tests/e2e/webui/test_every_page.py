@@ -94,7 +94,7 @@ async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
     assert wrong == {}
 
 
-async def test_pages_of_the_hub_have_the_same_header_and_no_wcag_violation(
+async def test_hub_pages_have_the_brand_link_and_no_wcag_violation(
     opened: Opener[Shell], hub: RunningHub
 ) -> None:
     """The Hub's own pages; signed in as an administrator, who sees all of them."""

@@ -52,7 +52,7 @@ async def text_of(page: Page) -> str:
     return await page.locator("body").inner_text()
 
 
-async def test_demoted_user_sees_the_403_page_and_a_deactivated_one_the_sign_in(
+async def test_demoted_user_sees_the_403_page_and_deactivated_user_must_sign_in(
     opened: Opener[Entities], guest: str, admin: httpx.Client
 ) -> None:
     await change(admin, guest, role="admin")
@@ -89,7 +89,7 @@ async def test_removed_member_does_not_see_the_project_any_more(
 
 @pytest.fixture
 def owner(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user``, whose folders of the test are purged."""
+    """The REST API as ``user``; purge the folders of the test at the end."""
     with hub.rest("user") as client:
         yield client
         for folder in checked(client.get("/vfolders", params={"name": FOLDER}), 200)["items"]:

@@ -31,7 +31,7 @@ PRINTER = (
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``; sessions of the test are stopped."""
+    """The REST API as ``user2``; stop all sessions of ``user2`` at the end."""
     client = hub.rest("user2")
     yield client
     for session in checked(client.get("/sessions"), 200)["items"]:
@@ -59,7 +59,9 @@ def create_batch(rest: httpx.Client, name: str, command: str, **fields: object) 
 
 
 @pytest.mark.checklist("LOG-01", "LOG-02", "LOG-03", "DET-03", "SES-06")
-async def test_log_is_followed_searched_and_downloaded(ui: Sessions, rest: httpx.Client) -> None:
+async def test_log_is_followed_and_searched_and_has_a_download_link(
+    ui: Sessions, rest: httpx.Client
+) -> None:
     session_id = create_batch(rest, "drawer-log", PRINTER)
     wait_for(rest, session_id, "RUNNING")
     await ui.show("drawer-log")
@@ -297,7 +299,7 @@ async def share_publicly(
 
 
 @pytest.mark.checklist("CLU-05")
-async def test_log_of_each_kernel_of_a_cluster(
+async def test_log_of_each_kernel_of_a_cluster_is_shown(
     hub: RunningHub, opened: Opener[Sessions], rest: httpx.Client
 ) -> None:
     with three_kernels_allowed(hub):

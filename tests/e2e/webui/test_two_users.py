@@ -94,7 +94,7 @@ async def test_two_users_of_a_folder_see_each_others_changes(
     await guest.dialog.get_by_text("has deleted or renamed this file").wait_for()
 
 
-async def test_user_with_unsaved_changes_decides_what_to_do(
+async def test_unsaved_changes_remain_until_the_user_discards_them(
     opened: Opener[Explorer], rest: httpx.Client, shared: str
 ) -> None:
     write(rest, shared, "notes.txt", b"first\n")
@@ -110,7 +110,7 @@ async def test_user_with_unsaved_changes_decides_what_to_do(
     await guest.editor.get_by_text("again").wait_for()
 
 
-async def test_open_folder_whose_permission_changes_or_that_is_trashed(
+async def test_open_folder_page_follows_permission_changes_and_trashing(
     opened: Opener[Explorer], rest: httpx.Client, hub: RunningHub, shared: str
 ) -> None:
     guest = await opened(Explorer, "user", f"/data?folder={shared}")

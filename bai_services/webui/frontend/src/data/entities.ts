@@ -30,8 +30,8 @@ export interface ItemPage {
   total: number;
 }
 
-// All collections have the same routes and parameters, so the types of one collection are used for
-// all.
+// The routes of all collections have the same form and parameters, so the types of one collection
+// are used for all.
 const listOf = (path: EntityPath) => path as '/users';
 const oneOf = (path: EntityPath) => `${path}/{key}` as '/users/{key}';
 
@@ -92,7 +92,7 @@ export function useUserAction(action: 'sign-out' | 'unlock') {
   });
 }
 
-/** A page of a project's members whose name contains a text. */
+/** A page of the members of a project whose user names contain `name`. */
 export const membersQuery = (
   project: string,
   name: string,

@@ -45,8 +45,8 @@ export const filesQuery = (
   });
 
 /**
- * The version of a file according to its directory, and when it was read: undefined while unknown,
- * null if the file is gone.
+ * The etag of a file in the list of its directory, and the time at which the list was read. The
+ * etag is undefined while it is unknown, and null if the file is gone.
  */
 export function useFileVersion(id: string, path: string) {
   const at = path.lastIndexOf('/');

@@ -133,7 +133,7 @@ function startWaiting() {
 async function run(transfer: Transfer) {
   const tus = new Upload(transfer.file, optionsOf(transfer));
   transfer.tus = tus;
-  // Resume an upload that was interrupted by a reload of the page.
+  // Resume an upload that was paused, or interrupted by a reload of the page.
   const [previous] = await tus.findPreviousUploads();
   if (previous) {
     tus.resumeFromPreviousUpload(previous);

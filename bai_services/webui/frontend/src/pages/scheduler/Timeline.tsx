@@ -6,7 +6,7 @@ import type { Schedule } from '../../data/scheduling/schedule';
 import { rowsOf, type Bar, type Row } from './rows';
 import { positionOf, RANGES, ticksOf, timeScale, type Range, type TimeScale } from './timeScale';
 
-/** Timeline of agents and devices with running sessions and reservations. */
+/** Timeline of agents and devices with running, reserved and waiting sessions. */
 export function Timeline({ schedule, range }: { schedule: Schedule; range: Range }) {
   const { t, i18n } = useTranslation();
   const now = Date.parse(schedule.at);
@@ -74,7 +74,7 @@ function TimelineRow({ row, scale, now }: { row: Row; scale: TimeScale; now: num
   );
 }
 
-/** A bar. Concurrent bars of a row divide its height, because sessions can share a device. */
+/** A bar. All bars of a row divide its height, because sessions that share a device overlap. */
 function TimelineBar(props: {
   bar: Bar;
   scale: TimeScale;

@@ -8,7 +8,10 @@ import { useChosenProject } from '../../data/accounts/project';
 import type { Session } from '../../data/sessions/sessions';
 import { requestOfSession } from '../launcher/form';
 
-/** Starts a session like the last one with one click; without a last one, a recommended session. */
+/**
+ * Starts a session like the last one, or opens the start form if secret variables are needed.
+ * Without a last session, starts a recommended one.
+ */
 export function QuickStart({ last }: { last: Session | undefined }) {
   const { t } = useTranslation();
   if (!last) {
