@@ -148,7 +148,7 @@ class _VisitMixin(LocalProxyHandler):
             samesite="Lax",
             secure=self.request.protocol == "https",
         )
-        # Remove the entry from the URL, so that neither the browser history nor the app gets it.
+        # Remove the entry token from the URL, so that neither browser history nor app receives it.
         query = [pair for pair in parse_qsl(self.request.query) if pair[0] != ENTRY]
         self.redirect(self.request.path + ("?" + urlencode(query) if query else ""), status=303)
 

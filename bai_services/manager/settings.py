@@ -22,7 +22,7 @@ class StorageHostSettings:
 class Settings:
     """Values of the environment variables in docs/admin-guide.md, read once at start.
 
-    The repr contains no secrets.
+    The repr contains no tokens and no key.
     """
 
     home: Path

@@ -145,7 +145,7 @@ async def agents(api: Api, agent_home: Path) -> AsyncIterator[Agents]:
 async def wait_for_session(
     client: Client, key: str, condition: Callable[[dict[str, object]], object], seconds: float = 30
 ) -> dict[str, object]:
-    """Wait until ``condition`` is true for the session, and return it."""
+    """Wait until ``condition`` is true for the session, and return the session."""
     session: dict[str, object] = {}
 
     async def is_reached() -> object:

@@ -225,7 +225,7 @@ async def test_concurrent_sessions_share_one_pull(
     assert set(registry.blob_requests.values()) == {1}
 
 
-async def test_container_usage_and_log(
+async def test_container_usage_and_log_are_reported(
     api: Api, agent: RunningAgent, image: str, engine: DockerEngine
 ) -> None:
     user = await api.client("user")
@@ -287,7 +287,7 @@ async def test_restarted_agent_restores_device_grants_of_running_containers(
         containers.append(container)
     kernels = [plan["kernel_id"] for plan in plans]
     await agent.kill()
-    # One of the two containers exits between two heartbeats.
+    # One of the two containers is removed while no agent is running.
     await asyncio.to_thread(containers[1].remove, force=True)
     await start_agent(agents, engine, **gpu)
     admin = await api.client("admin")

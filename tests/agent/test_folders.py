@@ -70,8 +70,8 @@ def test_home_belongs_to_the_user_of_the_session(tmp_path: Path) -> None:
     [
         pytest.param('{ "child-pid": 7 }\n', None, id="running"),
         pytest.param('{"child-pid": 7}\n{ "exit-code": 3 }\n', 3, id="ended"),
-        pytest.param('{ "exit-code": 0 }\n{ "exit', 0, id="truncated kernel file"),
-        pytest.param("", None, id="empty kernel file"),
+        pytest.param('{ "exit-code": 0 }\n{ "exit', 0, id="truncated exit file"),
+        pytest.param("", None, id="empty exit file"),
     ],
 )
 def test_exit_code_is_read_from_the_kernel_folder(

@@ -60,7 +60,7 @@ function Shares({ app, session, client, t }: Props): React.ReactElement {
     action()
       .then(() => client.get<Items<AppShare>>(`${base}?limit=200`))
       .then(({ items }) => items.filter(share => share.app === app.name))
-      // Ignore a response that arrives after the response to a newer request.
+      // Ignore the list of a request that is not the latest.
       .then(loaded => request === latestRequest.current && setShares(loaded))
       .catch((error: unknown) =>
         setProblem(error instanceof Error ? error.message : String(error))

@@ -38,7 +38,7 @@ export class Series {
   private previous: Totals | null = null;
   samples: Sample[] = [];
 
-  /** Add a report; return false and ignore it if it is not newer than the last one. */
+  /** Add a report. Ignore it and return false if it has no time or is not newer than the last. */
   add(usage: Usage): boolean {
     const uses = usage.kernels.map(kernel => kernel.usage);
     const times = usage.kernels.map(kernel => Date.parse(kernel.at ?? '')).filter(isNumber);

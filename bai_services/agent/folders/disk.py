@@ -68,7 +68,7 @@ class DiskSettings(Configurable):
         Raises
         ------
         InvalidRequest
-            If it is not an amount of memory such as ``50g``.
+            If ``limit`` is not an amount of memory such as ``50g``.
         """
         return parse_amount(MEM, self.limit)
 

@@ -94,7 +94,7 @@ _LISTING = Listing(
 
 
 class AppShareStore:
-    """Each public method is one transaction. Expired shares are ignored."""
+    """Each public method is one transaction. Expired shares are not returned."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -103,7 +103,7 @@ class AppShareStore:
         return await self._page(app_shares.c.session_id == session_id, query, now)
 
     async def of_user(self, user_id: str, query: ListQuery, now: datetime) -> Page[AppShare]:
-        """Return the shares of a user's sessions, and shares with the user or their projects."""
+        """Return the shares of a user's sessions, and shares with the user or a user's project."""
         project_ids = sa.select(memberships.c.project_id).where(memberships.c.user_id == user_id)
         condition = sa.or_(
             sessions.c.owner_id == user_id,
@@ -127,7 +127,13 @@ class AppShareStore:
         return SharingPolicy(*result.one())
 
     async def create(self, values: Mapping[str, Any], now: datetime, audit: AuditEntry) -> None:
-        """Insert a share, and delete expired shares."""
+        """Insert a share, and delete expired shares.
+
+        Raises
+        ------
+        NotFound
+            If the user, the project or the session no longer exists.
+        """
         async with self._db.write() as tx:
             await tx.execute(app_shares.delete().where(app_shares.c.expires_at <= now))
             with raise_on_violation(

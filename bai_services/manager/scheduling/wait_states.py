@@ -98,7 +98,7 @@ class WaitStates:
         return compared.changed
 
     def publish_positions(self) -> None:
-        """Publish changed positions to event streams, once per ``PUBLISH_INTERVAL_SECONDS``."""
+        """Publish changed positions, at most once per ``PUBLISH_INTERVAL_SECONDS``."""
         now = time.monotonic()
         if self._unpublished and now - self._published_at >= PUBLISH_INTERVAL_SECONDS:
             self._published_at = now

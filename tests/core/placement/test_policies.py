@@ -198,13 +198,13 @@ def test_policy_chooses_the_expected_agent(
         ),
     ],
 )
-def test_agents_suitable_for_a_request(
+def test_every_policy_chooses_a_suitable_agent(
     policy: Policy, agents: list[AgentState], wanted: Request, name: str
 ) -> None:
     assert choose_agents(agents, policy, wanted) == [name]
 
 
-def test_agent_with_two_device_families() -> None:
+def test_request_for_two_device_families_is_placed_on_one_agent() -> None:
     both = agent("a", (0,))
     both = agent("a", devices=(*both.devices, *agent("r", (0,), family="rocm").devices))
     wanted = Request(
@@ -267,7 +267,7 @@ AGENTS = [agent("a", (0, 0), cpu=4), agent("b", (0,), cpu=4)]
         ),
     ],
 )
-def test_kernels_of_a_cluster_session_are_placed(
+def test_all_kernels_of_a_cluster_session_are_placed_or_none(
     agents: list[AgentState], spec: dict[str, Any], placements: list[Any] | None
 ) -> None:
     placer = Placer(agents, Policy.BEST_FIT)
@@ -415,7 +415,7 @@ def test_changes_of_a_fork_do_not_affect_the_original() -> None:
     assert [placer.place(shape), placer.place(shape)] == placements
 
 
-def test_round_robin_continues_after_the_last_agent() -> None:
+def test_round_robin_continues_after_the_agent_that_was_chosen_last() -> None:
     agents = [agent("a"), agent("b"), agent("c")]
     first = Placer(agents, Policy.ROUND_ROBIN)
     place_request(first, request())

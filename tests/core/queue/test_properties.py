@@ -172,7 +172,7 @@ def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
 @EXAMPLES
 @given(queues())
 def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
-    """Of two sessions with equal requests, the earlier session starts first."""
+    """In fifo and lifo, of two equal sessions, the one that is ahead in the queue starts first."""
     result = run_pass(world)
     ids = {d.session_id for d in result.decisions}
     for name, state in world.groups.items():
@@ -192,7 +192,7 @@ def test_no_session_overtakes_an_equal_one(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_positions_match_the_order(world: Snapshot) -> None:
+def test_positions_are_consecutive_and_follow_the_priority(world: Snapshot) -> None:
     queue = Queue(Snapshot(world.pending, (), groups=world.groups, now=NOW))
     queue.run(NOW)
     explainer = Explainer(queue)

@@ -124,7 +124,7 @@ class Keyboard(Mouse):
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """The REST API as ``user2``, with a folder; sessions of the test are stopped."""
+    """The REST API as ``user2``, with a folder; stop all sessions of ``user2`` at the end."""
     with hub.rest("user2") as client:
         folder = checked(client.post("/vfolders", json={"name": FOLDER}), 201)["id"]
         yield client
@@ -146,7 +146,7 @@ async def sign_in(hands: Mouse, hub: RunningHub) -> None:
 
 
 async def launch(hands: Mouse, hub: RunningHub, name: str) -> Sessions:
-    """From Start to the drawer of the running session."""
+    """Start a session from the page *Start*, and wait until its drawer shows that it runs."""
     ui = Launcher(hands.page, hub)
     card = ui.page.get_by_role("region", name="New interactive session", exact=True)
     await hands.press(card.get_by_role("link"))
@@ -196,7 +196,7 @@ async def stop_and_find(hands: Mouse, ui: Sessions, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [Mouse, Touch, Keyboard], ids=["mouse", "touch", "keyboard"])
-async def test_main_flow(
+async def test_main_flow_works_with_each_input_device(
     browser: Browser, hub: RunningHub, rest: httpx.Client, kind: type[Mouse]
 ) -> None:
     page = await browser.new_page(locale="en-US", reduced_motion="reduce", **kind.options)
@@ -216,7 +216,7 @@ async def test_main_flow(
 
 
 async def check_keyboard(hands: Keyboard, ui: Sessions, name: str) -> None:
-    """The focus returns from a drawer; Tab leaves every element; the skip link works."""
+    """Assert that focus returns from a drawer, Tab leaves each element and the skip link works."""
     link = ui.row(name).get_by_role("link", name=name)
     await hands.press(link)
     await ui.drawer.wait_for()

@@ -67,7 +67,7 @@ class SessionList(Sessions):
 
 @pytest.fixture
 def rest(hub: RunningHub) -> Iterator[httpx.Client]:
-    """REST client of ``user2``. Sessions that the test created are stopped afterwards."""
+    """REST client of ``user2``; stop all sessions of ``user2`` at the end."""
     with hub.rest("user2") as client:
         yield client
         for session in checked(client.get("/sessions", params={"limit": "500"}), 200)["items"]:
@@ -130,7 +130,7 @@ async def test_panel_shows_limits_usage_and_free_resources(
 async def test_tabs_count_the_sessions_of_each_type(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
-    """bai-hub has interactive and batch sessions; the other types cannot be created."""
+    """The only types are interactive and batch; a session of another type is rejected."""
     name = secrets.token_hex(3)
     (batch,) = create_pending(rest, f"{name}-batch")
     body = {"name": f"{name}-interactive", "project": "default", "dependencies": [batch]}

@@ -56,10 +56,11 @@ def _is_before(facts, one, other):  # type: ignore[no-untyped-def]
 def _select(facts, rows, need, usage, limits, states, longest, is_shared, first, chosen):  # type: ignore[no-untyped-def]
     """Write the indices of the selected shapes to ``chosen``; return (count, first capped shape).
 
-    ``first`` is a scratch array with the first shape without capacity of each lane and request. It
-    is selected in place of the other shapes of that lane and request. Before a reservation exists
-    (``longest`` is -2), ``first`` has one element per lane, at request 0. If all parties share one
-    order (``is_shared``), shapes behind the first shape without capacity are skipped as well.
+    ``first`` is a scratch array. Before a reservation exists (``longest`` is -2), it holds the
+    first shape without capacity of each lane, at request 0. Afterwards, it holds, for each lane and
+    request, the first untried shape that may run longer than ``longest``. Other shapes of the same
+    lane (and request) without capacity or untried are skipped. If all parties share one order
+    (``is_shared``), shapes behind the first shape without capacity are skipped as well.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
@@ -157,7 +158,7 @@ class _Scratch:
 class Selection:
     """The shapes of one group as columns, updated between passes.
 
-    Quota and capacity only shrink during a pass. So a session that exceeds a cap or does not fit
+    Free quota and capacity only shrink during a pass. So a session that exceeds a cap or does not fit
     when the pass begins cannot start in this pass and is skipped. The exception is the first
     session of each lane that does not fit: it may get a reservation. For fifo and lifo, no session
     behind it may start before the reservation exists.

@@ -171,8 +171,8 @@ class _Trial:
 def _arrivals(mix: Mix, demand: Ints, wanted: float, number: int) -> Ints:
     """Return a list of kinds in the proportions of the mix.
 
-    Their total demand is ``wanted`` thousandths. ``number`` selects one of several lists, which
-    are the same in every run.
+    The list ends when its total demand reaches ``wanted`` thousandths, or after ``_MAX_LIST``
+    kinds. ``number`` selects one of several lists, which are the same in every run.
     """
     bounds = np.array(list(accumulate(mix.values())))
     # Multiples of the golden ratio modulo 1 are evenly spread; sorting by multiples of another

@@ -5,7 +5,7 @@ import { queries } from '../queries';
 
 export type { Session };
 
-/** Statuses of each tab of the sessions page. */
+/** Statuses of the sessions page's tabs for running, pending and ended sessions. */
 export const STATUS_GROUPS = {
   running: ['PREPARING', 'PREPARED', 'RUNNING', 'TERMINATING'],
   pending: ['PENDING', 'SCHEDULED'],

@@ -12,7 +12,7 @@ export interface UsageChart {
   series: { name: string; values: Values }[];
 }
 
-/** The charts of a history; charts without measured values are omitted. */
+/** The charts of a history; charts without values are omitted. */
 export function chartsOf(history: UsageHistory): UsageChart[] {
   const of = (metric: string) => history.metrics[metric] ?? [];
   const devices = history.devices.map(device => ({
