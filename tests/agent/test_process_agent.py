@@ -146,7 +146,7 @@ async def test_restarted_agent_gets_unfinished_work_again(
     api: Api, agents: Agents, user: Client, agent_home: Path
 ) -> None:
     agent = await agents.start()
-    # A paused agent receives the work items but does not finish them.
+    # A paused agent does not finish the work that the manager gives to it.
     os.kill(agent.process.pid, signal.SIGSTOP)
     session = await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "1"}})
     await wait_for_session(user, session["id"], lambda s: s["status"] in ("SCHEDULED", "PREPARING"))
@@ -162,7 +162,9 @@ async def test_restarted_agent_gets_unfinished_work_again(
     assert (await (await api.client("admin")).get("/agents/m1"))["status"] == "TERMINATED"
 
 
-async def test_wrong_secret_is_logged(api: Api, agent_home: Path) -> None:
+async def test_agent_with_a_wrong_token_logs_the_rejection_but_not_the_token(
+    api: Api, agent_home: Path
+) -> None:
     (agent_home / "token").write_text("wrong")
     log = agent_home / "log"
     environ = {
@@ -182,7 +184,7 @@ async def test_wrong_secret_is_logged(api: Api, agent_home: Path) -> None:
     assert "wrong" not in log.read_text()
 
 
-def test_missing_secret_exits_with_code_2(tmp_path: Path) -> None:
+def test_agent_without_a_token_exits_with_code_2(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "BAI_MANAGER_URL": "http://127.0.0.1:1"}
     done = subprocess.run(
         [sys.executable, "-m", "bai_services.agent"], env=environ, capture_output=True, text=True

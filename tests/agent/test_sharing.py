@@ -51,7 +51,7 @@ def test_highest_available_level_is_chosen(
     assert list(available.problems.values()) == [text for text in problems.values() if text]
 
 
-def test_allowed_shares_by_enforcement_level() -> None:
+def test_allowed_shares_depend_on_the_enforcement_level() -> None:
     shares = {level: allowed_shares(level, 250) for level in Level}
     any_share = allowed_shares(Level.PROCESS, 0)
     assert (any_share.least, any_share.most, any_share.is_uniform) == (50, 1000, True)

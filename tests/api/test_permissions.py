@@ -33,9 +33,8 @@ ROLES = tuple(ACCOUNTS)
 class Row(NamedTuple):
     """A request and its outcome for each role, in the order of ``ROLES``.
 
-    An outcome is ``ok``, 403 (error ``forbidden``), 404 (error ``not-found``), or the code of an
-    error that is only raised after the permission check. ``{placeholder}`` stands for a resource
-    that ``ResourceFactory`` creates.
+    An outcome is ``ok``, 403 (error ``forbidden``), 404 (error ``not-found``), or the code of
+    another error. ``{placeholder}`` stands for a resource that ``ResourceFactory`` creates.
     """
 
     request: str
@@ -49,7 +48,7 @@ TABLE = [
     Row("GET /me", "ok ok ok ok ok ok ok 403 403"),
     Row("GET /me/ssh-keys", "ok ok ok ok ok ok ok 403 403"),
     Row("POST /me/ssh-keys", "ok ok ok ok ok ok ok 403 403", {"name": "{fresh}"}),
-    # A user only has access to their own keys.
+    # Users only have access to their own keys.
     Row("DELETE /me/ssh-keys/nothing", "404 404 404 404 404 404 404 403 403"),
     Row("GET /metrics", "ok 403 403 403 403 403 ok 403 403"),
     Row("GET /counter-audit", "ok 403 403 403 403 403 ok 403 403"),
@@ -428,7 +427,9 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_outcome_of_every_operation(api: Api, factory: ResourceFactory, role: str) -> None:
+async def test_every_operation_has_the_listed_outcome(
+    api: Api, factory: ResourceFactory, role: str
+) -> None:
     column = ROLES.index(role)
     errors = []
     async with await client_of(api, role) as client:

@@ -135,9 +135,9 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
 
 
 def share_end(now: datetime, seconds: int | None, max_seconds: int) -> datetime:
-    """Return when a share ends: after ``seconds``, by default after a week.
+    """Return when a share ends: after ``seconds``, by default after at most a week.
 
-    ``max_seconds`` is the limit of the policy; 0: no limit.
+    ``max_seconds`` is the limit of the policy, and of the default; 0: no limit.
 
     Raises
     ------

@@ -75,7 +75,7 @@ class Staging:
         Raises
         ------
         NotFound
-            If the upload does not exist or has expired.
+            If the upload does not exist, for example because it was removed after its expiry.
         """
         try:
             known = json.loads(self._path(upload_id, _FACTS).read_text())
@@ -158,10 +158,11 @@ class Staging:
         return uploads
 
     def sweep(self, now: float, is_start: bool) -> int:
-        """Remove expired uploads, and return their number.
+        """Remove expired resumable uploads, and return their number.
 
-        With ``is_start`` (the start of the manager) also remove one-shot uploads and the remains of
-        copies and deletions, none of which can be resumed.
+        Also remove one-shot uploads and the remains of copies and deletions, which cannot be
+        resumed: all of them with ``is_start`` (the start of the manager), otherwise those that are
+        older than ``ONE_SHOT_TTL_SECONDS``.
         """
         removed = 0
         for name in _list_names(self._directory):

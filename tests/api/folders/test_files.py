@@ -419,7 +419,7 @@ async def test_directory_listing_is_paged(user: Client) -> None:
         await user.get("/vfolders/data/files", sort="colour")
 
 
-# Script of a manager process with one user, whose memory is measured.
+# Script of a manager process whose memory is measured. It prints the keypair of ``user``.
 SERVER = """
 import asyncio, json, resource, sys
 from pathlib import Path

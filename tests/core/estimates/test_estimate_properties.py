@@ -103,7 +103,7 @@ class World:
         return replace(agent, used=used, devices=tuple(devices))
 
     def step(self) -> Queue | None:
-        """Simulate the next second with an event; return None at the end."""
+        """Simulate the next second with an event; return its queue, or None at the end."""
         times = [second for second, session in self.arrivals if session.id not in self.arrived_at]
         times += [_second(r.ends_at) for r in self.running.values()]
         times += [

@@ -1,4 +1,4 @@
-"""The scheduler page: running sessions on their agents, the queue, and the reservation."""
+"""The scheduler page: running sessions on their agents, the queue, and replays of the history."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def group(hub: RunningHub) -> Iterator[FullGroup]:
 
 
 @pytest.mark.checklist("SCH-01")
-async def test_queue_is_shown_and_its_order_changed(
+async def test_queue_is_shown_and_its_order_can_be_changed(
     opened: Opener[Scheduler], group: FullGroup
 ) -> None:
     from playwright.async_api import expect

@@ -158,10 +158,10 @@ class _Scratch:
 class Selection:
     """The shapes of one group as columns, updated between passes.
 
-    Free quota and capacity only shrink during a pass. So a session that exceeds a cap or does not fit
-    when the pass begins cannot start in this pass and is skipped. The exception is the first
-    session of each lane that does not fit: it may get a reservation. For fifo and lifo, no session
-    behind it may start before the reservation exists.
+    Free quota and free capacity only shrink during a pass. So a session that exceeds a cap or does
+    not fit when the pass begins cannot start in this pass and is skipped. The exception is the
+    first session of each lane that does not fit: it may get a reservation. For fifo and lifo, no
+    session behind it may start before the reservation exists.
     """
 
     def __init__(self) -> None:

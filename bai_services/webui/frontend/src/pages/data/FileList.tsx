@@ -37,7 +37,8 @@ interface FileListProps {
 }
 
 /**
- * The entries of a directory; only visible rows are rendered, and only visible pages are loaded.
+ * The entries of a directory. Only rows in or near the viewport are rendered. Only the pages of
+ * these rows, and the first page, are loaded.
  */
 export function FileList(props: FileListProps) {
   const { t } = useTranslation();

@@ -12,7 +12,7 @@ import {
 } from '../../data/folders/uploads';
 import { UserText } from '../../components/UserText';
 
-// Maximum number of uploads in the list. There can be hundreds; the others are only counted.
+// Maximum number of uploads in the list. There can be hundreds; those not listed are only counted.
 const MAX_SHOWN = 20;
 const ORDER = ['conflict', 'failed', 'running', 'paused', 'waiting', 'done'];
 

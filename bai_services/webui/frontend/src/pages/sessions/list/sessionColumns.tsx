@@ -31,7 +31,7 @@ export function Accelerators({ session }: { session: Session }) {
 export const amountOf = (session: Session, slot: string) =>
   shortAmount(slot, session.requested[slot] ?? '–');
 
-/** The columns of the list; administrators also see owner and agent. */
+/** The columns of the list. By default, only administrators and monitors see owner and agent. */
 export function useSessionColumns(sessions: readonly Session[]): ListColumn<Session>[] {
   const { t, i18n } = useTranslation();
   const { data: me } = useQuery(meQuery);
