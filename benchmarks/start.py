@@ -119,7 +119,7 @@ def demo(engine: str, environment: dict[str, str] | None = None) -> Iterator[Run
 
 
 def session_seconds(hub: RunningHub) -> float:
-    """Start a session and return the time until JupyterLab is usable through the proxy; stop it."""
+    """Start and stop a session; return the seconds until JupyterLab is usable through the proxy."""
     with hub.rest("user") as rest:
         body = {"name": f"bench-{secrets.token_hex(4)}", "resources": RESOURCES}
         began = time.perf_counter()

@@ -104,8 +104,8 @@ class Arguments:
     def temporary(self, app: App) -> list[str]:
         """Return the names of the arguments whose default path is deleted with the session.
 
-        These are the arguments with default values, if no writable folder is mounted. The panel
-        shows a warning for them.
+        If no writable folder is mounted, these are the arguments for which the user has chosen no
+        path. The panel shows a warning for them.
         """
         stored = self._stored(app)
         return [

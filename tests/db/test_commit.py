@@ -68,10 +68,10 @@ async def test_number_of_statements_is_independent_of_number_of_decisions(
 
 
 @pytest.mark.parametrize("is_uniform", [True, False])
-async def test_commit_rejects_second_share_size_on_uniform_device(
+async def test_commit_rejects_second_share_size_only_on_uniform_device(
     world: World, is_uniform: bool
 ) -> None:
-    """The device becomes uniform after two sizes were placed on it, and before the commit."""
+    """The device becomes uniform after the decisions to place two sizes, and before the commit."""
     await world.write(
         sa.update(cluster.devices).where(cluster.devices.c.index > 0).values(is_healthy=False)
     )

@@ -98,7 +98,7 @@ async def apply(
 async def changes_of(
     client: Client, declared: Mapping[str, Sequence[Item]], myself: str, *, prunes: bool
 ) -> AsyncIterator[Change]:
-    """Yield every change in dependency order, deletions last.
+    """Yield every change in dependency order, deletions of objects last.
 
     The caller makes each change before it requests the next, so each section is compared with the
     current state of the hub. This matters because changes have effects: for example, a new domain

@@ -20,7 +20,7 @@ from ..command import Connection, connected, example, json_option, segment
 from ..screen import wrapped
 
 POLL_SECONDS = 0.5
-# Maximum number of projects and of users in the table; --json prints all of them.
+# Maximum number of priorities, of projects and of users in the table; --json prints all of them.
 MAX_ROWS = 5
 _NONE = "-"
 _KINDS = (("priority", "by_priority"), ("project", "by_project"), ("user", "by_user"))

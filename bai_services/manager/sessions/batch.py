@@ -23,7 +23,7 @@ def command_of(row: SessionRow) -> list[str] | None:
 
 
 def check_first_launch(view: SessionKernels) -> None:
-    """Raise if this would run the command of a batch session a second time.
+    """Raise if a launch would run the command of a batch session a second time.
 
     Raises
     ------
@@ -42,7 +42,8 @@ def check_first_launch(view: SessionKernels) -> None:
 def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | None:
     """Return the exit code of a batch session's command, from its agent's report.
 
-    None if it is not a running batch session, its command has not ended, or the code is unknown.
+    Return None if the session is not a running batch session, its command has not ended, the code
+    is unknown, or the report is about a sub-kernel or an earlier container.
     """
     if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
         return None

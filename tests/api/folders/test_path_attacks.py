@@ -19,7 +19,7 @@ from tests.testbed.manager import Api
 
 REFUSALS = ("http-400", "invalid-request", "forbidden", "conflict", "not-found")
 SECRET = b"a secret of somebody else"
-# URL-encoded paths. A server that does not check them correctly would leave the folder.
+# URL-encoded paths that lead out of the folder, are invalid, or look like such a path.
 RAW_ATTACKS = {
     "parent directories": "../../outside/secret",
     "parent directories in the middle": "dir/../../../outside/secret",

@@ -69,7 +69,7 @@ def uniform_agent(name: str, *state: tuple[int, int], sharing: Sharing = UNIFORM
         ),
     ],
 )
-def test_shares_accepted_by_a_device(
+def test_uniform_device_in_use_accepts_only_equal_shares(
     policy: Policy, state: list[tuple[int, int]], spec: dict[str, Any], devices: Any
 ) -> None:
     found = place_request(Placer([uniform_agent("a", *state)], policy), request(**spec))

@@ -159,7 +159,7 @@ def encode_request(request: Request, names: NameTable) -> Ints:
     Raises
     ------
     InvalidRequest
-        If the request has more than ``MAX_NEEDS`` device families.
+        If the request has more than ``MAX_NEEDS`` device slots.
     """
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     if len(needs) > c.MAX_NEEDS:
