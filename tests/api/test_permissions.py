@@ -355,7 +355,7 @@ TABLE = [
     Row("POST /sessions/{session}/detach", "403 403 403 403 403 403 403 ok 403"),
 ]
 
-# Operations that need no sign-in; tested in test_identity.py and test_health.py.
+# Operations that need no sign-in; tested in test_identity.py, test_health.py and test_hub.py.
 OPEN = {
     ("get", "/health"),
     ("post", "/auth/token"),

@@ -98,7 +98,10 @@ export function deviceNotices(usage: Usage): string[] {
     .filter(text => text !== '');
 }
 
-/** Merge the reports of kernels on the same device. Each reports the total utilization of the device. */
+/**
+ * Merge the reports of several kernels about the same device: memory and limits are added, and the
+ * highest utilization is used.
+ */
 function byDevice(uses: DeviceUsage[]): Record<string, DeviceSample> {
   const ids = [...new Set(uses.map(use => use.id))];
   return Object.fromEntries(

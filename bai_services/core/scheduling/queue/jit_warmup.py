@@ -1,4 +1,4 @@
-"""JIT-compile the functions of a scheduling pass before the first pass."""
+"""JIT-compile the functions of placement and quotas before the first pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .quota import Quotas
 
 
 def warm_up() -> None:
-    """JIT-compile every function of a scheduling pass; see ``placement.warm_up``."""
+    """JIT-compile the functions of placement and quotas; see ``placement.warm_up``."""
     placement.warm_up()
     quotas = Quotas({}, {})
     rows = quotas.rows((Scope(ScopeKind.USER, "warm"),))
