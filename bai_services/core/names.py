@@ -21,7 +21,7 @@ def check_slug(what: str, name: str) -> str:
     """Return ``name`` if it is a valid name of a domain, project or policy.
 
     A valid name has at most 64 lower-case letters, digits and ``-_.``, and begins and ends with a
-    letter or digit. ``--`` and ``..`` are not allowed, because they separate parts of longer names.
+    letter or digit. ``--`` and ``..`` are not allowed.
 
     Raises
     ------

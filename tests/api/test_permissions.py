@@ -355,7 +355,7 @@ TABLE = [
     Row("POST /sessions/{session}/detach", "403 403 403 403 403 403 403 ok 403"),
 ]
 
-# Operations that need no sign-in; tested in test_identity.py, test_health.py and test_hub.py.
+# Operations that need no sign-in; tests of the sign-in and of the health check cover them.
 OPEN = {
     ("get", "/health"),
     ("post", "/auth/token"),

@@ -23,7 +23,7 @@ def built_ui(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_ui_without_a_build_is_none(tmp_path: Path) -> None:
+def test_no_ui_is_loaded_without_a_build(tmp_path: Path) -> None:
     assert WebUI.load(tmp_path) is None
 
 

@@ -137,13 +137,13 @@ def test_undeclared_active_users_are_deleted() -> None:
         ),
     ],
 )
-def test_members_are_added_and_with_prune_removed(prunes: bool, expected: list[Any]) -> None:
+def test_members_are_added_and_removed_only_with_prune(prunes: bool, expected: list[Any]) -> None:
     declared = Item("vision", "lab", {}, {"members": ["ann", "bob"]}, "hub.yaml:1")
     changes = difference.member_changes(declared, "p1", ["ann", "eve"], prunes=prunes)
     assert [(c.action, c.method, c.path) for c in changes] == expected
 
 
-def test_links_are_added_and_with_prune_removed() -> None:
+def test_links_are_added_and_removed_with_prune() -> None:
     extras = {"links": {"domain": ["lab"], "project": ["a/b"]}}
     declared = Item("gpu", "", {}, extras, "hub.yaml:1")
     changes = difference.link_changes(declared, ["domain/lab", "user/eve"], prunes=True)
@@ -153,7 +153,7 @@ def test_links_are_added_and_with_prune_removed() -> None:
     ]
 
 
-def test_aliases_are_created_moved_and_with_prune_deleted() -> None:
+def test_aliases_are_created_and_moved_and_deleted_only_with_prune() -> None:
     declared = Item("session:2", "", {}, {"aliases": ["lab", "new"]}, "hub.yaml:1")
     current = {"lab": "session:1", "old": "session:2", "other": "session:1"}
     changes = difference.alias_changes(declared, current, prunes=True)

@@ -94,12 +94,12 @@ shares = st.integers(min_value=SHARE_MINIMUM // SHARE_STEP, max_value=10_000).ma
 
 
 @given(slots, amounts)
-def test_amount_round_trip(slot: str, amount: int) -> None:
+def test_formatted_amount_is_parsed_as_the_same_amount(slot: str, amount: int) -> None:
     assert parse_amount(slot, format_amount(slot, amount)) == amount
 
 
 @given(shares)
-def test_share_round_trip(amount: int) -> None:
+def test_formatted_share_is_parsed_as_the_same_share(amount: int) -> None:
     assert parse_amount("cuda.shares", format_amount("cuda.shares", amount)) == amount
 
 

@@ -118,7 +118,7 @@ async def test_stop_on_the_page_of_a_pending_session_stops_only_that_server(
 
 
 @pytest.mark.browser
-async def test_home_page_shows_a_pending_session_as_waiting(
+async def test_home_page_lists_a_pending_session_without_buttons(
     browser: Browser, hub: RunningHub, no_gpus_free: None
 ) -> None:
     rest, hub_api = hub.rest("user"), hub_api_of(hub)

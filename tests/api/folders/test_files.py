@@ -78,7 +78,7 @@ def staged_uploads(api: Api) -> list[str]:
     return [str(path) for path in root.glob(f"*/*/{DIRECTORY}/*")]
 
 
-async def test_upload_and_download_round_trip(api: Api, user: Client) -> None:
+async def test_uploaded_file_is_downloaded_unchanged(api: Api, user: Client) -> None:
     content = os.urandom(2 * MIB + 17)
     entry = await put(user, "in/a file.bin", content)
     assert (entry["name"], entry["type"], entry["size"]) == ("a file.bin", "file", len(content))
@@ -286,7 +286,9 @@ async def test_reading_and_writing_require_the_permission(api: Api, user: Client
         await user.get("/vfolders/data/files")
 
 
-async def test_permission_revoked_during_an_upload_denies_it(api: Api, user: Client) -> None:
+async def test_upload_is_denied_if_the_permission_is_reduced_meanwhile(
+    api: Api, user: Client
+) -> None:
     guest = await api.client("user2")
     await api.share_folder("user", "data", "user2", "rw")
 

@@ -69,7 +69,7 @@ def test_quota_error_names_every_violation() -> None:
     assert [v["scope"] for v in caught.value.details["violations"]] == ["keypair", "domain"]
 
 
-def test_unlimited_is_read_and_written() -> None:
+def test_unlimited_cap_is_parsed_and_formatted() -> None:
     caps = Caps.parse({"cpu": " Unlimited ", "mem": "-1", "cuda.device": -1, "cuda.shares": 0})
     assert caps.format() == {
         "cpu": "unlimited", "mem": "unlimited", "cuda.device": "unlimited", "cuda.shares": "0"

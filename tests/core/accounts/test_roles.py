@@ -122,7 +122,7 @@ PROJECT_FOLDER = Target(domain="d", project_id="p1")
         pytest.param(HUB, "session.write", SUPERADMINS, True, id="Hub stops any session"),
     ],
 )
-def test_reaches_respects_the_rank_of_the_owner(
+def test_permission_depends_on_the_rank_of_the_owner(
     caller: Caller, action: str, target: Target, allowed: bool
 ) -> None:
     assert reaches(caller, action, target) is allowed

@@ -54,7 +54,7 @@ def test_body_must_match_its_digest() -> None:
             check_body(wrong, b"{}")
 
 
-def test_authorization_header_round_trip() -> None:
+def test_authorization_header_is_parsed_into_its_parts() -> None:
     signature = sign("secret", **REQUEST)
     assert parse_authorization(authorization("AKIA1", signature)) == ("AKIA1", signature)
 

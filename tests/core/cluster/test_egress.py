@@ -37,7 +37,7 @@ def test_egress_targets_are_parsed(text: str, targets: tuple[Target, ...]) -> No
 
 
 @pytest.mark.parametrize("text", ["hub", "10.1.0.0/33", "10.1.2.3:0", "10.1.2.3:65536"])
-def test_invalid_target_is_named(text: str) -> None:
+def test_error_names_an_invalid_target(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         parse_targets(text)
 

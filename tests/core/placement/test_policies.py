@@ -290,7 +290,7 @@ def test_all_kernels_of_a_cluster_session_are_placed_or_none(
         pytest.param({"device": 1, "kernels": 3}, {"a", "b"}, id="devices: need two agents"),
     ],
 )
-def test_default_policy_uses_one_agent_for_a_multi_node_session_that_fits(
+def test_default_policy_uses_several_agents_only_if_one_is_too_small(
     spec: dict[str, Any], expected_agents: set[str]
 ) -> None:
     placed = place_request(Placer(AGENTS, Policy.PRICED), request(**spec, mode=Mode.MULTI_NODE))

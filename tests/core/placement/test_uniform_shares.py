@@ -137,7 +137,7 @@ def test_refusal_contains_shares_in_force() -> None:
     assert isinstance(full, Refusal) and "at most 0 is free" in full.message
 
 
-def test_share_fits_when_empty_though_not_now() -> None:
+def test_share_that_does_not_fit_now_fits_when_empty() -> None:
     placer = Placer([uniform_agent("a", (500, 500))])
     shape = placer.prepare(request(shares="0.25"))
     assert (placer.fits(shape), placer.fits_when_empty(shape)) == (False, True)

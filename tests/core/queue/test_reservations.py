@@ -94,7 +94,9 @@ def test_reservation_starts_at_the_first_sufficient_release() -> None:
         ("uses reserved cores", {"cpu": 6000}, None, False),
     ],
 )
-def test_sessions_that_may_overtake_a_reservation(case, slots, seconds, may_start) -> None:
+def test_only_sessions_that_do_not_delay_a_reservation_may_overtake_it(
+    case, slots, seconds, may_start
+) -> None:
     cluster = Cluster(agent("a", 8, 2))
     cluster.run("s", {"cpu": 1000, "cuda.device": 1}, ends=50)
     shape = cluster.shape({"cpu": 3000, "cuda.device": 2})
@@ -277,7 +279,7 @@ def test_all_feasible_sessions_start_with_all_kernels_in_every_mode(backfill) ->
                 assert len({place.agent_id for place in outcome.placements}) == 1
 
 
-def test_large_session_does_not_starve_behind_a_stream_of_short_ones() -> None:
+def test_large_session_starves_behind_short_ones_only_with_aggressive_backfill() -> None:
     """With backfill ``reserving``, a session that needs the whole cluster waits less than 150 s."""
     rng = random.Random(7)
     stream = [
