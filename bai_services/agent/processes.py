@@ -36,7 +36,7 @@ class ProcessTree:
 
 
 class Processes:
-    """Finds, measures and terminates the processes of kernels; the methods block."""
+    """Finds, measures and terminates the processes of kernels; only ``retain`` does not block."""
 
     def __init__(self, agent_id: str, proc: Path = Path("/proc")) -> None:
         self._agent_id = agent_id.encode()

@@ -61,7 +61,10 @@ class DockerEngine:
         return done.stdout.strip()
 
     def release(self) -> None:
-        """Release the engine; the last release stops the testbed's engine, unless it is kept."""
+        """Release the engine.
+
+        The last release stops the testbed's engine, unless the command ``start`` keeps it running.
+        """
         if "client" in self.__dict__:
             self.client.close()
         if self.lock is None:

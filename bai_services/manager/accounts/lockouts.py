@@ -102,7 +102,7 @@ class Lockouts:
         )
 
     async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
-        """Reset the failures, except those of the address; store it as known for the account.
+        """Reset the failures, except those of the address, and store the address as known.
 
         If the account is locked, it remains locked for unknown addresses.
         """

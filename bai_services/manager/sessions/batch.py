@@ -43,7 +43,7 @@ def batch_end(state: KernelState, kernel: Mapping[str, Any] | None) -> int | Non
     """Return the exit code of a batch session's command, from its agent's report.
 
     Return None if the session is not a running batch session, its command has not ended, the code
-    is unknown, or the report is about a sub-kernel or an earlier container.
+    is unknown, or the report is not about the current container of the main kernel.
     """
     if state.session_type != SessionType.BATCH or state.status is not Status.RUNNING:
         return None

@@ -58,9 +58,9 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
 
     ``first`` is a scratch array. Before a reservation exists (``longest`` is -2), it holds the
     first shape without capacity of each lane, at request 0. Afterwards, it holds, for each lane and
-    request, the first untried shape that may run longer than ``longest``. Other shapes of the same
-    lane (and request) without capacity or untried are skipped. If all parties share one order
-    (``is_shared``), shapes behind the first shape without capacity are skipped as well.
+    request, the first untried shape that may run longer than ``longest``. Other such shapes of the
+    same lane (and request) are skipped. If all parties share one order (``is_shared``), shapes
+    behind the first shape without capacity are skipped as well before a reservation exists.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
