@@ -6,7 +6,7 @@ import ctypes
 import errno
 import os
 
-_SYS_OPENAT2 = 437  # the same on every architecture
+_SYS_OPENAT2 = 437  # the same on x86, ARM and RISC-V
 _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 # The kernel returns EAGAIN when a concurrent rename prevents a safe answer.

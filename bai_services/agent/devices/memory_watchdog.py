@@ -142,7 +142,7 @@ class Watchdog:
                     await self._act(session_id, session, usage, by_device.get(usage.id, ()))
 
     def _current_sessions(self) -> list[tuple[str, WatchedSession]]:
-        """Return the sessions that have devices now, and drop the state of all others."""
+        """Return the sessions that have devices with known memory now, and drop all others."""
         self._sessions = {
             session_id: self._sessions.get(session_id) or WatchedSession()
             for session_id in sorted(self._grants.sessions())

@@ -29,7 +29,7 @@ _PRJQUOTA = 2
 _Q_GETQUOTA = 0x800007
 _Q_SETQUOTA = 0x800008
 _QIF_BLIMITS = 1
-_SYS_QUOTACTL_FD = 443  # since Linux 5.14, the same on every architecture
+_SYS_QUOTACTL_FD = 443  # since Linux 5.14, the same on x86, ARM and RISC-V
 
 _NUMBERS = ".projects"
 _FIRST_NUMBER = 2**20  # lower project ids are reserved for administrators
