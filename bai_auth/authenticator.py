@@ -80,7 +80,7 @@ class BaiAuthenticator(Authenticator):
     def _hub_token_file_default(self) -> str:
         return os.environ.get("BAI_HUB_TOKEN_FILE", "")
 
-    # The manager alone decides who may sign in, so these settings of the Hub allow every user.
+    # The manager alone decides who may sign in, so the Hub allows every user.
     @default("allow_all")
     def _allow_all_default(self) -> bool:
         return True

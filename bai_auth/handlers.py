@@ -46,7 +46,7 @@ class Page(BaseHandler):
             )
 
     def _language_links(self, current: str) -> list[dict[str, Any]]:
-        """Return one link per language to the current page, with its query parameters."""
+        """Return one link per language to the current page, with ``next`` and ``username``."""
         parameters = {
             name: self.get_argument(name)
             for name in ("next", "username")

@@ -1,7 +1,7 @@
 """Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
-Only the owner of a server may start it, and requests for one server are serialized. Without that,
-concurrent start, change and removal requests for one server fail with HTTP 500. No upstream issue
+Of all users, only the owner of a server may start it. Requests for one server are serialized:
+otherwise concurrent start, change and removal requests for one server fail with HTTP 500. No upstream issue
 is known; jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
 JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
 """
@@ -103,7 +103,7 @@ async def _wait_until_removed_or_timeout(user: User, server: str) -> None:
 
 
 class OwnerOnlyStartMixin(BaseHandler):
-    """Only the owner of a server may start it; a start waits for a removal of the same server."""
+    """Of all users, only the owner of a server may start it; a start waits for a removal of it."""
 
     @property
     def server_locks(self) -> ServerLocks:

@@ -24,7 +24,7 @@ async def splice_sockets(source: int, target: int, count: int) -> int:
     Raises
     ------
     OSError
-        If either side fails.
+        If either side fails after the first bytes were read; before that, the result is 0.
     """
     read_end, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     try:

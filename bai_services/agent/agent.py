@@ -82,7 +82,7 @@ class Agent:
         self._slow_facts_cache: tuple[float, Mapping[str, Any], Sequence[str]] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set; then sign off at the manager and release all resources."""
+        """Run until ``stop`` is set; then sign off at the manager, and close engine and devices."""
         await asyncio.to_thread(self._grants.restore)
         await self._inventory.reconcile(self._grants.all())
         await asyncio.to_thread(self._folders.remove_stale_mount_points)

@@ -21,7 +21,10 @@ MAX_BACKOFF_SECONDS = 5.0
 
 
 class Link:
-    """Calls the manager for one agent; raises ``Unavailable`` if the manager does not respond."""
+    """Calls the manager for one agent.
+
+    If the manager does not respond, ``heartbeat`` and ``work`` raise ``Unavailable``.
+    """
 
     def __init__(self, client: ServiceClient, agent_id: str) -> None:
         self._client = client
@@ -44,7 +47,7 @@ class Link:
         return items
 
     async def report(self, content: Mapping[str, Any]) -> None:
-        """Send one progress report; it is dropped if the manager does not respond."""
+        """Send one progress report; it is dropped if the manager does not respond or rejects it."""
         try:
             await self._post_report(content)
         except BaiError as error:

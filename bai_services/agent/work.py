@@ -76,7 +76,7 @@ class WorkExecutor:
         async with ProgressReporter(self._link, task) as reporter:
             prepared = await self._engine.prepare(task, reporter.report)
         home = await asyncio.to_thread(self._folders.create, task, prepared.uid, prepared.gid)
-        # Store the grants before anything else, so that a removal always finds the devices to
+        # Store the grants before the injection, so that a removal always finds the devices to
         # release.
         await asyncio.to_thread(self._grants.add, task, granted)
         kinds, engine = self._inventory.kinds, self._engine.name

@@ -15,7 +15,7 @@ _TIME_LENGTH = len("2030-01-31T09:00:00Z")
 
 
 def size(amount: int) -> str:
-    """Format a number of bytes with a binary unit and three digits: ``1.5 GiB``."""
+    """Format a number of bytes with a binary unit, rounded: ``1.5 GiB``."""
     if amount < 1024:
         return f"{amount} B"
     power = 1
@@ -55,7 +55,8 @@ def amount(name: str, number: int) -> str:
 def duration(seconds: float) -> str:
     """Format a duration in its largest unit: ``12 h``.
 
-    If the count is below 10, the next smaller unit is added: ``1 h 5 min``.
+    Fewer than 10 days or hours are followed by the next smaller unit: ``1 h 5 min``. A zero is
+    omitted.
     """
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_DURATION_UNITS):

@@ -1,4 +1,4 @@
-"""Store of the audit log: one row per change, written in the transaction of the change."""
+"""Store of the audit log: one row per action; for a change, written in its transaction."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
 A SELECT in the event loop may take a limited number of steps of SQLite's virtual machine, its
 budget. A SELECT that exceeds the budget is interrupted and repeated in a thread; from then on, this
-statement always runs in a thread. Operations that may wait for the disk or for another process
+statement runs in a thread. Operations that may wait for the disk or for another process
 always run in a thread.
 """
 

@@ -86,7 +86,7 @@ class Manager:
         self.scheduling.counter_audit.start()
 
     async def stop(self) -> None:
-        """Stop the loops and wait for them."""
+        """Stop the loops, wait for them, and close the connections to the Hub and the database."""
         await self.scheduling.counter_audit.stop()
         await self.cluster.replays.stop()
         await self.cluster.agents.stop()
@@ -97,7 +97,7 @@ class Manager:
         await self.database.close()
 
     def start_session_loops(self) -> None:
-        """Start the loops that move sessions; all their state is in the database."""
+        """Start the loops that process sessions; all their state is in the database."""
         self.scheduling.scheduler.start()
         self.servers.starter.start()
         self.servers.reconciler.start()
@@ -106,7 +106,7 @@ class Manager:
         self.sessions.usage_sampling.start()
 
     async def stop_session_loops(self) -> None:
-        """Stop the loops that move sessions and wait for them."""
+        """Stop the loops that process sessions, and wait for them."""
         await self.sessions.usage_sampling.stop()
         await self.sessions.callbacks.stop()
         await self.sessions.deadlines.stop()

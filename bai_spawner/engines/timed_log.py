@@ -15,7 +15,7 @@ import sys
 import time
 
 READ_BYTES = 64 * 1024
-# A longer line is stored in chunks, each with its own timestamp.
+# A longer line is stored in chunks, each with a timestamp.
 CHUNK_BYTES = 16 * 1024
 
 

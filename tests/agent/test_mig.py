@@ -80,7 +80,7 @@ def test_mig_can_be_enabled_and_disabled_at_run_time(driver: Path, tmp_path: Pat
     assert divided[2] == ["GPU-0000-1", "MIG-0000-0", "MIG-0000-1", "MIG-0000-2"]
 
 
-def test_facts_of_a_mig_instance(driver: Path, tmp_path: Path) -> None:
+def test_mig_instance_reports_model_memory_and_parent(driver: Path, tmp_path: Path) -> None:
     ((devices, _, _),) = discover_at_each_step(driver, tmp_path, "2")
     instance = next(d for d in devices if d["id"] == "MIG-0000-1")
     assert (instance["model"], instance["memory_bytes"]) == (
@@ -116,7 +116,9 @@ def test_facts_of_a_mig_instance(driver: Path, tmp_path: Path) -> None:
         pytest.param("", None, "unknown", id="unknown"),
     ],
 )
-def test_profile_of_mig_instance(model: str, attributes: Any, profile: str) -> None:
+def test_mig_profile_is_read_from_the_name_or_the_attributes(
+    model: str, attributes: Any, profile: str
+) -> None:
     assert profile_of(model, attributes) == profile
 
 

@@ -163,7 +163,7 @@ def test_failed_start_is_retried_after_backoff(
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_daemon_that_rejects_limits_is_never_offered(
+def test_gpu_is_not_offered_if_its_daemon_rejects_limits(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     program.set_fault("refuse")
@@ -202,7 +202,7 @@ def test_hung_daemon_is_killed_and_restarted(
     assert before not in program.processes(root)
 
 
-def test_single_missing_response_does_not_restart_daemon(
+def test_single_failed_check_does_not_restart_daemon(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()
@@ -230,7 +230,7 @@ def test_clients_of_a_faulty_server_are_disconnected(servers: MpsServers, progra
     assert servers.unavailable_reason(GPU) == ""
 
 
-def test_error_response_does_not_count_as_missing_response(
+def test_report_of_a_fault_resets_the_count_of_failed_checks(
     servers: MpsServers, program: Program, root: Path
 ) -> None:
     servers.maintain()

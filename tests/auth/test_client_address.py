@@ -108,7 +108,7 @@ def test_trusted_forwarded_headers(
     assert proxies.client_address(peer, forwarded) == address
 
 
-def test_own_addresses_are_the_addresses_of_the_interfaces() -> None:
+def test_own_addresses_include_the_loopback_interface() -> None:
     assert ipaddress.ip_address("127.0.0.1") in interface_addresses()
 
 

@@ -70,7 +70,7 @@ def test_sign_in_failure_has_message_and_status(
     assert (failed.status_code, failed.get_message()) == (status, text)
 
 
-def test_retry_after_header_of_a_block() -> None:
+def test_blocked_sign_in_has_a_retry_after_header() -> None:
     failed = sign_in_failed(errors.SignInBlocked("no", retry_after_seconds=90.2), ENGLISH)
     assert failed.headers == {"Retry-After": "91"}
 
@@ -97,5 +97,5 @@ def test_retry_after_header_of_a_block() -> None:
         "manager unavailable",
     ],
 )
-def test_password_failure_has_message_and_status(error: errors.BaiError, text: str) -> None:
+def test_password_failure_has_a_message(error: errors.BaiError, text: str) -> None:
     assert password_text(error, ENGLISH) == text

@@ -7,7 +7,7 @@ import pytest
 from .conftest import Bai
 
 
-async def test_whoami_shows_projects_limits_and_usage(bai: Bai, hub_url: str) -> None:
+async def test_whoami_shows_account_and_projects(bai: Bai, hub_url: str) -> None:
     done = await bai("whoami", "--json", by="user")
     assert (done.code, done.stderr) == (0, "")
     me = done.document
@@ -88,7 +88,7 @@ async def test_secret_of_a_new_keypair_is_printed_once(bai: Bai) -> None:
         (["admin", "domain", "delete", "default"], "admin", 1, "in-use"),
     ],
 )
-async def test_exit_codes_of_errors(
+async def test_errors_have_their_exit_codes(
     bai: Bai, arguments: list[str], by: str, code: int, error: str
 ) -> None:
     as_json = await bai(*arguments, "--json", by=by)

@@ -36,7 +36,7 @@ async def test_share_is_created_listed_and_revoked(session: str, bai: Bai) -> No
     assert [item["app"] for item in left["items"]] == ["tensorboard"]
 
 
-async def test_share_without_exactly_one_audience_is_rejected(session: str, bai: Bai) -> None:
+async def test_share_with_an_invalid_audience_or_app_is_rejected(session: str, bai: Bai) -> None:
     for words in ((), ("--public", "--user", "user2")):
         done = await bai("session", "share", session, "tensorboard", *words, by="user")
         assert done.code == 2 and "pass exactly one of --user NAME" in done.stderr

@@ -13,7 +13,7 @@ from .conftest import Bai
 from .test_sessions import bring_to_running
 
 
-async def test_wait_for_a_failed_batch_session_and_read_its_log(
+async def test_wait_reports_a_failed_batch_session_and_logs_prints_its_output(
     bai: Bai, api: Api, agent: FakeAgent
 ) -> None:
     made = await bai(
@@ -62,7 +62,9 @@ async def test_session_has_the_callback_url_and_bai_prints_the_secret(bai: Bai, 
     assert (refused.code, "the address is not public" in refused.stderr) == (2, True)
 
 
-async def test_keep_alive_restarts_the_idle_timeout(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_keep_alive_returns_the_time_of_the_idle_stop(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
     await bai("session", "create", "lab1", "-r", "cpu=1", "-r", "mem=1g", by="user")
     early = await bai("session", "keep-alive", "lab1", by="user")
     assert (early.code, "only a running session" in early.stderr) == (1, True)

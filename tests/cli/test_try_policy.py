@@ -19,7 +19,7 @@ COMMAND = ("admin", "group", "try-policy")
 COLUMNS = 80
 
 
-async def test_table_and_progress_on_a_terminal(
+async def test_terminal_shows_progress_and_then_the_table(
     bai: Bai, api: Api, agent: FakeAgent, tmp_path: Path
 ) -> None:
     await history(api, agent, await api.client("user"))
@@ -41,7 +41,7 @@ async def test_table_and_progress_on_a_terminal(
     assert document["replay"]["policies"] == ["drf / pack / reserving", "fifo / priced / reserving"]
 
 
-async def test_errors_name_the_option(bai: Bai) -> None:
+async def test_errors_explain_invalid_values(bai: Bai) -> None:
     failed = await bai(*COMMAND, "default", "--since", "yesterday", "--json")
     assert "'yesterday' is neither a duration such as 7d nor a time" in failed.error["message"]
     failed = await bai(*COMMAND, "default", "--scheduler", "best", "--json")

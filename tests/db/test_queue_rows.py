@@ -1,4 +1,4 @@
-"""Reads of the snapshot except resources: CUDA versions, links, agents to avoid, dependencies."""
+"""The queue snapshot contains CUDA versions, device links, agents to avoid and dependencies."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ async def test_placement_allocates_and_end_releases_resources(world: World) -> N
     assert [s.to_status for s in await world.sessions.history(row.id)] == ["SCHEDULED", "ERROR"]
 
 
-async def test_lifecycle_from_placement_to_exit(world: World) -> None:
+async def test_events_move_a_session_from_placement_to_exit(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.run_pass()
     move = world.sessions.move
@@ -289,7 +289,7 @@ async def test_contains_filter_matches_part_of_name(
         pytest.param({"owner__gt": "ann"}, ["three"], id="owners after a name"),
     ],
 )
-async def test_filters_on_owner_and_project(
+async def test_sessions_are_filtered_by_owner_and_project(
     world: World, filters: dict[str, str], names: list[str]
 ) -> None:
     for name, number in (("one", 1), ("two", 1), ("three", 2)):
@@ -299,7 +299,7 @@ async def test_filters_on_owner_and_project(
     assert page.total == len(names)
 
 
-async def test_filter_that_matches_many_users(world: World) -> None:
+async def test_filter_may_match_many_users(world: World) -> None:
     """For more than 20 matching users, the filter is applied by a join."""
     await world.sessions.enqueue(world.new_session("lab"), world.advance())
     await world.sessions.enqueue(world.new_session("of-bob", user=2), world.advance())

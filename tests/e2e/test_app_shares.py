@@ -1,4 +1,4 @@
-"""Shared apps of a session, by name and by port: access of owner, visitors and other users."""
+"""Shared apps of a session, by name and by port: access of visitors and other users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of the panel as the user: sharing, uploading and creating, after the user's consent."""
+"""After the user's consent, the panel shares folders, uploads files and creates sessions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def row_of(page: Page, name: str) -> Locator:
 
 
 async def allow(page: Page, hub: RunningHub) -> None:
-    """Consent in the window that the manager opens."""
+    """Consent in the window with the manager's page."""
     async with page.expect_popup() as opened:
         await page.locator(".jp-Dialog").get_by_role("button", name="Open window").click()
     window = await opened.value

@@ -1,4 +1,4 @@
-"""Every kind of sign-out ends cookies, tokens, open websockets and streams within 5 s."""
+"""Sign-outs end cookies, open websockets and streams, and some also tokens, within 5 s."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_logout_invalidates_a_pending_oauth_code(account: Account, is_logged_out
                 )
 
 
-def test_a_forged_session_id_ends_with_the_logout(account: Account) -> None:
+def test_a_sign_in_with_a_forged_session_id_ends_with_the_logout(account: Account) -> None:
     with account.browser() as client, client_with_copied_cookies(account, client) as attacker:
         for cookie in list(attacker.cookies.jar):
             if cookie.name == "jupyterhub-session-id" or not cookie.path.startswith("/hub"):

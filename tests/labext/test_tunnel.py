@@ -127,7 +127,7 @@ async def test_bytes_arrive_after_the_other_direction_has_ended(
     assert got == PAYLOAD + b"%d bytes" % len(PAYLOAD)
 
 
-async def test_many_active_and_idle_streams(server: JupyterServer) -> None:
+async def test_active_streams_work_beside_many_idle_streams(server: JupyterServer) -> None:
     async with echo() as (port, serve), tunnel_port(server, f"tcp:{port}") as local:
         idle = [await asyncio.open_connection("127.0.0.1", local) for _ in range(200)]
         await wait_until_async(lambda: serve.open == 200, 60, "the idle connections")

@@ -160,7 +160,9 @@ def test_kill_ignores_a_process_that_ends_meanwhile(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_killed_kernel_is_interrupted(start_plan: Start, kind: str) -> None:
+async def test_a_kernel_killed_from_outside_leaves_no_processes(
+    start_plan: Start, kind: str
+) -> None:
     engine, running = await start_plan(kind)
     os.kill(running.pid, signal.SIGKILL)
 
@@ -187,7 +189,9 @@ async def test_a_second_start_of_a_session_removes_the_first_kernel(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_environment_has_marks_and_no_forged_variables(start_plan: Start, kind: str) -> None:
+async def test_environment_has_the_session_id_and_no_forged_variables(
+    start_plan: Start, kind: str
+) -> None:
     given = plan(
         environ={"MINE": "1", "JUPYTERHUB_USER": "eve", "BAI_SESSION_ID": "forged"},
         injection={"environ": {"CUDA_VISIBLE_DEVICES": "GPU-1"}},
@@ -214,7 +218,7 @@ async def test_secrets_are_not_on_command_lines(start_plan: Start) -> None:
 
 
 @needs_sandbox
-async def test_a_sandbox_contains_only_home_folders_and_programs(
+async def test_a_sandbox_contains_only_its_home_its_folders_and_programs(
     start_plan: Start, tmp_path: Path
 ) -> None:
     own, granted, foreign = (tmp_path / name for name in ("own", "granted", "foreign"))

@@ -1,4 +1,4 @@
-"""Tests that every backend must pass, each on a real file system of its type."""
+"""Tests that every backend must pass, on a real file system of its type; CephFS is simulated."""
 
 from __future__ import annotations
 

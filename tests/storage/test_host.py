@@ -38,7 +38,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="requires root (mount,
 
 @pytest.fixture(params=["kernel", "walking"])
 def opener(request: pytest.FixtureRequest) -> Opener:
-    """Runs every test with and without openat2."""
+    """Run each test that uses this fixture with and without openat2."""
     return best_opener() if request.param == "kernel" else open_walking
 
 
@@ -102,7 +102,9 @@ def leftovers(storage: StorageHost) -> list[str]:
     return [str(path) for path in storage.backend.root.glob(f"*/*/{DIRECTORY}/*")]
 
 
-async def test_upload_download_round_trip(storage: StorageHost, folder: Location) -> None:
+async def test_download_returns_the_uploaded_content(
+    storage: StorageHost, folder: Location
+) -> None:
     content = os.urandom(3 * 2**20 + 7)
     await put(storage, folder, "a/b/c.bin", content)
     assert await get(storage, folder, "a/b/c.bin") == content
@@ -401,7 +403,7 @@ async def test_upload_into_deleted_folder_leaves_nothing(
     assert leftovers(storage) == []
 
 
-async def test_stopped_host_raises_unavailable(tmp_path: Path) -> None:
+async def test_host_that_is_not_started_raises_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable):
         await host_at(tmp_path).create(fresh_location())
 

@@ -15,7 +15,7 @@ export function bytes(count: number): string {
   return `${trimmed(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
 }
 
-/** Texts for a usage, in the unit of its limit, and for the limit: ["1.2", "4 GiB"] */
+/** The text for a usage in the unit of its limit, and the text for the limit: ["1.2", "4 GiB"] */
 export function usedOf(used: number, limit: number): [string, string] {
   const shown = bytes(limit);
   const unit = 1024 ** UNITS.indexOf(shown.split(' ')[1] ?? 'B');

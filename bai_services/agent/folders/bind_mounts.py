@@ -67,6 +67,8 @@ class BindMounts:
             If a link leads out of the folder.
         Unavailable
             If this process may not mount.
+        BaiError
+            If mounting fails for another reason.
         """
         self.remove(name)
         return [
@@ -89,8 +91,8 @@ class BindMounts:
     def remove_stale_mount_points(self) -> None:
         """Remove mount points without a mount, which remain after a reboot.
 
-        A restart of such a session then fails because the directory is missing, instead of writing
-        to an empty directory.
+        When a session that used one is restarted, the start fails because the directory is missing.
+        Otherwise the session would write to an empty directory.
         """
         for mount_point in self._root.glob("*/*"):
             with contextlib.suppress(OSError):

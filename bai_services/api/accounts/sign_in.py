@@ -55,8 +55,10 @@ class SignIn:
         ------
         NotSignedIn
             If the request has no valid credential, or the account may not sign in.
+        InvalidRequest
+            If a signed request has a Content-Digest header and a streamed body.
         Forbidden
-            If a request with a cookie lacks the XSRF token.
+            If a request with a cookie comes from another site or lacks the XSRF token.
         Unavailable
             If the Hub has to be queried but is unavailable.
         """
@@ -140,7 +142,7 @@ class SignIn:
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
     async def is_valid_token(self, token: str) -> bool:
-        """Return whether a user's Hub token is valid; a revoked token stays valid for up to 3 s."""
+        """Return whether a user's Hub token is valid; the result may be up to 3 s old."""
         return bool(token) and await self._owner_of_token(token) is not None
 
     def browser_token(self, handler: RequestHandler) -> str:

@@ -30,7 +30,10 @@ async def with_names(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Canonical names of users and projects, by kind and then by id or any other name."""
+    """Canonical names of users and projects: by kind, then by id.
+
+    Projects are also found by a name without domain, if it is unambiguous.
+    """
 
     by_kind: Mapping[str, Mapping[str, str]]
 

@@ -132,7 +132,7 @@ def _send(connection: socket.socket, feed: Feed) -> None:
 
 
 def _receive(connection: socket.socket, out: BinaryIO, err: BinaryIO) -> int | None:
-    """Write the command's output until it exits; return None for a lost connection."""
+    """Write the command's output and return its exit code; None if the connection is lost."""
     reader = ChannelReader()
     with contextlib.suppress(ConnectionError, ProtocolError):
         while content := connection.recv(_CHUNK_BYTES):
@@ -161,7 +161,8 @@ async def _upload(remote: Remote, source: Path, target: str) -> None:
 
     if not await asyncio.to_thread(source.exists):
         raise InvalidRequest(f"{source} does not exist")
-    # If the target is a directory, place the copy in it; otherwise rename the copy to the target.
+    # If the target is a directory or ends with /, place the copy in it; otherwise rename the copy
+    # to the target.
     script = (
         'if [ -d "$2" ]; then exec tar -C "$2" -xf -; fi; '
         'case "$2" in */) mkdir -p "$2" && exec tar -C "$2" -xf -;; esac; '

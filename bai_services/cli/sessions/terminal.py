@@ -56,7 +56,7 @@ async def attach(connection: Connection, session: str, *, terminal: str | None) 
 
 
 class _TerminalConnection:
-    """Connection of this terminal to one of the session: forwards input, output and window size."""
+    """Forwards input, output and window size between this terminal and one in the session."""
 
     def __init__(self, remote: Remote, name: str) -> None:
         address = remote.url.replace("http", "ws", 1)
@@ -114,7 +114,7 @@ class _TerminalConnection:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _forward(self, websocket: WebSocketClientConnection) -> bool | None:
-        """Forward in both directions until the terminal, the user or the connection ends it.
+        """Forward until the terminal ends, the user detaches or the connection is lost.
 
         Return True if the terminal has ended, False if the user has detached, and None if the
         connection was lost.

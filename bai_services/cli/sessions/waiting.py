@@ -49,7 +49,7 @@ async def wait_for_status(
     """Return the session once its status is ``status`` or it has ended.
 
     Progress is written to standard error: on a terminal as a live line; elsewhere only with
-    ``show_progress``, as one line per change of the reason. While the manager is unavailable,
+    ``show_progress``, as a line for each change of the reason. While the manager is unavailable,
     requests are retried for up to 30 s.
 
     Raises
@@ -177,7 +177,10 @@ class _Silent:
 
 
 class _PlainLines:
-    """Write a line to standard error when the reason for waiting changes."""
+    """Write a line to standard error when the status or the reason for waiting changes.
+
+    A change of the position or of a number is written at most every 30 s.
+    """
 
     def __init__(self) -> None:
         # The first poll is short, because the scheduler computes the reasons of a new session

@@ -114,6 +114,8 @@ class ImageStore:
         ------
         InUse
             If live sessions use the image, or projects have it as default image.
+        NotFound
+            If the image does not exist.
         """
         async with self._db.write() as tx:
             rows = await find_images(tx, image_id)
@@ -155,6 +157,8 @@ class ImageAliasStore:
         ------
         AlreadyExists
             If the alias is taken.
+        NotFound
+            If the image does not exist.
         """
         alias = values["alias"]
         already_exists = AlreadyExists(f"image alias {alias} already exists", alias=alias)
@@ -184,6 +188,8 @@ class ImageAliasStore:
         ------
         InUse
             If projects have the alias as default image.
+        NotFound
+            If the alias does not exist.
         """
         async with self._db.write() as tx:
             uses = {"projects": projects.c.default_image == alias}

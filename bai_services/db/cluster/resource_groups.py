@@ -102,7 +102,7 @@ class GroupStore:
         AlreadyExists
             If the name is taken.
         InvalidRequest
-            If a fair-share weight names an unknown domain, project or user.
+            If a name in the fair-share weights is unknown or ambiguous, or has two weights.
         """
         name = values["name"]
         async with self._db.write() as tx:
@@ -123,8 +123,10 @@ class GroupStore:
         InUse
             If the engine changes, but a live agent of the group has another engine. Lost agents do
             not count: they report their engine when they reconnect.
+        NotFound
+            If the group does not exist.
         InvalidRequest
-            If a fair-share weight names an unknown domain, project or user.
+            If a name in the fair-share weights is unknown or ambiguous, or has two weights.
         """
         async with self._db.write() as tx:
             changes = await _resolve_weights(tx, changes)
@@ -155,6 +157,8 @@ class GroupStore:
         ------
         InUse
             If the group has agents, presets or sessions, including ended sessions.
+        NotFound
+            If the group does not exist.
         """
         uses = {
             "agents": agents.c.resource_group == name,

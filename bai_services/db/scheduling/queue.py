@@ -166,9 +166,10 @@ class QueueStore:
     ) -> Committed:
         """Place pending sessions: write status, counters, ledger and history in one transaction.
 
-        If a session, a cap, an agent or a device is no longer in the state that a decision assumes,
-        the transaction is rolled back and each half of the batch is committed separately, down to
-        single decisions. So only decisions that lost a race are rejected.
+        Decisions for sessions that are no longer pending are skipped. If a cap, an agent or a
+        device is no longer in the state that a decision assumes, the transaction is rolled back and
+        each half of the batch is committed separately, down to single decisions. So only decisions
+        that lost a race are rejected.
 
         Raises
         ------

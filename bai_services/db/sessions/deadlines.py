@@ -42,7 +42,8 @@ class DeadlineStore:
     async def pending(self, now: datetime) -> list[Overdue]:
         """Return the sessions that have been pending longer than their resource group allows.
 
-        The time counts from the latest of creation, requested start and end of the last dependency.
+        The time counts from the latest of these times: the change to PENDING, the requested start,
+        and the end of the last dependency.
         """
         overdue: list[Overdue] = []
         async with self._db.read() as tx:

@@ -33,7 +33,11 @@ TEXT_LIMIT = 1024
 
 @dataclass(frozen=True, slots=True)
 class TransitionValues:
-    """Values to write with a transition; None leaves a column unchanged."""
+    """Values to write with a transition.
+
+    If ``status_info`` is None, ``reason`` is written instead. For the other fields, None leaves the
+    column unchanged.
+    """
 
     reason: str = ""
     status_info: str | None = None

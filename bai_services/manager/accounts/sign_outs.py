@@ -1,4 +1,6 @@
-"""Sign users out at the Hub: revoke tokens first, then end sessions, servers and the Hub's user.
+"""Sign users out at the Hub: revoke tokens first, then stop servers.
+
+If the account may not sign in, also stop its sessions and delete the Hub's user.
 
 Pending sign-outs are stored in the database, so a restarted manager continues them.
 """
@@ -75,8 +77,8 @@ class TokenRevocations:
 class SignOuts:
     """Signs out the users that are marked for sign-out in the database.
 
-    The manager itself rejects them as soon as they are marked; this class removes their access at
-    the Hub.
+    The manager itself rejects deactivated users immediately; this class removes their access at the
+    Hub.
     """
 
     def __init__(

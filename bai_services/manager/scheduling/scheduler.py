@@ -36,7 +36,8 @@ MAX_INCREMENTAL_CHANGES = 2_000
 CONFLICT_BACKOFF_SECONDS = 0.01
 # Debounce of writing wait states after a change.
 STATE_DEBOUNCE_SECONDS = 0.5
-# Timeouts of a query: for a snapshot, which waits for a running pass, and for the result.
+# Timeouts: for the snapshot of a query, which waits for a running pass; for the result of a query;
+# and for a pass that applies recent changes.
 SNAPSHOT_TIMEOUT_SECONDS = 0.25
 QUERY_TIMEOUT_SECONDS = 2.0
 CHANGES_TIMEOUT_SECONDS = 1.0
@@ -54,7 +55,7 @@ class Scheduler:
 
     The queue stays in memory between passes. Status changes mark single sessions for the next read;
     ``capacity_changed`` requests a full read. Full reads also happen at intervals, after a write
-    conflict, and after the lease was lost.
+    conflict or a failed pass, after the lease was lost, and after another manager created sessions.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class Scheduler:
             return None
 
     async def wait_for_changes(self) -> None:
-        """Wait for the pass that applies the changes made before this call, at most 1 s."""
+        """If changes of sessions are pending, wait for the end of a pass, at most 1 s."""
         if self._touched:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CHANGES_TIMEOUT_SECONDS):

@@ -31,8 +31,8 @@ class Callbacks:
     """A loop that starts due deliveries as tasks.
 
     It reads the changes from the status history and stores the last delivered change of each
-    session, so a restarted manager continues after that change. Each change is delivered at least
-    once, in order.
+    session, so a restarted manager continues after that change. The changes of a session are
+    delivered in order, each at least once; a change is skipped after its last failed attempt.
     """
 
     def __init__(

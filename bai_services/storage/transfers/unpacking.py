@@ -290,7 +290,7 @@ class Unpacking:
         self._files[parts] = None
 
     def _count_member(self, parts: Parts) -> None:
-        """Count a member and its parent directories, each directory once."""
+        """Count a member, and the parent directories that were not yet counted as parents."""
         if len(parts) > MAX_DEPTH:
             raise InvalidRequest(
                 f"the archive has directories nested more than {MAX_DEPTH} deep", limit=MAX_DEPTH

@@ -1,4 +1,4 @@
-"""Authentication of requests: service secrets, keypair signatures, clock skew, rate limits."""
+"""Authentication of requests: service secrets, signatures, client addresses, rate limits."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def send_signed(
     access_key: str | None = None,
     date: str | None = None,
 ) -> httpx.Response:
-    """Send a signed ``GET /me`` and return the response; the signature is dated ``minutes_off``
-    from now.
+    """Send a signed GET request and return the response; the signature is dated ``minutes_off``
+    minutes from now.
 
     ``signed_path`` and ``signed_content_type`` replace ``path`` and ``content_type`` in the
     signature only.
@@ -60,8 +60,8 @@ async def send_signed(
     "minutes, status",
     [
         pytest.param(0, 200, id="current"),
-        pytest.param(-14.9, 200, id="14 minutes old: accepted"),
-        pytest.param(14.9, 200, id="14 minutes ahead: accepted"),
+        pytest.param(-14.9, 200, id="under 15 minutes old: accepted"),
+        pytest.param(14.9, 200, id="under 15 minutes ahead: accepted"),
         pytest.param(-15.1, 401, id="over 15 minutes old: rejected"),
         pytest.param(15.1, 401, id="over 15 minutes ahead: rejected"),
     ],
@@ -204,7 +204,7 @@ async def test_account_may_be_restricted_to_networks(api: Api) -> None:
     await user.get("/me")
 
 
-async def test_rate_limit_of_a_keypair(api: Api) -> None:
+async def test_rate_limit_counts_only_valid_requests_of_a_keypair(api: Api) -> None:
     user, admin = await api.client("user"), await api.client("admin")
     access_key = api.world.keys["user"].access_key
     await admin.patch(f"/keypairs/{access_key}", {"rate_limit": 3})

@@ -1,4 +1,4 @@
-"""The apps of a session: from the label of its image and its requested ports."""
+"""The apps of a session: built-in apps, apps in the label of its image, and requested ports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.testbed.manager import Api, Client
 LABELS = {"ai.backend.service-ports": "vscode:http:8180,triton:http:8000"}
 
 
-async def test_apps_of_an_interactive_session(api: Api, user: Client) -> None:
+async def test_interactive_session_has_built_in_image_and_port_apps(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     await admin.post("/images", {"name": "team/tools:1", "labels": LABELS})
     spec = {"name": "lab1", "image": "team/tools:1", "preopen_ports": [9000]}

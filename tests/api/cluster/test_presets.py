@@ -34,7 +34,7 @@ async def test_preset_lifecycle(api: Api) -> None:
         await admin.get("/presets/tiny")
 
 
-async def test_preset_name_is_unique_per_group(api: Api) -> None:
+async def test_presets_of_different_groups_may_have_the_same_name(api: Api) -> None:
     admin, user = await api.client("admin"), await api.client("user")
     await admin.post("/resource-groups", {"name": "secret", "is_public": False})
     slots = {"resource_slots": {"cpu": "1"}}

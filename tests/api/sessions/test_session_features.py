@@ -244,7 +244,7 @@ async def test_session_does_not_start_before_starts_at(
     await wait_for_status(user, "later", "SCHEDULED")
 
 
-async def test_pending_timeout_of_a_resource_group(
+async def test_pending_timeout_of_the_resource_group_cancels_sessions(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     admin = await api.client("admin")
@@ -454,7 +454,9 @@ async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: C
     assert (await user.post("/sessions", {"name": "lab3", "enqueue_only": True}))["name"] == "lab3"
 
 
-async def test_priority_of_a_pending_session(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_priority_of_a_pending_session_can_be_changed(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"max_priority": 50})
     large = {**BATCH, "resources": {"cpu": "8", "mem": "1g"}}
@@ -493,7 +495,9 @@ async def test_session_renames_but_does_not_prioritize_sessions_of_its_owner(
     assert (await sessions.change(caller, made["id"], {"name": "renamed"})).name == "renamed"
 
 
-async def test_template_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_template_is_created_used_changed_and_deleted(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     request = {**BATCH, "environ": {"SEED": "1", "MODE": "fast"}}
     kept = await user.post("/session-templates", {"name": "train", "request": request})
     assert (kept["audience"], kept["owner"]) == ("owner", "user")
@@ -566,7 +570,7 @@ async def test_size_and_number_of_templates_are_limited(
             await admin.post("/session-templates", {"name": "two", **shared})
 
 
-async def test_templates_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:
+async def test_templates_are_shared_with_project_and_domain(api: Api, agent: FakeAgent) -> None:
     user, user2 = await api.client("user"), await api.client("user2")
     admin, foreign_user = await api.client("domain-admin"), await api.client("acme-user")
     spec = {"request": BATCH}

@@ -47,7 +47,9 @@ async def bring_to_running(api: Api, agent: FakeAgent, session_id: str) -> dict[
     return await wait_for_status(user, session["id"], "RUNNING")
 
 
-async def test_session_lifecycle(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_session_is_placed_started_and_stopped(
+    api: Api, agent: FakeAgent, user: Client
+) -> None:
     session = await user.post(
         "/sessions", {"name": "lab1", "project": "default", "resources": QUARTER}
     )
@@ -228,7 +230,7 @@ async def test_invalid_session_request_is_rejected(agent: FakeAgent, user: Clien
     assert (await user.get("/sessions"))["total"] == 0
 
 
-async def test_resources_of_another_user_read_as_missing(
+async def test_foreign_project_and_folder_are_not_found(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     await agent.beat()
@@ -258,9 +260,7 @@ async def test_request_is_accepted_after_an_agent_reports_enough_capacity(
         assert created[name] == shown[name], name
 
 
-async def test_sessions_placed_in_one_pass_are_delivered_together(
-    agent: FakeAgent, user: Client
-) -> None:
+async def test_waiting_work_items_are_delivered_together(agent: FakeAgent, user: Client) -> None:
     names = ("lab1", "lab2", "lab3")
     for name in names:
         await user.post("/sessions", {"name": name, "resources": {"cpu": "1", "mem": "1g"}})
@@ -569,7 +569,7 @@ async def test_options_contain_the_notices_of_the_agents_of_a_group(
     assert options["resource_groups"][0]["notices"] == ["Sessions are not kept apart here."]
 
 
-async def test_lists_of_kernels_and_allocations(api: Api, agent: FakeAgent, user: Client) -> None:
+async def test_kernels_and_allocations_are_listed(api: Api, agent: FakeAgent, user: Client) -> None:
     session = await user.post("/sessions", {"name": "lab1", "resources": QUARTER})
     await wait_for_status(user, "lab1", "SCHEDULED")
     held = await user.get("/allocations", sort="slot")

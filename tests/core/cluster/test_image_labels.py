@@ -24,7 +24,7 @@ def labels(**texts: str) -> dict[str, str]:
     }
 
 
-def test_parse_all_labels() -> None:
+def test_labels_are_parsed() -> None:
     facts = parse_labels(
         {
             **labels(

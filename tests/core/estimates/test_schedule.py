@@ -1,4 +1,4 @@
-"""Schedule of a resource group: running and pending sessions, with their agents and end times."""
+"""Schedule of a resource group: running and pending sessions, with agents and times."""
 
 from __future__ import annotations
 

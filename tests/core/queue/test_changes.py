@@ -159,7 +159,7 @@ def test_only_changed_reasons_are_reported_again() -> None:
     assert changed["s2"][0]["limit"] == "0"
 
 
-def test_one_placement_attempt_per_shape_and_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_of_one_shape_cause_one_placement_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten thousand sessions of one shape that do not fit cause one placement attempt."""
     queue = Queue(
         snapshot([pending_session(n) for n in range(10_000)], [agent(used={"cpu": 8000})])

@@ -135,7 +135,7 @@ def starts_in_record(found: Simulated, workload: RecordedWorkload) -> dict[str, 
 
 
 def test_replay_under_the_same_policy_decides_the_recorded_starts() -> None:
-    """The period is the whole record, or begins in its middle."""
+    """The replayed period is the whole record, or begins after the start of the record."""
     waited = 0
 
     @EXAMPLES

@@ -1,4 +1,4 @@
-"""Usage samples and series, compared with naive computations."""
+"""Usage samples, their condensation, and series for charts."""
 
 from __future__ import annotations
 

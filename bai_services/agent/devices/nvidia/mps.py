@@ -122,7 +122,7 @@ class MpsControl:
         write_atomically(self._limits_file, json.dumps(asdict(limits)))
 
     def limits(self) -> Limits | None:
-        """Return the stored limits of the folder's daemon; None without a complete start."""
+        """Return the stored limits of the folder's daemon; None if its start was not completed."""
         try:
             return Limits(**json.loads(self._limits_file.read_text()))
         except (OSError, ValueError, TypeError):
@@ -134,7 +134,7 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it does not respond.
+            If it does not respond, or the response is not a number.
         """
         response = self.send("get_default_active_thread_percentage")
         try:
@@ -161,7 +161,7 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it rejects the command.
+            If it does not respond, or rejects the command.
         """
         self.send("quit")
         remaining = _wait_for_exit(self._processes())

@@ -23,7 +23,7 @@ class Reserver:
     To find the reserved placements, the ends of running sessions are replayed in order on a fork of
     the placer until all kernels of the session fit. A later session may then start only in one of
     three cases: it certainly ends before the reservation starts; it fits beside the reserved
-    placements; or the reservation can move to other placements that are available as early. Only an
+    placements; or the reservation can move to other placements that are available no later. Only an
     enforced end is certain; a learned run time is not.
 
     If the ends are unknown, the placements of the longest running sessions are reserved, and no
@@ -166,7 +166,7 @@ class Reserver:
 
     def _move_and_place(self, shape: int) -> tuple[Placement, ...] | None:
         """Place a session inside the reserved placements if the reservation can move to other
-        placements that are available as early.
+        placements that are available no later.
         """
         future = self._future
         if (

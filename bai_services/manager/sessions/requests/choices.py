@@ -91,7 +91,7 @@ def choose_image(
     Raises
     ------
     InvalidRequest
-        If ``name`` is empty.
+        If ``name`` is empty or not a valid image name.
     NotFound
         If no image has that name.
     """
@@ -133,7 +133,7 @@ def choose_resources(
     ------
     InvalidRequest
         If an amount is malformed, zero although it must be positive, or outside the limits of
-        the image.
+        the image, or if slots exclude each other.
     """
     for slot in (CPU, MEM):
         if slot in resources and not parse_amount(slot, resources[slot]):

@@ -1,4 +1,4 @@
-"""Secret environment variables: encrypted in the database, masked in every response."""
+"""Secret environment variables: encrypted in the database, masked in responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SecretEnviron:
         Raises
         ------
         InvalidRequest
-            If ``environ`` does not contain a variable of ``names``.
+            If a variable in ``names`` is missing in ``environ``.
         """
         if not names:
             return dict(environ)

@@ -2,7 +2,10 @@ const BINARY_UNITS = ['', 'k', 'm', 'g', 't', 'p'];
 const UNIT_NAMES = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'];
 const MEMORY = /^(\d+(?:\.\d+)?)([kmgtp]?)$/;
 
-/** Write an amount of memory for display, for example "24684084k" as "23.5 GiB". */
+/**
+ * Write an amount of memory for display, for example "24684084k" as "23.5 GiB"; return an amount of
+ * another slot unchanged.
+ */
 export function shortAmount(slot: string, amount: string): string {
   const [, digits, unit] = (slot === 'mem' && MEMORY.exec(amount)) || [];
   if (digits === undefined || unit === undefined) {

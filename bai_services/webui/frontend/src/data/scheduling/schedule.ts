@@ -22,7 +22,7 @@ export const scheduleQuery = (group: string) =>
     placeholderData: keepPreviousData
   });
 
-/** The names of all resource groups; the default group is the first. */
+/** The names of up to 500 resource groups; the default group is the first. */
 export const groupNamesQuery = queryOptions({
   queryKey: ['entities', '/resource-groups', 'names'],
   queryFn: ({ signal }) =>

@@ -5,7 +5,7 @@ import { queries } from '../queries';
 
 export type SessionApp = Schemas['SessionApp'];
 
-/** The apps that a session offers, from its image and its requested ports. */
+/** The apps of a session: built-in apps, apps of its image, and its requested ports. */
 export function appsQuery(id: string) {
   return queryOptions({
     queryKey: ['session-apps', id],
@@ -29,7 +29,7 @@ export function appTitle(t: TFunction, { name, title, port }: SessionApp): strin
   return key ? t(`apps.title-${key}`, { port }) : title;
 }
 
-/** The address of an app; a process starts when its address is opened. */
+/** The address of an app. A request to the address starts the app's process if necessary. */
 export function appAddress(session: Session, app: SessionApp): string {
   return session.url + app.path;
 }

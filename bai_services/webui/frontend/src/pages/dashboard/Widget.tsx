@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { CardMenu } from '../../components/board/CardMenu';
 import { ErrorNotice } from '../../components/ErrorNotice';
 
-/** Interval at which widgets reload their data. A change of a session also reloads it, at once. */
+/** Interval at which widgets reload their data. They also reload when a session changes. */
 export const WIDGET_REFRESH_MILLIS = 15_000;
 
 interface WidgetProps<T> {

@@ -33,7 +33,7 @@ export interface ImportRow {
 
 /**
  * A parsed file of users; `unknown`: columns that are not fields of users; `missing`: required
- * columns.
+ * columns that the file lacks.
  */
 export interface UserFile {
   rows: ImportRow[];

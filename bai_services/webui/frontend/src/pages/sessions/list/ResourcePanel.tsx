@@ -16,7 +16,10 @@ interface ResourcePanelProps {
   onGroup: (group: string) => void;
 }
 
-/** A card to create a session, and a card of the limits and the free resources for it. */
+/**
+ * A card to create a session, and a card with the used or free resources: within the limits, of the
+ * user, or of the resource group.
+ */
 export function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
   const project = useChosenProject();
