@@ -1,4 +1,4 @@
-"""`/events`: change notifications for sessions as server-sent events."""
+"""`/events`: change notifications of sessions, folders and invitations as server-sent events."""
 
 from __future__ import annotations
 

@@ -200,7 +200,9 @@ async def test_session_token_has_few_of_its_owners_permissions(
         await admin.delete(f"/vfolders/{folder['id']}")
 
 
-async def test_deactivated_user_is_signed_out_at_once(running: HubAndManager, hub: Hub) -> None:
+async def test_deactivated_user_is_signed_out_of_manager_and_hub(
+    running: HubAndManager, hub: Hub
+) -> None:
     admin = await token_of(running, "admin")
     spec = {"username": "leaver", "email": "leaver@example.com", "password": "long enough 1"}
     async with admin:
@@ -254,7 +256,9 @@ async def _is_removed(hub: Hub) -> bool:
     return await hub.server_model("acme-user", "work") is None
 
 
-async def test_browser_requests_need_the_cookie_and_the_xsrf_token(running: HubAndManager) -> None:
+async def test_changes_by_a_browser_need_the_xsrf_token_of_the_manager(
+    running: HubAndManager,
+) -> None:
     async with signed_in_browser(running, "user") as browser:
         api = "/services/bai/api/v1"
         # Every page of the manager signs the browser in and sets its XSRF token.

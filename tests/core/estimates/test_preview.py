@@ -43,7 +43,7 @@ def queue_after_pass(world: Snapshot) -> Queue:
     return queue
 
 
-def test_preview_of_a_session_that_starts_now() -> None:
+def test_preview_lists_the_caps_of_a_session_that_starts_now() -> None:
     caps = {ANN: ScopeCaps(ANN, "ann", {"cpu": 4000}, max_sessions=3)}
     queue = queue_after_pass(snapshot([], [agent()], caps=caps))
     found = preview(Explainer(queue), Changes([pending_session(1)]), Choices(), NOW)
@@ -53,7 +53,7 @@ def test_preview_of_a_session_that_starts_now() -> None:
     assert used == [("ann", "cpu", "1", "0", "4"), ("ann", "sessions", "1", "0", "3")]
 
 
-def test_preview_of_a_pending_session() -> None:
+def test_preview_explains_a_session_that_stays_pending() -> None:
     """The preview contains the estimated start, the failed check, and a suggestion."""
     hour = timedelta(hours=1)
     blocker = running("r", BOB, "a", slots(cpu="7"), ends_at=NOW + hour)

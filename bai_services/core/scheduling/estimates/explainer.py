@@ -234,7 +234,7 @@ def _turn(group_queue: GroupQueue, pending: PendingSession, position: int) -> Re
 
 
 class _SuggestionFinder:
-    """Searches for changes by the owner that would let a session start now."""
+    """Searches for changes of the request or of quotas that would let a session start."""
 
     def __init__(self, queue: Queue, pending: PendingSession, checks: Sequence[Reason]) -> None:
         self._queue = queue
@@ -342,7 +342,7 @@ class _SuggestionFinder:
         return suggestions
 
     def _suggest_quotas(self) -> list[Suggestion]:
-        """Suggest to raise each exceeded cap, with the running sessions charged to its scope."""
+        """Suggest raising the exceeded caps, once per scope, with the scope's running sessions."""
         suggestions = []
         seen = set()
         for check in self._failed:

@@ -31,7 +31,7 @@ def read_nodes(lines: Iterable[str], file: str) -> tuple[list[AgentState], list[
     Raises
     ------
     InvalidRequest
-        If columns of a node list are missing.
+        If columns of a node list are missing, or the file is not valid CSV.
     """
     agents, invalid_rows = _read(lines, file, NODE_COLUMNS, _agent)
     return sorted(agents, key=lambda agent: agent.id), invalid_rows
@@ -47,7 +47,7 @@ def read_pods(lines: Iterable[str], file: str) -> Workload:
     Raises
     ------
     InvalidRequest
-        If columns of a pod list are missing.
+        If columns of a pod list are missing, or the file is not valid CSV.
     """
     jobs, invalid_rows = _read(lines, file, POD_COLUMNS, _job)
     return Workload(
