@@ -1,9 +1,9 @@
 """Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
-Of all users, only the owner of a server may start it. Requests for one server are serialized:
-otherwise concurrent start, change and removal requests fail with HTTP 500. No upstream issue is
-known; jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of JupyterHub
-6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
+Of all users, only the owner of a server may start it. Changes and removals of one server are
+serialized, and starts wait for them: otherwise concurrent requests fail with HTTP 500. No upstream
+issue is known; jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
+JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ServerKey = tuple[str, str]
 
 
 class ServerLocks:
-    """Serializes starts, changes and removals of each server.
+    """Serializes changes and removals of each server; starts wait for them.
 
     The Hub awaits between reading a server's record and using or deleting it, so a concurrent
     request for the same server would fail with an internal error.

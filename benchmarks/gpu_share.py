@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def measure(gpu: Device, total: int, folder: Path, spec: argparse.Namespace) -> dict[str, Any]:
-    """Return all results; those that the machine cannot produce are None."""
+    """Return all results; those that the machine cannot produce are None or missing."""
     workloads = Workloads.measure(direct_environment(gpu), spec.seconds, spec.size, spec.runs)
     figures: dict[str, Any] = {
         "level": "soft",

@@ -141,7 +141,7 @@ def test_failed_change_of_compute_mode_lowers_the_level(root: Path, driver: Path
     assert result["level_after"] == "soft"
 
 
-def test_mode_of_every_whole_gpu_is_set_even_if_the_first_change_fails(
+def test_mode_change_of_every_whole_gpu_is_tried_even_if_the_first_fails(
     root: Path, driver: Path
 ) -> None:
     done = subprocess.run(

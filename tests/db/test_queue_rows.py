@@ -51,7 +51,7 @@ async def test_nearest_devices_are_read(
     assert agent.devices[0].links == links
 
 
-async def test_image_label_requires_min_cuda(world: World) -> None:
+async def test_session_needs_the_cuda_version_of_its_image_label(world: World) -> None:
     for name, labels in (("python", {"ai.backend.min-cuda": "13.0"}), ("plain", {})):
         await world.write(
             sa.insert(cluster.images).values(

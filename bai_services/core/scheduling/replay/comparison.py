@@ -21,7 +21,7 @@ K = TypeVar("K", str, int)
 
 HISTORY = "history"
 CURRENT = "current"
-# The utilization is reported for this many intervals of the period.
+# The utilization is reported for at most this many intervals of the period.
 INTERVALS = 96
 # Starts that differ by at most 5 s count as equal: a pass runs once per second and takes some time.
 EQUAL_SECONDS = 5

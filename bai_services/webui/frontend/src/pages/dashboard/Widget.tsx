@@ -6,7 +6,10 @@ import { useTranslation } from 'react-i18next';
 import { CardMenu } from '../../components/board/CardMenu';
 import { ErrorNotice } from '../../components/ErrorNotice';
 
-/** Interval at which widgets reload their data. They also reload when a session changes. */
+/**
+ * Interval at which widgets reload their data. A change of a session also reloads the data of
+ * sessions.
+ */
 export const WIDGET_REFRESH_MILLIS = 15_000;
 
 interface WidgetProps<T> {

@@ -16,10 +16,7 @@ interface ResourcePanelProps {
   onGroup: (group: string) => void;
 }
 
-/**
- * A card to create a session, and a card with the used or free resources: within the limits, of the
- * user, or of the resource group.
- */
+/** A card to create a session, and a card with the used or free resources in the chosen view. */
 export function ResourcePanel({ group, onGroup }: ResourcePanelProps) {
   const { t } = useTranslation();
   const project = useChosenProject();
