@@ -81,7 +81,7 @@ class Page(BaseHandler):
 
 
 class LoginHandler(Page, HubLoginHandler):
-    """The Hub's login with our page.
+    """The Hub's login with bai-hub's page.
 
     It asks for a new password if the account requires one, and for a confirmation if the sign-in
     would end another sign-in of the user.

@@ -103,7 +103,7 @@ async def _wait_until_removed_or_timeout(user: User, server: str) -> None:
 
 
 class OwnerOnlyStartMixin(BaseHandler):
-    """Of all users, only the owner of a server may start it; a start waits for a removal of it."""
+    """Of all users, only a server's owner may start it; a start waits for a pending removal."""
 
     @property
     def server_locks(self) -> ServerLocks:

@@ -17,7 +17,7 @@ from .test_mps import Program, install
 
 __all__ = ["driver"]
 
-# In a separate process, because the binding loads one library per process.
+# These steps run in a separate process, because the binding loads one library per process.
 STEPS_SCRIPT = """
 import json, sys
 from pathlib import Path

@@ -94,7 +94,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory, program: Program) -> Iterator[Path]:
-    # A short path, because socket addresses are limited.
+    # A short path, because the length of socket addresses is limited.
     root = tmp_path_factory.mktemp("m")
     yield root
     program.stop_all(root)

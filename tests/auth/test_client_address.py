@@ -100,7 +100,7 @@ OWN_ADDRESS = "198.51.100.9"
         pytest.param(["own"], "127.0.0.1", " ", "127.0.0.1", id="empty header"),
     ],
 )
-def test_trusted_forwarded_headers(
+def test_client_address_is_read_only_from_headers_of_trusted_proxies(
     trusted: list[str], peer: str, forwarded: str, address: str
 ) -> None:
     own = frozenset({ipaddress.ip_address(OWN_ADDRESS)})

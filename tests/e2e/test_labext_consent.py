@@ -33,7 +33,7 @@ DROP = """
     }
 }
 """
-# Makes the browser appear busy for 2 s; resolves when it is idle.
+# DELAY_IDLE makes the browser appear busy for 2 s; WAIT_FOR_IDLE resolves when it is idle.
 DELAY_IDLE = "window.requestIdleCallback = done => setTimeout(done, 2000)"
 WAIT_FOR_IDLE = "new Promise(done => requestIdleCallback(done))"
 

@@ -50,9 +50,9 @@ class Account:
     def browser(
         self, password: str = PASSWORD, *, confirms: bool = False
     ) -> Iterator[httpx.Client]:
-        """Sign in, and open the session and its page of the manager like a browser.
+        """Sign in, and open the session and the manager's page of the session like a browser.
 
-        With ``confirms``, the Hub asks first, because the sign-in ends another one.
+        With ``confirms``, the Hub asks for a confirmation, because this sign-in ends another one.
         """
         signing_in = (
             self._confirmed_sign_in() if confirms else self.hub.sign_in(self.name, password)
@@ -120,7 +120,7 @@ def account(hub: RunningHub, admin: httpx.Client) -> Iterator[Account]:
 
 
 def accepting_components(account: Account, client: httpx.Client) -> set[str]:
-    """Return the components that accept these cookies."""
+    """Return the components that accept the cookies of ``client``."""
     answers = {
         "hub": client.get("/hub/home"),
         "manager": client.get("/services/bai/api/v1/me"),

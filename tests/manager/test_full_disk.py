@@ -73,7 +73,7 @@ def sqlite_disk(path: Path, migrated: Path) -> Iterator[SmallDisk]:
 
 @contextmanager
 def postgres_disk(server: Postgres, migrated: str) -> Iterator[SmallDisk]:
-    """Yield a database whose tables are on a small disk; its write-ahead log is not."""
+    """Yield a database whose tables, but not its write-ahead log, are on a small disk."""
     path, name = server.folder / "small", "small"
     path.mkdir()
     shutil.chown(path, (server.folder / "data").owner(), (server.folder / "data").group())

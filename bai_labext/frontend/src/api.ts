@@ -85,7 +85,7 @@ export class Api {
   }
 }
 
-/** Error code of a response without one, which comes from the Hub or from Jupyter Server. */
+/** Error code for a response that contains none: a response of the Hub or of Jupyter Server. */
 function codeOf(status: number): string {
   // The Hub responds with this status for a server that is not running.
   if (status === FAILED_DEPENDENCY) {

@@ -75,7 +75,7 @@ class Sharing:
         return self.least <= share <= self.max_share_now and in_force in (0, share)
 
     def restricted_to(self, minimum: Level) -> Sharing:
-        """Return the sharing without shares if its enforcement level is below ``minimum``."""
+        """Return this sharing, but without shares if its enforcement level is below ``minimum``."""
         return self if self.level.is_at_least(minimum) else Sharing(self.level, self.least, 0)
 
     def to_facts(self) -> dict[str, Any]:

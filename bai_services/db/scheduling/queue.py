@@ -151,7 +151,7 @@ class QueueStore:
             return *await read_recent(tx, group, limit), await read_agents(tx, [group])
 
     async def created_after(self, sequence: int) -> dict[str, int]:
-        """Return the sequence number by id of each session with a higher sequence number."""
+        """Return the sessions after ``sequence``: their sequence numbers by id."""
         query = sa.select(sessions.c.id, sessions.c.sequence).where(sessions.c.sequence > sequence)
         async with self._db.read() as tx:
             return {row.id: row.sequence for row in await tx.execute(query)}
@@ -330,7 +330,7 @@ def _holder(
 
 
 async def _move_sessions(tx: AsyncConnection, ids: Sequence[str], at: datetime) -> None:
-    """Set sessions that ``_lock_pending`` has locked to SCHEDULED."""
+    """Change the status of sessions to SCHEDULED; ``_lock_pending`` must have locked them."""
     moved = 0
     for start in range(0, len(ids), CHUNK):
         part = {"ids": ids[start : start + CHUNK], "at": at}

@@ -51,7 +51,10 @@ class TransitionValues:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A written transition: the session after the event, the event, and the previous status."""
+    """A written transition: the session after the event, the event, and the previous status.
+
+    ``is_freed``: resources were released.
+    """
 
     row: SessionRow
     event: Event

@@ -338,7 +338,7 @@ def _target(row: QuotaScopeRow) -> Target:
 
 
 def _percent(row: QuotaScopeRow) -> int | None:
-    """Return the used share of the limit; None without a limit or before the first count."""
+    """Return the usage in percent of the limit; None without a limit or before the first count."""
     if row.used_bytes is None or row.limit_bytes == UNLIMITED:
         return None
     return percent_of(row.used_bytes, row.limit_bytes)

@@ -1,4 +1,4 @@
-"""Deliver callbacks: every status change, in order per session, concurrently across sessions."""
+"""Deliver status changes as callbacks: in order per session, concurrently across sessions."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tests.testbed.manager import Api
 from ..sessions.test_sessions import wait_for_status
 
 
-async def test_preset_lifecycle(api: Api) -> None:
+async def test_preset_is_created_changed_and_deleted(api: Api) -> None:
     admin = await api.client("admin")
     body = {"name": "tiny", "resource_slots": {"cpu": 1, "mem": "512m"}, "shared_memory": "64m"}
     made = await admin.post("/presets", body)

@@ -436,7 +436,7 @@ async def test_request_with_reuse_returns_the_live_session(
 
 
 async def test_create_may_wait_until_running(api: Api, agent: FakeAgent, user: Client) -> None:
-    # The first placement of a test run may have to compile its code, so create a session before.
+    # The first placement of a test run may compile the placement code, so create a session before.
     await create_running_session(api, agent, "first", resources=SMALL)
     body = {"name": "lab1", "resources": SMALL, "max_wait_seconds": 60}
     creation = asyncio.create_task(user.post("/sessions", body))

@@ -36,7 +36,7 @@ async def create_running_session(
 async def bring_to_running(api: Api, agent: FakeAgent, session_id: str) -> dict[str, Any]:
     """Bring a pending session to RUNNING with the reports of agent and spawner."""
     user = await api.client("user")
-    # The first placement of a test run may have to compile its code.
+    # The first placement of a test run may have to compile the placement code.
     session = await wait_for_status(user, session_id, "SCHEDULED")
     item = await agent.prepare()
     await wait_for_status(user, session["id"], "PREPARED")
@@ -532,7 +532,7 @@ async def test_quotas_name_the_limiting_scope(api: Api, agent: FakeAgent, user: 
     resources = {one["slot"]: one for one in quotas["resources"]}
     assert resources["cpu"]["used"] == "1"
     assert resources["cuda.shares"]["used"] == "0.25"
-    # The domain leaves 3 cores, the agent would have 7; the devices have no quota.
+    # The domain's limit leaves 3 cores, although the agent has 7 free; the devices have no quota.
     mine = {one["slot"]: one for one in quotas["mine"]}
     assert [mine["cpu"][key] for key in ("used", "free", "total", "percent")] == ["1", "3", "4", 25]
     assert (mine["cuda.shares"]["used"], mine["cuda.shares"]["free"]) == ("0.25", "1.75")

@@ -53,7 +53,7 @@ def test_sample_is_the_mean_of_the_readings_in_its_interval(steps: list[tuple[in
     assert len(samples) == len(expected)
 
 
-def test_counters_become_rates_and_a_restarted_counter_gives_none() -> None:
+def test_counters_become_rates_and_a_restarted_counter_gives_no_rate() -> None:
     sampler = Sampler()
     sampler.add("k", reading(0, net_rx_bytes=1000))
     sampler.add("k", reading(5, net_rx_bytes=2000))
