@@ -59,6 +59,8 @@ class SignIn:
             If a signed request has a Content-Digest header and a streamed body.
         Forbidden
             If a request with a cookie comes from another site or lacks the XSRF token.
+        RateLimited
+            If the keypair of a signed request has reached its rate limit.
         Unavailable
             If the Hub has to be queried but is unavailable.
         """

@@ -53,7 +53,7 @@ class Replay(ResponseModel):
 
 
 class Replays(ResponseModel):
-    """The newest replay is first. A manager keeps a replay for a day, or until it restarts."""
+    """The newest replay is first. A manager keeps up to 20 ended replays, for at most a day."""
 
     replays: list[Replay]
 
