@@ -107,6 +107,9 @@ def test_secrets_are_stable_private_and_not_in_repr(tmp_path: Path) -> None:
     for file in (tmp_path / "secrets").iterdir():
         assert file.stat().st_mode & 0o077 == 0
         assert file.read_text() not in repr(settings)
+    url = "postgresql+asyncpg://bai:secret-word@localhost/bai"
+    settings = read_settings({"BAI_HOME": str(tmp_path), "BAI_DATABASE_URL": url})
+    assert "secret-word" not in repr(settings)
 
 
 def test_error_names_an_unreadable_secret_file(tmp_path: Path) -> None:

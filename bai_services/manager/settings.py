@@ -22,11 +22,11 @@ class StorageHostSettings:
 class Settings:
     """Values of the environment variables in docs/admin-guide.md, read once at start.
 
-    The repr contains no tokens and no key.
+    The repr contains no tokens, no key and no database URL.
     """
 
     home: Path
-    database_url: str
+    database_url: str = field(repr=False)  # may contain a password
     storage_root: Path
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)

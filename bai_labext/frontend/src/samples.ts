@@ -53,7 +53,8 @@ export class Series {
       COUNTERS.map(name => [name, sumOrNull(uses.map(use => use[name]))])
     ) as Record<Counter, number | null>;
     const rate = (name: Counter): number | null => this.rate(name, counters[name], at);
-    const devices = uses.flatMap(use => use.devices ?? []);
+    const devices = byDevice(uses.flatMap(use => use.devices ?? []));
+    const deviceValues = Object.values(devices);
     const sample: Sample = {
       at,
       cpu: sum(uses.map(use => use.cpu_cores)),
@@ -62,9 +63,9 @@ export class Series {
       sent: rate('net_tx_bytes'),
       read: rate('io_read_bytes'),
       written: rate('io_write_bytes'),
-      deviceMemory: sumOrNull(devices.map(device => device.memory_bytes)),
-      deviceLimit: sum(devices.map(device => device.limit_bytes)),
-      devices: byDevice(devices)
+      deviceMemory: sumOrNull(deviceValues.map(device => device.memory)),
+      deviceLimit: sum(deviceValues.map(device => device.limit)),
+      devices
     };
     this.previous = { at, counters };
     this.samples = [...this.samples, sample].filter(kept => kept.at > at - RETENTION_SECONDS);
@@ -99,8 +100,8 @@ export function deviceNotices(usage: Usage): string[] {
 }
 
 /**
- * Merge the reports of several kernels about the same device: memory and limits are added, and the
- * highest utilization is used.
+ * Merge the reports of several kernels about the same device. The agent reports the usage of the
+ * whole session for each of its kernels, so the values are not added.
  */
 function byDevice(uses: DeviceUsage[]): Record<string, DeviceSample> {
   const ids = [...new Set(uses.map(use => use.id))];
@@ -110,8 +111,8 @@ function byDevice(uses: DeviceUsage[]): Record<string, DeviceSample> {
       return [
         id,
         {
-          memory: sumOrNull(same.map(use => use.memory_bytes)),
-          limit: sum(same.map(use => use.limit_bytes)),
+          memory: maxOrNull(same.map(use => use.memory_bytes)),
+          limit: maxOrNull(same.map(use => use.limit_bytes)) ?? 0,
           utilization: maxOrNull(same.map(use => use.utilization_percent))
         }
       ];

@@ -69,3 +69,11 @@ test('level is warning from 80 % and alarm from 95 %', () => {
     ['ok', 'warning', 'alarm', 'ok']
   );
 });
+
+test('a device that several kernels of an agent report is counted once', () => {
+  const series = new Series();
+  const use = { devices: [{ id: 'gpu-0', memory_bytes: 20, limit_bytes: 50 }] };
+  series.add(report(0, use, use));
+  assert.deepEqual([series.last?.deviceMemory, series.last?.deviceLimit], [20, 50]);
+  assert.equal(series.last?.devices['gpu-0']?.memory, 20);
+});

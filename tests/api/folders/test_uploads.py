@@ -68,7 +68,7 @@ async def create_upload(
 
 
 async def send_chunk(
-    client: Client, upload: str, offset: int, content: bytes, **headers: str
+    client: Client, upload: str, offset: int, content: bytes, **headers: str | bytes
 ) -> httpx.Response:
     more = {name.replace("_", "-"): value for name, value in headers.items()}
     return await client.http.patch(
@@ -151,6 +151,9 @@ async def test_chunk_with_wrong_checksum_is_discarded(user: Client) -> None:
     assert await offset_of(user, upload) == 0
     unknown = await send_chunk(user, upload, 0, b"x", Upload_Checksum="crc32 AAAA")
     assert unknown.status_code == 400
+    for not_base64 in ("sha256 =", "sha256 é".encode()):
+        refused = await send_chunk(user, upload, 0, b"x", Upload_Checksum=not_base64)
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid-request")
     right = await send_chunk(user, upload, 0, content[:1000], Upload_Checksum=f"sha256 {good}")
     assert right.status_code == 204
     assert (await send_chunk(user, upload, 1000, content[1000:])).status_code == 204

@@ -21,7 +21,7 @@ _WIDTH = 5
 _GONE = -1
 _NO_LIMIT = 2**62
 # Maximum number of shapes selected at once for fifo and lifo; a pass rarely starts more.
-_MAX_SELECTED = 16
+MAX_SELECTED = 16
 # Capacity state of a request. NO_CAPACITY: does not fit now. HAS_CAPACITY: fits now. NEVER_FITS:
 # does not fit even if all running sessions end. There are two more states after a reservation was
 # made. FITS_BESIDE: also fits outside the reserved placements. UNTRIED: fits only inside them, so
@@ -298,10 +298,10 @@ class Selection:
         )
         if longest is None and is_shared:
             count = _drop_after_first_full(facts, states, chosen, count)
-        is_cut = is_shared and count > _MAX_SELECTED
+        is_cut = is_shared and count > MAX_SELECTED
         if is_cut:
-            _sort_first(facts, chosen, count, _MAX_SELECTED)
-            count = _MAX_SELECTED
+            _sort_first(facts, chosen, count, MAX_SELECTED)
+            count = MAX_SELECTED
         shapes = [shape for n in chosen[:count].tolist() if (shape := self._shapes[n]) is not None]
         if capped < 0:
             return Selected(shapes, is_cut, None)
