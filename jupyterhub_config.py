@@ -97,6 +97,9 @@ c.JupyterHub.active_server_limit = 0
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
 ]
+# Scripts of the Hub's pages read the token from the page. A script of an app in a session has the
+# same origin and must not read it from the cookies of a frame.
+c.JupyterHub.tornado_settings = {"xsrf_cookie_kwargs": {"httponly": True}}
 brand = read_brand(os.environ)
 c.JupyterHub.template_vars = {"brand": brand}
 if brand.logo is not None:

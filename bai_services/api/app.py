@@ -60,5 +60,8 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         sign_in=sign_in,
         prefix=prefix,
         web_ui=web_ui,
+        # An app of a session has the same origin. It must not read the token in the cookies of a
+        # frame; pages of the manager contain the token instead.
+        xsrf_cookie_kwargs={"httponly": True},
         **settings,
     )

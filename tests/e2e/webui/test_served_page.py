@@ -55,6 +55,15 @@ def test_scripts_cannot_read_pages(hub: RunningHub) -> None:
             assert "xsrf" not in answer.text.lower()
 
 
+def test_scripts_cannot_read_xsrf_cookies(hub: RunningHub) -> None:
+    """A page of an app can open any address of the hub in a frame and read the frame's cookies."""
+    with hub.sign_in("user") as client:
+        client.get("/services/bai/start", follow_redirects=True)
+        cookies = [cookie for cookie in client.cookies.jar if cookie.name == "_xsrf"]
+    assert {cookie.path for cookie in cookies} == {"/hub/", "/services/bai/"}
+    assert all(cookie.has_nonstandard_attr("HttpOnly") for cookie in cookies)
+
+
 def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         assert client.get("/services/bai/start", follow_redirects=True).status_code == 200
