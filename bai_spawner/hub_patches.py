@@ -1,7 +1,8 @@
-"""Patches of JupyterHub: omit two needless costs of every spawn, and translate its own pages.
+"""Patches of JupyterHub: omit two needless costs of every spawn, translate its own pages, and keep
+their XSRF tokens from scripts.
 
 JupyterHub has no settings for this, so the Hub's configuration file calls `apply_hub_patches`,
-which replaces three functions of JupyterHub before they are used. A function that a later
+which replaces four functions of JupyterHub before they are used. A function that a later
 JupyterHub no longer has is not replaced. The patches are written for JupyterHub 6 (tested: 6.1.1);
 `tests/spawner/test_hub_patches.py` fails if a function changes on which a patch relies.
 """
@@ -9,6 +10,7 @@ JupyterHub no longer has is not replaced. The patches are written for JupyterHub
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable
 from typing import Any
 
 from jupyterhub import orm
@@ -28,6 +30,7 @@ def apply_hub_patches() -> None:
     _hash_generated_secrets_once()
     _do_not_ping_sqlite()
     _translate_every_page()
+    _hide_xsrf_token_from_scripts()
 
 
 def _hash_generated_secrets_once() -> None:
@@ -85,3 +88,29 @@ def _translate_every_page() -> None:
         return {"translate": translator_for(handler), "brand": Brand(), **read(handler)}
 
     BaseHandler.template_namespace = property(template_namespace)
+
+
+def _hide_xsrf_token_from_scripts() -> None:
+    """Remove the XSRF token from pages that a script requests.
+
+    Without a domain per user, pages of the Hub and apps of sessions have the same origin. The page
+    of an app could otherwise fetch a page of the Hub and create an API token of its visitor with
+    the XSRF token. JupyterHub checks `Sec-Fetch-Mode` only before it sets the XSRF cookie. No
+    upstream issue is known; JupyterHub recommends a domain per user.
+    """
+    render = getattr(BaseHandler, "render_template", None)
+    if render is None:
+        return
+
+    def render_template(handler: BaseHandler, name: str, sync: bool = False, **ns: Any) -> Any:
+        page = render(handler, name, sync, **ns)
+        if handler.request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":
+            return page
+        token = handler.xsrf_token.decode("ascii")
+        return page.replace(token, "") if sync else _without(page, token)
+
+    BaseHandler.render_template = render_template
+
+
+async def _without(page: Awaitable[str], text: str) -> str:
+    return (await page).replace(text, "")

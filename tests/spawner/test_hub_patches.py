@@ -25,6 +25,7 @@ PATCHED: tuple[tuple[Any, str], ...] = (
     (provider, "hash_token"),
     (orm, "register_ping_connection"),
     (BaseHandler, "template_namespace"),
+    (BaseHandler, "render_template"),
 )
 
 
@@ -110,6 +111,11 @@ RELIED_ON = [
         "jupyterhub.handlers.base:BaseHandler.template_namespace",
         "bai_spawner/hub_patches.py",
         "cded8ce867a0be82",
+    ),
+    (
+        "jupyterhub.handlers.base:BaseHandler.render_template",
+        "bai_spawner/hub_patches.py",
+        "50aeeb5ce3a22dcc",
     ),
     ("jupyterhub.orm:Hashed", "bai_spawner/hub_patches.py", "f80e139ff61c88eb"),
     ("jupyterhub.utils:hash_token", "bai_spawner/hub_patches.py", "c4651ca3c9d9ecbc"),

@@ -64,6 +64,17 @@ def test_scripts_cannot_read_xsrf_cookies(hub: RunningHub) -> None:
     assert all(cookie.has_nonstandard_attr("HttpOnly") for cookie in cookies)
 
 
+def test_scripts_get_pages_of_the_hub_without_xsrf_token(hub: RunningHub) -> None:
+    with hub.sign_in("user") as client:
+        token = client.cookies.get("_xsrf", path="/hub/") or ""
+        for path in ("home", "token", "spawn/user/new", "change-password", "nothing"):
+            assert token in client.get(f"/hub/{path}", follow_redirects=True).text, path
+            for mode in ("cors", "same-origin", "no-cors"):
+                headers = {"Sec-Fetch-Mode": mode, "X-XSRFToken": token}
+                answer = client.get(f"/hub/{path}", headers=headers, follow_redirects=True)
+                assert token not in answer.text, f"{path} {mode}"
+
+
 def test_unknown_page_has_the_status_404(hub: RunningHub) -> None:
     with hub.sign_in("user") as client:
         assert client.get("/services/bai/start", follow_redirects=True).status_code == 200
