@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 MAX_SESSIONS = 20_000
 MAX_DAYS = 92
 MAX_POLICIES = 2
+# Earlier times have no history, and some cannot be converted to UTC.
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Maximum number of worker processes of this manager.
 MAX_RUNNING = 2
 # Ended replays are kept in memory: at most this number, and at most for this time.
@@ -296,6 +298,8 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
         raise InvalidRequest("since must be before until, and in the past", field="since")
     if until - since > timedelta(days=MAX_DAYS):
         raise InvalidRequest(f"the period may be at most {MAX_DAYS} days long", field="since")
+    if since < EARLIEST:
+        raise InvalidRequest(f"since must be after {EARLIEST.year}", field="since")
     # Days of usage are days in UTC.
     return since.astimezone(UTC), until.astimezone(UTC)
 

@@ -185,6 +185,10 @@ async def test_process_over_its_time_limit_is_killed(
         ({"since": "2030-01-01T00:00:00"}, "since"),
         ({"since": "0001-01-01T00:00:00+14:00"}, "at most 92 days"),
         ({"since": "9999-12-31T23:59:59Z"}, "since must be before until"),
+        (
+            {"since": "0001-01-01T00:00:00+14:00", "until": "0001-01-01T20:00:00+14:00"},
+            "since must be after 1970",
+        ),
         ({"until": "2001-01-01T00:00:00Z"}, "since must be before until"),
         ({"policies": [{}, {}, {}]}, "policies"),
         ({"policies": [{}, {}]}, "two policies are equal"),
