@@ -1,7 +1,6 @@
 import { ApiError } from './api';
 
 const CONSENT_TIMEOUT_MILLISECONDS = 300_000;
-const POLL_INTERVAL_MILLISECONDS = 500;
 /** Error codes for responses without a JSON body: responses to HEAD and responses of the proxy. */
 const CODES: Record<number, string> = {
   401: 'not-signed-in',
@@ -17,9 +16,14 @@ interface ErrorBody {
   details?: Record<string, unknown>;
 }
 
-/** Message that the consent window posts to this page. */
+/**
+ * Channel on which the consent window sends the code. Every page of the origin can read it, but only
+ * the page with the verifier can use the code.
+ */
+const CHANNEL = 'bai-panel-login';
+
+/** Message of the consent window; `code` is empty if the user refuses. */
 interface ConsentMessage {
-  bai: string;
   code: string;
   state: string;
 }
@@ -58,7 +62,7 @@ export class UserClient {
     }
     const query = new URLSearchParams({ challenge: await challenge(verifier), state });
     opened.location.href = `${this.base()}/panel-login?${query.toString()}`;
-    const code = await waitForCode(opened, state);
+    const code = await waitForCode(state);
     if (!code) {
       return false;
     }
@@ -131,32 +135,27 @@ export class UserClient {
   }
 }
 
-/** Wait for the code in the window's message; empty if the window is closed or after a timeout. */
-function waitForCode(opened: Window, state: string): Promise<string> {
+/**
+ * Wait for the code; empty if the user refuses or does not respond. The window has no reference to
+ * this page and vice versa, so that no page can press the button of the window (COOP).
+ */
+function waitForCode(state: string): Promise<string> {
   return new Promise(resolve => {
+    const channel = new BroadcastChannel(CHANNEL);
     const end = (code: string): void => {
-      window.removeEventListener('message', listen);
-      clearInterval(polling);
+      channel.close();
       clearTimeout(timeout);
       resolve(code);
     };
-    const listen = (event: MessageEvent): void => {
-      const message = event.data as Partial<ConsentMessage> | null;
-      const isOurs = event.origin === window.location.origin && event.source === opened;
-      if (isOurs && message?.bai === 'panel-login' && message.state === state) {
-        // Close the window here: if it closed itself, its message could be lost.
-        opened.close();
-        end(message.code ?? '');
-      }
-    };
-    const polling = setInterval(() => {
-      if (opened.closed) {
-        // The message may still be in transit.
-        setTimeout(() => end(''), POLL_INTERVAL_MILLISECONDS);
-      }
-    }, POLL_INTERVAL_MILLISECONDS);
     const timeout = setTimeout(() => end(''), CONSENT_TIMEOUT_MILLISECONDS);
-    window.addEventListener('message', listen);
+    channel.addEventListener('message', (event: MessageEvent) => {
+      const message = event.data as Partial<ConsentMessage> | null;
+      if (message?.state === state && typeof message.code === 'string') {
+        // The window closes when it receives the confirmation.
+        channel.postMessage({ received: state });
+        end(message.code);
+      }
+    });
   });
 }
 

@@ -1,7 +1,7 @@
 """The page on which a signed-in user authorizes the session panel in their JupyterLab.
 
-The panel opens this page in a new window. The code is posted to the opener of the window, which
-must have the same origin.
+The panel opens this page in a new window. The code is sent on a broadcast channel, which pages of
+other origins cannot read. Without the verifier it is useless to other pages of this origin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .authorization_page import AuthorizationPageHandler
 
 
 class PanelLoginHandler(AuthorizationPageHandler):
-    """GET asks for consent; POST renders a page that posts the code to the opener."""
+    """GET asks for consent; POST renders a page that sends the code to the panel."""
 
     retry_hint = "try again in the panel"
 
@@ -22,7 +22,7 @@ class PanelLoginHandler(AuthorizationPageHandler):
         self.render_page("panel_login.html", caller, request=self, message=None)
 
     def deliver_code(self, caller: Caller, code: str) -> None:
-        message = {"bai": "panel-login", "code": code, "state": self.state}
+        message = {"code": code, "state": self.state}
         self.render_page("panel_login.html", caller, request=self, message=message)
 
 

@@ -57,6 +57,9 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Security-Policy", "frame-ancestors 'none'")
         self.set_header("Referrer-Policy", "same-origin")
+        # An app of a session has the same origin, but must not read or use a page of the manager
+        # in a window that it has opened.
+        self.set_header("Cross-Origin-Opener-Policy", "noopener-allow-popups")
         self.clear_header("Server")
 
     def prepare(self) -> None:

@@ -292,3 +292,56 @@ async def test_foreign_page_can_neither_frame_nor_change_anything(
         outcome = await page.evaluate(LISTEN, f"{hub.url}{API}/events")
         assert outcome == "refused"
     await context.close()
+
+
+# Opens a window and returns the text of its page when the page has loaded; "" if the page cannot be
+# read.
+READ_WINDOW = """
+async url => {
+    const opened = window.open(url);
+    for (let i = 0; i < 100; i += 1) {
+        await new Promise(done => setTimeout(done, 50));
+        try {
+            const loaded = opened.document;
+            if (loaded.readyState === 'complete' && opened.location.href !== 'about:blank')
+                return loaded.documentElement.outerHTML;
+        } catch (error) {
+            return '';
+        }
+    }
+    throw new Error('the page did not load');
+}
+"""
+
+
+async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
+    browser: Browser, hub: RunningHub
+) -> None:
+    """An app of a session has the origin of the hub; the pages contain the XSRF token."""
+    context = await browser.new_context(locale="en-US")
+    try:
+        page = await context.new_page()
+        await Shell(page, hub).sign_in("user")
+        app = f"{hub.url}/user/someone/app/"
+        await page.route(
+            app,
+            lambda route: route.fulfill(
+                body="<p>app",
+                content_type="text/html",
+                # Not even if the app has the same policy.
+                headers={"Cross-Origin-Opener-Policy": "noopener-allow-popups"},
+            ),
+        )
+        await page.goto(app)
+        consent = f"challenge={'c' * 43}&state={'s' * 24}"
+        for path in (
+            f"{UI}/start",
+            f"{UI}/panel-login?{consent}",
+            f"{UI}/cli-login?port=5000&{consent}",
+            "/hub/home",
+            "/hub/token",
+            "/hub/no-such-page",
+        ):
+            assert await page.evaluate(READ_WINDOW, path) == "", path
+    finally:
+        await context.close()
