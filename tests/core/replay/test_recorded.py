@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bai_services.core.cluster.group_options import GroupOptions
 from bai_services.core.resources import ResourceSlots
@@ -238,6 +240,64 @@ def test_comparison_of_history_and_policies() -> None:
     users = {(g.domain, g.name): g.wait_seconds.max for g in strict.by_user}
     assert users == {("default", "ann"): 0, ("default", "bob"): 999, ("acme", "eve"): 1898}
     assert [(g.name, g.sessions) for g in strict.by_priority] == [("20", 1), ("10", 2)]
+
+
+def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ended() -> None:
+    # The period has intervals of 38 seconds; 50 of them have the session.
+    recorded = record(session("a", 0, 0, 1900), agents=[agent(is_schedulable=False)])
+    for report in compared(recorded).reports:
+        (cpu,) = report.utilisation
+        assert cpu.mean_percent == 100
+        assert cpu.percents == (100,) * 50 + (None,) * 45
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 99),  # when the agent joined
+            st.integers(1, 99),  # run time of its only session, which starts when it joined
+            st.sampled_from(["available", "drained", "lost"]),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_utilization_in_each_interval_is_that_of_its_seconds(
+    agents: list[tuple[int, int, str]],
+) -> None:
+    until = at(96)  # 96 intervals of one second
+    recorded = record(
+        *(
+            session(
+                f"s{n}",
+                joined,
+                joined,
+                joined + seconds,
+                placements=(Placement(f"a{n}", ResourceSlots({"cpu": 4000})),),
+            )
+            for n, (joined, seconds, _) in enumerate(agents)
+        ),
+        agents=[
+            agent(
+                f"a{n}",
+                joined=joined,
+                is_schedulable=state != "drained",
+                left=joined + 1 if state == "lost" else None,
+            )
+            for n, (joined, _, state) in enumerate(agents)
+        ],
+    )
+    comparison = compare(workload_of(recorded, SINCE, until, until), policy(), ()).comparison
+    expected = []
+    for second in range(96):
+        used = [joined <= second < joined + seconds for joined, seconds, _ in agents]
+        available = [
+            is_used or (state == "available" and joined <= second)
+            for is_used, (joined, _, state) in zip(used, agents, strict=True)
+        ]
+        expected.append(round(100 * sum(used) / sum(available), 2) if any(available) else None)
+    assert comparison.reports[0].utilisation[0].percents == tuple(expected)
 
 
 def test_names_of_other_domains_are_hidden() -> None:

@@ -363,7 +363,7 @@ def _utilisation(
                     (outcome.started, amount),
                     (outcome.started + outcome.job.seconds, -amount),
                 )
-    capacity = _capacity_changes(workload)
+    capacity = _capacity_changes(workload, replayed)
     found = []
     for name in sorted(capacity):
         means = _means(used.get(name, []), edges)
@@ -379,12 +379,25 @@ def _utilisation(
     return tuple(found)
 
 
-def _capacity_changes(workload: RecordedWorkload) -> dict[str, list[tuple[int, int]]]:
-    """Return the changes (second, difference) of the capacity of each resource."""
+def _capacity_changes(
+    workload: RecordedWorkload, replayed: Replay
+) -> dict[str, list[tuple[int, int]]]:
+    """Return the changes (second, difference) of the capacity of each resource.
+
+    An agent that accepts no more sessions counts until the last session on it has ended.
+    """
     conditions, found = workload.conditions, defaultdict(list)
+    left = dict(conditions.left)
+    for outcome in replayed.outcomes:
+        if outcome.started is None:
+            continue
+        ended = outcome.started + outcome.job.seconds
+        for placement in outcome.placements:
+            if placement.agent_id in left:
+                left[placement.agent_id] = max(left[placement.agent_id], ended)
     for agent in workload.agents:
         begin = conditions.joined.get(agent.id, workload.begin)
-        end = conditions.left.get(agent.id)
+        end = left.get(agent.id)
         for name, amount in capacity_of([agent]).items():
             found[name].append((begin, amount))
             if end is not None:
