@@ -54,7 +54,9 @@ async def test_condensing_many_kernels_equals_condensing_in_memory(store: UsageS
     ]
     for stored, expected in zip(found, condensed(samples, COARSE), strict=True):
         assert stored.metrics == pytest.approx(expected.metrics)
-    assert await store.last(COARSE) == time_at(300)
+    assert await store.last(COARSE, time_at(600)) == time_at(300)
+    assert await store.last(COARSE, time_at(300)) == time_at(0)
+    assert await store.last(COARSE, time_at(0)) is None
 
 
 async def test_deletion_is_by_resolution_and_age(store: UsageSampleStore) -> None:

@@ -52,11 +52,14 @@ class UsageSampleStore:
         async with self._db.read() as tx:
             return await _select(tx, kernel_ids, resolution, start, end)
 
-    async def last(self, resolution: Resolution) -> datetime | None:
-        """Return the start of the newest interval with samples; None if there are no samples."""
+    async def last(self, resolution: Resolution, before: datetime) -> datetime | None:
+        """Return the start of the newest interval with samples that starts before a time; None if
+        there is no such interval.
+        """
         async with self._db.read() as tx:
             newest = sa.select(sa.func.max(usage_samples.c.at)).where(
-                usage_samples.c.interval_seconds == resolution.interval_seconds
+                usage_samples.c.interval_seconds == resolution.interval_seconds,
+                usage_samples.c.at < before,
             )
             at: datetime | None = await tx.scalar(newest)
             return at

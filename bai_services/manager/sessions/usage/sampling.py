@@ -74,10 +74,12 @@ class UsageSampling:
 
     async def _condense(self, now: datetime) -> None:
         length = timedelta(seconds=COARSE.interval_seconds)
-        if self._next_coarse is None:
-            last = await self._store.last(COARSE)
+        if self._next_coarse is None or self._next_coarse > now:  # the clock was set back
+            # The newest interval is condensed again: a manager that was killed may have condensed
+            # only some of its kernels.
+            last = await self._store.last(COARSE, now)
             oldest = COARSE.start_of(now - FINE.kept_for)
-            self._next_coarse = oldest if last is None else max(oldest, last + length)
+            self._next_coarse = oldest if last is None else max(oldest, last)
         if self._next_coarse + length + _CONDENSE_DELAY > now:
             return
         while self._next_coarse + length + _CONDENSE_DELAY <= now:

@@ -1,0 +1,77 @@
+"""Condensing of usage samples after a restart in the middle, and after the clock was set back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bai_services.core.sessions.usage_history import COARSE, FINE, Sample
+from bai_services.db.database import Database
+from bai_services.db.scheduling.lease import LeaseStore
+from bai_services.db.sessions.usage_samples import UsageSampleStore
+from bai_services.manager.scheduling.lease import Lease
+from bai_services.manager.sessions.usage.sampling import UsageSampling
+from tests.testbed.manager import MovableClock
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class World:
+    """The lease and the samples of a database, and a clock that starts at ``START``."""
+
+    def __init__(self, database: Database) -> None:
+        self.clock = MovableClock()
+        self.clock.now = START
+        self.store = UsageSampleStore(database)
+        self.lease = Lease(LeaseStore(database), self.clock, 60)
+
+    def new_sampling(self) -> UsageSampling:
+        """Return the sampling of a manager that has just started."""
+        return UsageSampling(self.store, self.lease, self.clock)
+
+    async def condensed(self, kernel: str) -> list[datetime]:
+        """Return the intervals of the coarse samples of a kernel."""
+        first, last = START - timedelta(days=1), START + timedelta(days=1)
+        return [s.at for s in await self.store.between([kernel], COARSE, first, last)]
+
+
+@pytest.fixture
+async def world(migrated_database_url: str) -> AsyncIterator[World]:
+    database = Database(migrated_database_url)
+    found = World(database)
+    assert await found.lease.hold() is not None
+    yield found
+    await database.close()
+
+
+async def test_manager_that_was_killed_while_it_condensed_leaves_no_kernel_out(
+    world: World,
+) -> None:
+    samples = [Sample(name, START, {"cpu_cores": 1.0}) for name in ("k1", "k2")]
+    await world.store.add(samples, FINE)
+    # Kernels are condensed in several transactions; only the first one was committed.
+    await world.store.add(samples[:1], COARSE)
+    world.clock.advance(minutes=6)
+    await world.new_sampling().step()
+    assert await world.condensed("k2") == [START]
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_samples_are_condensed_after_the_clock_was_set_back(
+    world: World, is_restarted: bool
+) -> None:
+    sampling = world.new_sampling()
+    world.clock.advance(hours=3)
+    sampling.add("k1", {"cpu_cores": 1})
+    world.clock.advance(minutes=6)
+    await sampling.step()
+    world.clock.now = START
+    if is_restarted:
+        sampling = world.new_sampling()
+    await sampling.step()
+    sampling.add("k1", {"cpu_cores": 1})
+    world.clock.advance(minutes=6)
+    await sampling.step()
+    assert START in await world.condensed("k1")
