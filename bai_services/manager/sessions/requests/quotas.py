@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from bai_services.core.cluster.devices import SHARES, Device, is_device_slot, thousandths
 from bai_services.core.resources import CPU, MEM, SHARE_UNIT, format_amount, percent_of
@@ -15,14 +15,20 @@ from bai_services.db.sessions.requests import AdmissionFacts
 def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
+    A scope that forbids unspecified slots also has those of the agents and of the other scopes.
     ``is_limiting`` is set if no other scope has less of the slot left.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
+    slots = {one.scope: _slots(one, facts) for one in caps}
+    known = set(_totals(facts.agents)).union(*slots.values())
     return [
         ScopeQuota(
             kind=one.scope.kind,
             name=one.name,
-            slots=[_slot_quota(one, slot, caps, facts.usage) for slot in _slots(one, facts)],
+            slots=[
+                _slot_quota(one, slot, caps, facts.usage)
+                for slot in sorted(known if one.is_closed else slots[one.scope])
+            ],
         )
         for one in caps
     ]
@@ -87,11 +93,11 @@ def _resource(slot: str, total: int, used: int) -> GroupResource:
     )
 
 
-def _slots(caps: ScopeCaps, facts: AdmissionFacts) -> Iterable[str]:
+def _slots(caps: ScopeCaps, facts: AdmissionFacts) -> set[str]:
+    """Return the slots that a scope limits explicitly or counts."""
     usage = facts.usage.get(caps.scope, {})
     slots = {slot for slot in caps.slots if caps.limit(slot) is not None}
-    slots |= {slot for slot, used in usage.items() if used} | {SESSIONS}
-    return sorted(slots)
+    return slots | {slot for slot, used in usage.items() if used} | {SESSIONS}
 
 
 def _slot_quota(caps: ScopeCaps, slot: str, scopes: Sequence[ScopeCaps], usage: Usage) -> SlotQuota:

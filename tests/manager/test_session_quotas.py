@@ -1,0 +1,66 @@
+"""The displayed quotas agree with the checks of new sessions."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bai_services.core.resources import UNLIMITED, ResourceSlots, parse_amount
+from bai_services.core.scheduling.caps import Scope, ScopeCaps, violations
+from bai_services.core.scheduling.placement import AgentState
+from bai_services.db.sessions.requests import AdmissionFacts
+from bai_services.manager.sessions.requests.quotas import scope_quotas
+
+KEYPAIR, PROJECT = Scope("keypair", "K"), Scope("project", "p1")
+SLOTS = ("cpu", "mem")
+AGENT = AgentState("a1", "main", "x86_64", "process", {"cpu": 4000, "mem": 2**30})
+
+
+def facts(*caps: ScopeCaps, usage: dict[Scope, dict[str, int]] | None = None) -> AdmissionFacts:
+    return AdmissionFacts(
+        (KEYPAIR, PROJECT), {one.scope: one for one in caps}, usage or {}, (AGENT,)
+    )
+
+
+def test_forbidden_slot_of_a_closed_policy_is_displayed_as_limiting() -> None:
+    closed = ScopeCaps(KEYPAIR, "K", {"cpu": 4000}, is_closed=True)
+    project = ScopeCaps(PROJECT, "p1", {"cuda.shares": 100})
+    keypair_quota, project_quota = scope_quotas(facts(closed, project))
+    shown = {slot.slot: (slot.limit, slot.is_limiting) for slot in keypair_quota.slots}
+    assert shown == {
+        "cpu": ("4", True),
+        "cuda.shares": ("0", True),  # limited by the project
+        "mem": ("0", True),  # offered by the agent
+        "sessions": (None, False),
+    }
+    assert not any(slot.is_limiting for slot in project_quota.slots)
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(SLOTS), st.integers(0, 3).map(lambda n: n * 1000))
+LIMITS = st.dictionaries(st.sampled_from(SLOTS), st.sampled_from([UNLIMITED, 0, 1000, 2000, 3000]))
+
+
+@given(LIMITS, LIMITS, st.booleans(), AMOUNTS, AMOUNTS, st.sampled_from(SLOTS))
+def test_request_is_accepted_if_and_only_if_it_fits_the_displayed_remainders(
+    of_keypair: dict[str, int],
+    of_project: dict[str, int],
+    is_closed: bool,
+    used_by_keypair: dict[str, int],
+    used_by_project: dict[str, int],
+    slot: str,
+) -> None:
+    caps = (
+        ScopeCaps(KEYPAIR, "K", of_keypair, is_closed=is_closed),
+        ScopeCaps(PROJECT, "p1", of_project),
+    )
+    found = facts(*caps, usage={KEYPAIR: used_by_keypair, PROJECT: used_by_project})
+    requested = ResourceSlots({slot: 1000})
+    remainders = [
+        (parse_amount(slot, quota.left), quota.is_limiting)
+        for scope in scope_quotas(found)
+        for quota in scope.slots
+        if quota.slot == slot and quota.left is not None
+    ]
+    is_accepted = all(left >= 1000 for left, _ in remainders)
+    assert is_accepted is not bool(violations(caps, requested, found.usage))
+    assert not remainders or any(is_limiting for _, is_limiting in remainders)
