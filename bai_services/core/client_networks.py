@@ -9,11 +9,17 @@ from .client_address import parse_address
 from .errors import InvalidRequest
 from .user_input import shown
 
+# Length of the prefix of IPv4-mapped addresses.
+_MAPPED_BITS = 96
+
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _Networks = tuple[list[ipaddress.IPv4Network], list[ipaddress.IPv6Network]]
 
 
 def check_networks(texts: list[str]) -> list[str]:
     """Return networks in canonical CIDR form; a single address is also accepted.
+
+    A network of IPv4-mapped addresses is returned as IPv4, like the addresses in ``is_inside``.
 
     Raises
     ------
@@ -23,13 +29,24 @@ def check_networks(texts: list[str]) -> list[str]:
     networks = []
     for text in texts:
         try:
-            networks.append(str(ipaddress.ip_network(text.strip(), strict=False)))
+            networks.append(str(_unmapped(ipaddress.ip_network(text.strip(), strict=False))))
         except ValueError:
             raise InvalidRequest(
                 f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
                 field="allowed_client_ip",
             ) from None
     return networks
+
+
+def _unmapped(network: _Network) -> _Network:
+    """Return a network of IPv4-mapped addresses (``::ffff:0:0/96``) as IPv4."""
+    mapped = network.network_address
+    if not isinstance(mapped, ipaddress.IPv6Address) or network.prefixlen < _MAPPED_BITS:
+        return network
+    address = mapped.ipv4_mapped
+    if address is None:
+        return network
+    return ipaddress.IPv4Network((address, network.prefixlen - _MAPPED_BITS))
 
 
 def excludes_addresses(before: Sequence[str] | None, after: Sequence[str] | None) -> bool:

@@ -37,6 +37,14 @@ def test_networks_are_normalized() -> None:
         check_networks(["10.0.0.0/33"])
 
 
+@pytest.mark.parametrize("text", ["::ffff:10.0.0.0/104", "::ffff:10.1.2.3", "::ffff:0:0/96"])
+def test_network_of_mapped_addresses_contains_them(text: str) -> None:
+    networks = check_networks([text])
+    assert is_inside("10.1.2.3", networks) and is_inside("::ffff:10.1.2.3", networks)
+    assert not is_inside("2001:db8::1", networks)
+    assert check_networks(networks) == networks
+
+
 @pytest.mark.parametrize(
     "before, after, excludes",
     [
