@@ -38,7 +38,7 @@ class SlidingCount:
         """Return the seconds until the oldest events have certainly expired; 0 without events."""
         if not self._steps:
             return 0
-        expires = self._steps[0][0] + WINDOW // STEP + 1
+        expires = self._steps[0][0] + WINDOW // STEP
         return max(1, expires * int(STEP.total_seconds()) - int(now.timestamp()))
 
 
