@@ -76,7 +76,7 @@ class Listing:
         """
         for name, value in query.filters.items():
             rows = rows.where(await self._resolve_names(tx, name, self._condition(tx, name, value)))
-        order = [self._order(name) for name in (query.sort or self.default_sort)]
+        order = [self._order(name) for name in self._sort(query)]
         result = await tx.execute(rows.order_by(*order).limit(query.limit).offset(query.offset))
         items = records(make, result)
         if len(items) < query.limit and (items or not query.offset):  # the list ends here
@@ -86,6 +86,15 @@ class Listing:
         counted = rows.with_only_columns(sa.literal(1), maintain_column_froms=True).limit(most)
         total = await tx.scalar(sa.select(sa.func.count()).select_from(counted.subquery()))
         return Page(items, int(total or 0), query.limit, query.offset)
+
+    def _sort(self, query: ListQuery) -> list[str]:
+        """Return the requested sort order, with the default one for rows that are equal in it.
+
+        PostgreSQL returns equal rows in any order, so pages could repeat rows and miss others.
+        """
+        chosen = {name.removeprefix("-") for name in query.sort}
+        rest = [name for name in self.default_sort if name.removeprefix("-") not in chosen]
+        return [*query.sort, *rest]
 
     async def _resolve_names(
         self, tx: AsyncConnection, name: str, condition: sa.ColumnElement[bool]

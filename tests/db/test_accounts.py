@@ -163,3 +163,18 @@ async def test_old_attempts_are_deleted(database: Database) -> None:
     async with database.read() as tx:
         found = await tx.exec_driver_sql("SELECT subject FROM sign_in_failures")
         assert [row[0] for row in found] == ["late"]
+
+
+async def test_pages_of_equal_rows_repeat_no_row(database: Database, domain: str) -> None:
+    store = UserStore(database)
+    names = [f"user{number}" for number in range(6)]
+    for name in names:
+        await add_user(database, name)
+    listed = []
+    for offset in range(len(names)):
+        page = await store.page(ListQuery(limit=1, offset=offset, sort=("status",)))
+        listed += [user.username for user in page.items]
+        # PostgreSQL moves a changed row to the end of its table.
+        change = UserChange({"full_name": f"read {offset}"})
+        await store.update(listed[-1], change, entry("user.update"))
+    assert listed == names
