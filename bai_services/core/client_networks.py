@@ -29,7 +29,7 @@ def check_networks(texts: list[str]) -> list[str]:
     networks = []
     for text in texts:
         try:
-            networks.append(str(_unmapped(ipaddress.ip_network(text.strip(), strict=False))))
+            networks.append(str(unmapped(ipaddress.ip_network(text.strip(), strict=False))))
         except ValueError:
             raise InvalidRequest(
                 f"{shown(text)!r} is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
@@ -38,7 +38,7 @@ def check_networks(texts: list[str]) -> list[str]:
     return networks
 
 
-def _unmapped(network: _Network) -> _Network:
+def unmapped(network: _Network) -> _Network:
     """Return a network of IPv4-mapped addresses (``::ffff:0:0/96``) as IPv4."""
     mapped = network.network_address
     if not isinstance(mapped, ipaddress.IPv6Address) or network.prefixlen < _MAPPED_BITS:

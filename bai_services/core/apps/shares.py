@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ..client_networks import unmapped
 from ..errors import Forbidden, InvalidRequest
 
 MAX_ADDRESSES = 64
@@ -105,6 +106,8 @@ def check_sharing(allowed: str, audience: Audience) -> None:
 def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | None:
     """Return the networks from which visitors may connect; None: all networks.
 
+    Networks of IPv4-mapped addresses are returned as IPv4.
+
     Raises
     ------
     InvalidRequest
@@ -119,7 +122,7 @@ def check_addresses(audience: Audience, texts: Sequence[str]) -> list[str] | Non
     networks = []
     for text in texts:
         try:
-            networks.append(str(ipaddress.ip_network(text.strip())))
+            networks.append(str(unmapped(ipaddress.ip_network(text.strip()))))
         except ValueError:
             raise InvalidRequest(
                 f"{text[:64]!r} is not an address or network; write 192.0.2.7 or 192.0.2.0/24",

@@ -83,6 +83,7 @@ def test_public_share_requires_valid_networks() -> None:
         "192.0.2.7/32",
         "2001:db8::/32",
     ]
+    assert check_addresses(Audience.USER, ["::ffff:192.0.2.0/120"]) == ["192.0.2.0/24"]
     for audience, given in ((Audience.PUBLIC, []), (Audience.USER, ["192.0.2.7/24"])):
         with pytest.raises(InvalidRequest):
             check_addresses(audience, given)
