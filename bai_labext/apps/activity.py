@@ -87,10 +87,10 @@ def forget_ended_process(state: dict[str, Any]) -> None:
 
 
 def use_recording(handler: type, app: App, uses: AppActivity) -> type:
-    """Return a subclass of a handler of jupyter-server-proxy that records only uses as activity.
+    """Return a subclass of a jupyter-server-proxy handler that counts only uses as activity.
 
-    The handlers of jupyter-server-proxy record every byte in either direction, so an open tab would
-    keep a session alive forever. The subclass also connects to apps that listen on IPv6 only.
+    The original handler counts all traffic in either direction, so an open tab would keep a session
+    alive forever. The subclass also connects to apps that listen on IPv6 only.
     """
 
     def record_fast_use_of_app(path: str) -> None:

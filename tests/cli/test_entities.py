@@ -117,3 +117,17 @@ def test_numbers_in_text_fields_become_strings() -> None:
 def test_equivalent_values_compare_equal(kind: FieldKind, one: Any, other: Any) -> None:
     field = Field("field", "", kind)
     assert comparable(field, one) == comparable(field, other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (FieldKind.CAPS, {"mem": "1g"}, {"mem": "2g"}),
+        (FieldKind.SLOTS, {"cpu": "1"}, {"cpu": "2"}),
+        (FieldKind.MEMORY, "64m", "64g"),
+        (FieldKind.LIST, ["a", "b"], ["a", "c"]),
+    ],
+)
+def test_different_values_compare_unequal(kind: FieldKind, one: Any, other: Any) -> None:
+    field = Field("field", "", kind)
+    assert comparable(field, one) != comparable(field, other)

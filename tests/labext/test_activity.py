@@ -62,7 +62,7 @@ class ReportingSession:
 
 
 def fake_manager(reports: IdleReports) -> ThreadingHTTPServer:
-    """Return a manager that requests a report each second and is unavailable for other requests."""
+    """Return a manager that requests a report each second and rejects all other requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -79,7 +79,10 @@ class DeviceGrant:
 
 @dataclass(frozen=True, slots=True)
 class DeviceInjection:
-    """A device kind's part of the injection; nodes and requests are in the engine's format."""
+    """What a device kind adds to a kernel, as part of the kernel's injection.
+
+    ``device_nodes`` and ``device_requests`` have the format of the engine.
+    """
 
     environ: Mapping[str, str] = field(default_factory=dict)
     device_nodes: Sequence[str] = ()
@@ -87,7 +90,7 @@ class DeviceInjection:
     mounts: Sequence[Mapping[str, Any]] = ()
     notices: Sequence[str] = ()
     capabilities: Sequence[str] = ()
-    # Lift the limit of locked memory, which some drivers need to map memory.
+    # Whether to lift the limit on locked memory; some drivers lock memory in order to map it.
     memlock: bool = False
     groups: Sequence[str] = ()
     # Enforcement level of the kernel's shares.

@@ -73,6 +73,7 @@ class Target:
         return ipaddress.ip_network(self.network).version
 
     def matches(self) -> Iterator[str]:
+        """Yield iptables options that match packets to this target, one string per rule."""
         if not self.port:
             yield f"-d {self.network}"
             return

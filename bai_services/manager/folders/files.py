@@ -339,7 +339,7 @@ class _ReceivedFile(ABC, Generic[T]):
         await self._buffer.receive(receive, size)
 
     def on_disconnect(self) -> None:
-        """Stop unpacking for a disconnected client; a single file needs no action."""
+        """Do nothing; ``ArchiveUpload`` overrides this to stop unpacking."""
 
     async def commit(self) -> T:
         """Complete the upload, if the caller is still allowed to write."""

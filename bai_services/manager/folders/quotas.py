@@ -81,7 +81,7 @@ class Quotas:
         self._clock = context.clock
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
-        # Bytes received through the manager since the last count of the scope.
+        # Bytes received through the manager since the last scan of any folder of the scope.
         self._received_bytes: dict[tuple[str, str], int] = {}
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
@@ -178,7 +178,7 @@ class Quotas:
         return max(found.limit_bytes - used, 0)
 
     def add_received(self, row: VfolderRow, size_bytes: int) -> None:
-        """Add received bytes to the usage until the next count of the scope."""
+        """Add received bytes to the usage until the next scan of a folder of the scope."""
         key = (row.host, row.scope)
         self._received_bytes[key] = self._received_bytes.get(key, 0) + size_bytes
 
@@ -261,6 +261,7 @@ class Quotas:
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:
         now = self._clock()
+        # Half of the maximum, because the next check follows only after ``TICK_SECONDS``.
         if row.counted_at is not None and (now - row.counted_at).total_seconds() < (
             MAX_COUNTER_AGE_SECONDS / 2
         ):

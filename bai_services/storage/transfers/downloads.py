@@ -53,15 +53,15 @@ class Descriptor:
     async def close(self) -> None:
         """Close the descriptor now, or in a worker thread after the step that is using it."""
         if self._step.acquire(blocking=False):
-            # Close before the lock is released. Otherwise, a queued step could acquire the lock
-            # first, and the event loop would block until that step ends.
+            # Keep the lock while closing. A queued step could acquire a released lock, and would
+            # then block the event loop, which needs the lock to close the descriptor.
             try:
                 self._close()
             finally:
                 self._step.release()
             return
-        # If all workers hang, the descriptor is closed when a worker returns, or at the exit of
-        # the process.
+        # After a timeout, a worker closes the descriptor later. If all workers hang, ``run``
+        # rejects the call, and the descriptor remains open until the process exits.
         with contextlib.suppress(Unavailable):
             await self._workers.run(self._close_after_step)
 
@@ -149,8 +149,8 @@ class ArchiveStream:
     async def close(self) -> None:
         if self._root >= 0:
             root, self._root = self._root, -1
-            # If all workers hang, the descriptor is closed when a worker returns, or at the exit of
-            # the process.
+            # After a timeout, a worker closes the descriptor later. If all workers hang, ``run``
+            # rejects the call, and the descriptor remains open until the process exits.
             with contextlib.suppress(Unavailable):
                 await self._workers.run(self._end, root)
 

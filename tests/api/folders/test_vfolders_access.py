@@ -163,7 +163,7 @@ async def test_failed_clone_shows_the_reason_and_can_be_deleted(api: Api, user: 
     with pytest.raises(NotFound):
         await user.get("/vfolders/copy/files")
     await user.delete(f"/vfolders/{row['id']}")
-    # Without its files, the folder is not usable after it was in the trash either.
+    # Restoring the folder from the trash does not repair it: its files are still missing.
     assert (await user.post(f"/vfolders/{row['id']}/restore"))["status"] == "error"
     await user.delete(f"/vfolders/{row['id']}")
     await user.post(f"/vfolders/{row['id']}/purge")
@@ -184,7 +184,8 @@ async def test_transfer_moves_the_folder_with_its_files(api: Api, user: Client) 
     assert await content_of(heir, "f", folder) == b"mine"
     with pytest.raises(NotFound):
         await user.get(f"/vfolders/{folder}")
-    # A taken name is a conflict. Without the conflict, a transfer to another domain is possible.
+    # A transfer fails if the new owner has a folder of that name. Otherwise, even a transfer to
+    # another domain succeeds.
     stranger = await api.client("acme-user")
     own = await stranger.post("/vfolders", {"name": "data"})
     with pytest.raises(AlreadyExists):

@@ -248,7 +248,7 @@ async def test_apps_are_connected_shared_and_opened(
     await ui.press("Connect to VS Code (desktop) of drawer-apps")
     await ui.page.get_by_role("link", name="Open VS Code").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # The port that was chosen for another app is not used again.
+    # Each app starts with its own default port, not with the port chosen for the previous app.
     await ui.press("Connect to database of drawer-apps")
     await ui.page.get_by_text("--tcp 5432 --bind 5432").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()

@@ -164,7 +164,7 @@ def encode_request(request: Request, names: NameTable) -> Ints:
     needs = [(slot, n) for slot, n in request.slots.items() if family_of(slot)]
     if len(needs) > c.MAX_NEEDS:
         raise InvalidRequest(
-            f"{len(needs)} families of devices requested; a session may have at most {c.MAX_NEEDS}",
+            f"{len(needs)} device slots requested; a session may have at most {c.MAX_NEEDS}",
             slots=[slot for slot, _ in needs],
         )
     row = _empty_row(request.slots.get(CPU_SLOT, 0), request.slots.get(MEM_SLOT, 0))

@@ -157,7 +157,7 @@ class Placer:
         Raises
         ------
         InvalidRequest
-            If the request has more than ``MAX_NEEDS`` device families.
+            If the request has more than ``MAX_NEEDS`` device slots.
         """
         handle = self._handles.get(request)
         if handle is not None:
@@ -221,8 +221,8 @@ class Placer:
         """Return ``fits`` for many requests, at little more than the cost of one request."""
         checked = {n: self.fits(n) for n in handles if n not in self._single_search_rows}
         if checked:
-            # The requests in ``checked`` are new in ``_single_search_rows``, or need more than one
-            # search.
+            # A request in ``checked`` either needs more than one search or has not been checked
+            # since the last rebuild of ``_single_search_rows``.
             if any(self._requests[n].is_single_search for n in checked):
                 rows = self._row_of.items()
                 self._single_search_rows = {
@@ -434,7 +434,7 @@ class Placer:
         if (facts[:, :, c.IN_FORCE] == c.ANY).all():
             self._owns_facts = other._owns_facts = False
         else:
-            # Shares in force change with every placement, so the facts cannot be shared.
+            # Placements change the fact IN_FORCE, so each placer needs its own copy of the facts.
             facts, other._owns_facts = facts.copy(), True
         other._columns = self._columns._replace(
             facts=facts,

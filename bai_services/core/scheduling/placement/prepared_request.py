@@ -32,7 +32,7 @@ class PreparedRequest:
         Raises
         ------
         InvalidRequest
-            If the request has more than ``MAX_NEEDS`` device families.
+            If the request has more than ``MAX_NEEDS`` device slots.
         """
         row = encode_request(request, names)
         device_slots = tuple(slot for slot in request.slots if is_device_slot(slot))

@@ -156,8 +156,9 @@ def replay(
     """Replay a workload under the options of a resource group; deterministic.
 
     Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
-    with an event. Run times and shares are learned during the replay, as in production. Policies
-    that need a mix of requests use the mix of the workload. Without ``conditions``, all agents are
+    with an event, and when the previous pass requests one. Run times and shares are learned during
+    the replay, as in production. The tables are learned from the requests of the workload, unless
+    ``state`` has tables. Without ``conditions``, all agents are
     empty at the start.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation, conditions or Conditions())

@@ -39,7 +39,7 @@ export interface Field {
   only?: 'create' | 'change';
   /** Whether an empty value means "no limit" or "none", and is sent as null. */
   isNullable?: boolean;
-  /** Smaller numbers are accepted, but show the warning `NAME.KEY-low`. */
+  /** Smaller numbers are accepted, but the form shows the text `ENTITY.KEY-low` as a warning. */
   warnBelow?: number;
   /** Whether the field can be set for several selected objects at once. */
   isShared?: boolean;
@@ -137,8 +137,8 @@ export const canWrite = (entity: Entity, item: Item, role: string | undefined) =
   (entity.isWritable?.(item, role) ?? true);
 
 /**
- * Whether a role may change an object of a user, whose role is `item.role`. Domain admins may
- * change the objects of users and of domain admins.
+ * Whether a user with the role `role` may change an object whose owner has the role `item.role`.
+ * Only superadmins may change the objects of superadmins and monitors.
  */
 export const isOwnerInReach = (item: Item, role: string) =>
   role === 'superadmin' || item['role'] === 'user' || item['role'] === 'admin';
