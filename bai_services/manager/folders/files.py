@@ -97,7 +97,10 @@ class Files:
     async def archive(
         self, caller: Caller, key: str, paths: Sequence[str], form: str
     ) -> tuple[ArchiveStream, str]:
-        """Open an archive of ``paths``; return it and a file name. The caller must close it."""
+        """Open an archive of ``paths``; return it and a file name. The caller must close it.
+
+        ``form`` is ``zip`` or ``tar``.
+        """
         row = await self._find_readable(caller, key)
         stream = await self.host(row).open_archive(location_of(row), paths, form)
         try:

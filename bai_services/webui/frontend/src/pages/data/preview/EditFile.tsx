@@ -21,6 +21,7 @@ interface EditFileProps {
   text: string;
   content: FileContent;
   canWrite: boolean;
+  /** Whether `text` is only the beginning of the file, which then cannot be edited. */
   isCut: boolean;
   /** The version of the file that the text is based on. */
   etag: string;
