@@ -22,9 +22,12 @@ class EventsHandler(APIHandler):
     """Streams notifications without content; the client fetches the current state itself."""
 
     @operation(
-        "Stream change notifications of sessions (text/event-stream)",
+        "Stream change notifications of sessions, folders and invitations (text/event-stream)",
         tag="sessions",
-        parameters={"session": "id or name of one session; default: all visible sessions"},
+        parameters={
+            "session": "id or name of one session; default: all visible sessions, and the caller's "
+            "folders and invitations"
+        },
     )
     async def get(self) -> None:
         session_id = self.get_query_argument("session", None)

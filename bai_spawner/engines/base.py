@@ -50,11 +50,12 @@ class Running:
     pid: int = 0
     """Process engine: the process that was started."""
     pid_started: str = ""
+    """Start of that process, to detect a reused pid; likewise ``init_started``, ``log_started``."""
     init_pid: int = 0
     """Process engine: the first process of the sandbox; 0 without a sandbox."""
     init_started: str = ""
     log_pid: int = 0
-    """Process engine: the log writer, which exits when its pipe has no writer left."""
+    """Process engine: the process that writes the log; it exits when its input pipe is closed."""
     log_started: str = ""
 
     def to_state(self) -> dict[str, Any]:
@@ -144,7 +145,7 @@ class Engine(LoggingConfigurable):
 
     @abstractmethod
     async def remove(self, running: Running) -> None:
-        """Remove the container or files, and maybe the log, of an ended kernel; idempotent."""
+        """Remove the container or files of an ended kernel; its log may be lost. Idempotent."""
 
 
 def tail(text: str, max_bytes: int) -> str:

@@ -6,7 +6,7 @@ export interface Segment {
   className: string;
 }
 
-// Escape codes, because eslint rejects control characters in a regular expression.
+// Inserted as variables, because eslint rejects control characters in a regular expression.
 const [ESC, BEL] = ['\\x1b', '\\x07'];
 const SEQUENCE = new RegExp(
   `${ESC}(?:\\[([0-9;?]*)([A-Za-z])|\\][^${BEL}${ESC}]*(?:${BEL}|${ESC}\\\\)|[@-Z\\\\_-])`,

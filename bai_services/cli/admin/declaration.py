@@ -74,9 +74,9 @@ SCOPE_FIELD: Mapping[str, str] = {
 
 
 class PasswordSource(Enum):
-    """An initial password that is not in the file or the environment."""
+    """Stands for an initial password whose text is not known yet."""
 
-    GENERATED = auto()
+    GENERATED = auto()  # generated when the user is created
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +218,7 @@ def _entries(
 def _check_links(links: Mapping[str, Any], location: str) -> None:
     for kind, targets in links.items():
         if kind not in LINK_KINDS or not isinstance(targets, list):
-            raise _error_at(
-                location, "links must map domain, project, user or keypair to a list each"
-            )
+            raise _error_at(location, "links must map domain, project, user or keypair to lists")
         if kind == "project" and not all("/" in str(target) for target in targets):
             raise _error_at(location, "write a linked project as DOMAIN/NAME")
 

@@ -33,8 +33,10 @@ class NewDevice:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Result of an update: whether capacity has increased, and devices refused because they belong
-    to another agent.
+    """Result of an update of devices.
+
+    ``capacity_increased`` is also True if a healthy device offers other shares than before.
+    ``refused`` contains the ids of the devices that belong to another agent.
     """
 
     capacity_increased: bool

@@ -483,9 +483,9 @@ async def lock_folder(tx: AsyncConnection, vfolder_id: str) -> sa.RowMapping:
 async def require_name_free_for_invitee(
     tx: AsyncConnection, folder: sa.RowMapping, invitee_id: str
 ) -> None:
-    """Raise ``AlreadyExists`` if the invitee has an own folder with the name of ``folder``.
+    """Raise ``AlreadyExists`` if the invitee owns another folder with the name of ``folder``.
 
-    The invitee could not address the two folders by name.
+    Otherwise the name would be ambiguous for the invitee.
     """
     own_id = await tx.scalar(
         sa.select(vfolders.c.id).where(

@@ -198,7 +198,7 @@ async def _audit_scopes(tx: AsyncConnection) -> list[str]:
         (row.scope, row.scope_id, row.slot): row.used
         for row in await tx.execute(sa.select(scope_usage))
     }
-    return _differences("counter of", in_ledger, counted)
+    return _differences("scope", in_ledger, counted)
 
 
 async def _audit_agents(tx: AsyncConnection) -> list[str]:

@@ -338,12 +338,13 @@ def hub_account(account: Account) -> HubAccount:
     )
 
 
-# Hub scopes of administrators. They are read-only, unlike the Hub's own role "admin": accounts and
-# sessions are changed through the manager, because only it compares the roles of caller and owner.
+# Hub scopes of administrators. Except for "delete:servers" they are read-only, unlike those of the
+# Hub's own role "admin": accounts and sessions are changed through the manager, because only it
+# compares the roles of caller and owner.
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),
-    # These scopes are for servers without a session. Roles need not be compared, because no owner
+    # To stop servers that have no session. No comparison of roles is needed: no owner of a server
     # has a higher role than a superadmin.
     *("read:servers", "delete:servers"),
 )

@@ -65,10 +65,10 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def freeze_objects() -> None:
-    """Exclude all current objects (mostly code) from garbage collection.
+    """Exclude all current objects (mostly code) from garbage collection, and set its thresholds.
 
-    Does nothing unless the running loop is from ``new_loop``, because the exclusion affects the
-    whole process, for example a test runner.
+    Does nothing if the running loop is not from ``new_loop``: both changes affect the whole
+    process, which may then be a test runner.
     """
     if asyncio.get_running_loop() not in _SELECTORS:
         return

@@ -234,7 +234,7 @@ class Launch:
         return await self._sessions.find(session_id)
 
     async def leave_start_to_manager(self, caller: Caller, session_id: str) -> SessionRow:
-        """Let the manager instead of the Hub start a session that was created through the Hub."""
+        """Hand the start of a session that was created through the Hub over to the manager."""
         authorizer.require(caller, "session.launch")
         row = await self._sessions.leave_start_to_manager(session_id)
         self._lifecycle.notify(row)
@@ -265,7 +265,8 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if end.exit_code == 0:
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
-        # Same event as for an end that the agent reports first.
+        # Not FAILED: if the agent reports this end first (``Kernels._end_kernel_group``), the
+        # session becomes TERMINATED with the same reason.
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 

@@ -13,7 +13,7 @@ interface UsageBarProps {
   hasSegments?: boolean;
 }
 
-/** An amount in use or free with its bar; the percentage is computed by the server. */
+/** A used or free amount as text and, unless `percent` is null, as a bar. */
 export function UsageBar({ name, text, percent, isFree = false, hasSegments }: UsageBarProps) {
   const isFull = percent !== null && percent >= FULL_PERCENT;
   return (
