@@ -1,4 +1,4 @@
-"""Bind mounts of directories in folders: a link that replaces the directory is never followed."""
+"""Bind mounts of directories in folders: no link, even one created later, leads out of a folder."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tests.testbed import ComponentMissing
 from tests.testbed.dead_mount import dead_mount
 from tests.testbed.skip import skip_or_fail
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 
 NAME = "11111111-1111-1111-1111-111111111111"
-SWAPS = 3000
+ATTEMPTS = 3000
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_swapping_directory_and_link_never_binds_the_link(binds: BindMounts, fol
     swapping = threading.Thread(target=swap)
     swapping.start()
     try:
-        for _ in range(SWAPS):
+        for _ in range(ATTEMPTS):
             try:
                 (mount,) = binds.create(NAME, requested_mounts(folder))
             except (Forbidden, NotFound):

@@ -24,7 +24,7 @@ async def sign_in(page: Page, hub: RunningHub, name: str) -> None:
 async def open_notebook(page: Page) -> None:
     """Open a new Python notebook from the launcher and wait for its kernel.
 
-    ``page`` shows or loads JupyterLab without an earlier workspace, for example of a new session.
+    ``page`` must show or load JupyterLab with no other tabs open, as in a new session.
     """
     launcher = page.locator('.jp-LauncherCard[data-category="Notebook"]').first
     await launcher.click(timeout=TIMEOUT_MS)

@@ -66,7 +66,7 @@ async def test_background_loop_processes_pending_sign_outs(world: World) -> None
 async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -> None:
     store, users = UserStore(world.manager.database), world.manager.accounts.users
 
-    async def revoked(allowed: list[str] | None) -> list[str | None]:
+    async def revoked_after(allowed: list[str] | None) -> list[str | None]:
         """Change the allowed addresses; return which kinds of tokens are revoked."""
         await users.update(SUPERADMIN, "user", {"allowed_client_ip": allowed})
         pending = await store.pending_revocations()
@@ -74,9 +74,9 @@ async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -
             await store.mark_revoked(each.id, "all")
         return [each.tokens_to_end for each in pending]
 
-    assert await revoked(["10.0.0.0/8"]) == ["all"]
-    assert await revoked(["10.0.0.0/8", "192.168.1.7"]) == []
-    assert await revoked(["10.0.0.0/8"]) == ["all"]
-    assert await revoked(None) == []
+    assert await revoked_after(["10.0.0.0/8"]) == ["all"]
+    assert await revoked_after(["10.0.0.0/8", "192.168.1.7"]) == []
+    assert await revoked_after(["10.0.0.0/8"]) == ["all"]
+    assert await revoked_after(None) == []
     # Servers are not stopped.
     assert await store.pending_sign_outs() == []

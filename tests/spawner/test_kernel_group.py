@@ -249,7 +249,7 @@ async def test_a_failed_kernel_start_removes_all_kernels(
     given = make()
     missing = {"image": "bai-no-such-image:none"}
     data = [
-        {**_injection_data(one), **(missing if n == broken else {})}
+        {**_plan_data(one), **(missing if n == broken else {})}
         for n, one in enumerate(_plans_of_kernels(given))
     ]
     given = LaunchPlan.from_json({**data[0], "subs": data[1:]})
@@ -299,7 +299,7 @@ def _plans_of_kernels(given: LaunchPlan) -> list[LaunchPlan]:
     return [given, *given.subs]
 
 
-def _injection_data(one: LaunchPlan) -> dict[str, Any]:
+def _plan_data(one: LaunchPlan) -> dict[str, Any]:
     names = ("session_id", "kernel_id", "agent_id", "name", "user", "engine", "endpoint", "image")
     more = ("command", "uid", "gid", "hostname", "environ", "cluster_key")
     injection = {"network": one.injection.network}

@@ -61,7 +61,7 @@ def test_max_amount_is_the_largest_available_amount_of_a_slot(
 
 
 def sharing_devices(*amounts: tuple[int, int], used: int = 0) -> list[Device]:
-    """Return devices g0, g1 … that accept shares in the range (least, most) of each device."""
+    """Return devices g0, g1 …; each pair is the smallest and largest share of one device."""
     return [
         Device(f"g{i}", "cuda", used=used, sharing=Sharing(Level.PROCESS, *of))
         for i, of in enumerate(amounts)

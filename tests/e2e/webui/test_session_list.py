@@ -260,7 +260,8 @@ async def test_every_status_is_shown_with_its_reason(
         shown.update(status=status, status_info=f"because {status}", progress=progress)
         await ui.page.get_by_role("button", name="Refresh", exact=True).click()
         await ui.row(name).get_by_text(text, exact=True).wait_for()
-        await ui.row(name).get_by_role("button", name="Reason of the status").wait_for()
+        await ui.row(name).get_by_role("button", name="Reason of the status").hover()
+        await ui.page.get_by_role("tooltip").get_by_text(f"because {status}").wait_for()
     await ui.row(name).get_by_role("progressbar").wait_for()
     await ui.page.unroute("**/api/v1/sessions?*")
 
@@ -292,12 +293,12 @@ async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afte
 
     # An ended session cannot be restarted, but a new session with the same options can be created.
     await ui.show(names[1])
-    assert await ui.drawer.get_by_role("button", name="Cancel").count() == 0
-    assert await ui.drawer.get_by_role("button", name="Stop").count() == 0
     await ui.drawer.get_by_role("button", name="More").click()
     items = ui.page.locator(".ant-dropdown").get_by_role("menuitem")
     await items.first.wait_for()
     assert await items.all_inner_texts() == ["New session like this"]
+    for action in ("Cancel", "Stop"):
+        assert await ui.drawer.get_by_role("button", name=action).count() == 0
     for word in ("Pause", "Restart", "Resume"):
         assert await ui.page.get_by_text(word, exact=True).count() == 0
     assert rest.patch(f"/sessions/{live[0]}", json={"priority": 3}).status_code == 409

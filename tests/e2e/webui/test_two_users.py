@@ -120,7 +120,7 @@ async def test_open_folder_page_follows_permission_changes_and_trashing(
     trash(rest, shared)
     await guest.page.get_by_role("alert").get_by_text("there is no folder").wait_for()
 
-    # Members of a project have no grant.
+    # The same for a folder of a project, which its members use without a grant.
     admin = hub.rest("domain-admin")
     team = create(admin, f"team-{secrets.token_hex(3)}", project="default")
     try:
