@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -81,8 +82,8 @@ class Quotas:
         self._clock = context.clock
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
-        # Bytes received through the manager since the last scan of any folder of the scope.
-        self._received_bytes: dict[tuple[str, str], int] = {}
+        # Bytes that each folder received through the manager since its last scan, by host and scope.
+        self._received: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
 
@@ -152,7 +153,7 @@ class Quotas:
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
-        used = (found.used_bytes or 0) + self._received_bytes.get((host, scope), 0)
+        used = (found.used_bytes or 0) + self._received[host, scope].total()
         if used + size_bytes > found.limit_bytes:
             whose = found.owner or f"project {found.project}"
             raise QuotaExceeded(
@@ -174,13 +175,16 @@ class Quotas:
             or self._enforces(row.host)
         ):
             return None
-        used = (found.used_bytes or 0) + self._received_bytes.get((row.host, row.scope), 0)
+        used = (found.used_bytes or 0) + self._received[row.host, row.scope].total()
         return max(found.limit_bytes - used, 0)
 
     def add_received(self, row: VfolderRow, size_bytes: int) -> None:
-        """Add received bytes to the usage until the next scan of a folder of the scope."""
-        key = (row.host, row.scope)
-        self._received_bytes[key] = self._received_bytes.get(key, 0) + size_bytes
+        """Add received bytes to the usage until the next scan of the folder."""
+        self._received[row.host, row.scope][row.id] += size_bytes
+
+    def discard_received(self, row: VfolderRow) -> None:
+        """Forget the received bytes of a folder that was deleted or left its scope."""
+        self._received[row.host, row.scope].pop(row.id, None)
 
     async def enforce_new(self, host: str, scope: str) -> None:
         """Enforce the limit of a scope that may be new."""
@@ -246,8 +250,8 @@ class Quotas:
 
     async def _scan(self, row: VfolderRow) -> FolderUsage:
         at, started = self._clock(), time.monotonic()
-        key = (row.host, row.scope)
-        before = self._received_bytes.get(key, 0)
+        received = self._received[row.host, row.scope]
+        before = received[row.id]
         found = await self._hosts.get(row.host).usage(location_of(row))
         if time.monotonic() - started > FAST_SCAN_SECONDS:
             self._slow_folders.add(row.id)
@@ -255,8 +259,10 @@ class Quotas:
             self._slow_folders.discard(row.id)
         sums_scope = Capability.FAST_USAGE not in self._hosts.get(row.host).capabilities
         await self._store.record_folder_usage(row.id, found.files, found.bytes, at, sums_scope)
-        if before:
-            self._received_bytes[key] = max(self._received_bytes.get(key, 0) - before, 0)
+        # The scan includes what was received before it; bytes received meanwhile remain.
+        received[row.id] -= before
+        if not received[row.id]:
+            del received[row.id]
         return FolderUsage(found.files, found.bytes, at)
 
     async def _read_counter(self, row: QuotaScopeRow) -> None:

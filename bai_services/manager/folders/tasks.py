@@ -128,6 +128,8 @@ class VFolderTasks:
             log.exception("the files of folder %s cannot be deleted", row.id)
             event, info = VfolderEvent.FAILED, _reason(error)
         await self._end(row, event, {"status_info": info, "used_bytes": None})
+        if event is VfolderEvent.EMPTIED:
+            self._quotas.discard_received(row)
         self._quotas.wake()
 
     async def _clone(self, row: VfolderRow) -> None:
@@ -174,6 +176,7 @@ class VFolderTasks:
             target = Location(Scope.parse(scope), row.id)
             await self._hosts.get(row.host).move_folder(location_of(row), target, progress)
         await self._store.complete_transfer(row.id, owner["id"], owner["domain"], self._clock())
+        self._quotas.discard_received(row)
         await self._quotas.enforce_new(row.host, scope)
         await self._changes.folder_changed(row)
 

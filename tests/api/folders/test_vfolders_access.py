@@ -299,6 +299,28 @@ async def test_quota_without_file_system_support_limits_uploads(api: Api, user: 
     await put(user, "second", b"x" * 60 * KIB)
 
 
+async def test_uploads_count_until_their_own_folder_is_scanned(api: Api, user: Client) -> None:
+    admin = await api.client("admin")
+    await user.post("/vfolders", {"name": "other"})
+    path = f"/quota-scopes/local/user:{await api.world.user_id('user')}"
+    await admin.put(path, {"limit_bytes": 100 * KIB})
+    for name in ("data", "other"):
+        await user.get(f"/vfolders/{name}/usage", fresh="true")
+    await put(user, "first", b"x" * 60 * KIB)
+    # The scan of another folder finds none of the uploaded bytes.
+    await user.get("/vfolders/other/usage", fresh="true")
+    with pytest.raises(QuotaExceeded):
+        await put(user, "second", b"x" * 60 * KIB)
+    # The bytes of a deleted folder no longer count.
+    await user.delete("/vfolders/data")
+    await user.post("/vfolders/data/purge")
+    await api.world.manager.folders.vfolders.wait_for_tasks()
+    answer = await user.http.put(
+        "/vfolders/other/content", params={"path": "second"}, content=b"x" * 60 * KIB
+    )
+    assert answer.status_code in (200, 201), answer.text
+
+
 async def test_quota_of_a_user_comes_from_the_policy(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     policy = (await admin.get("/users/user"))["resource_policy"]
