@@ -141,7 +141,9 @@ def test_error_names_an_invalid_variable(
     assert str(caught.value).startswith(variable) and message in str(caught.value)
 
 
-def test_error_of_an_empty_secret_names_a_remedy_only_in_the_state_folder(tmp_path: Path) -> None:
+def test_error_of_an_empty_secret_suggests_deletion_only_if_it_was_generated(
+    tmp_path: Path,
+) -> None:
     configured = tmp_path / "key"
     configured.touch()
     with pytest.raises(SystemExit, match="is empty$"):
@@ -156,6 +158,9 @@ def test_callback_settings_restrict_hosts_and_allow_networks(tmp_path: Path) -> 
     reach = read_settings(environ).callback_reach
     assert reach.allows_address("10.1.2.3")
     assert not reach.allows_address("10.2.2.3")
+    restricted = read_settings(environ | {"BAI_CALLBACK_HOSTS": "*.example.org"}).callback_reach
+    assert restricted.allows_name("ci.example.org")
+    assert not restricted.allows_name("ci.example.com")
     assert read_settings(environ | {"BAI_CALLBACK_HOSTS": "none"}).callback_reach.is_off
     with pytest.raises(SystemExit, match="BAI_CALLBACK_HOSTS, BAI_CALLBACK_NETWORKS: .*BAI_"):
         read_settings(environ | {"BAI_CALLBACK_HOSTS": "https://example.org"})
