@@ -53,7 +53,7 @@ class SshServer:
         return {"user": _user(), "host_key": " ".join(host_key)}
 
     async def serve(self, stream: Stream, _: str) -> None:
-        """Start an SSH server that accepts the owner's registered keys, and connect a stream."""
+        """Start sshd, which accepts the owner's registered keys, and connect it to ``stream``."""
         folder = await self._ensure_prepared()
         await self._update_keys(folder / "authorized_keys")
         ours, theirs = socket.socketpair()

@@ -68,7 +68,7 @@ def listening(words: list[str], address: str, port: int) -> Iterator[None]:
         wait_until(
             lambda: b"reached" in subprocess.check_output(probe_command),
             20,
-            "a response of the second machine",
+            "the HTTP server to respond",
         )
         yield
     finally:
@@ -239,7 +239,7 @@ async def test_policy_and_allow_list_decide_which_addresses_are_reached(
     assert await probe(mine, *targets) == ["reached", "reached", "reached"]
 
 
-async def test_rules_are_restored_after_a_flush_and_removed_with_the_last_network(
+async def test_rules_are_restored_after_a_firewall_reload_and_removed_with_the_last_network(
     agent_networks: AgentNetworks, neighbours: Neighbours
 ) -> None:
     agent = agent_networks.agent()

@@ -1,4 +1,4 @@
-"""Sign-outs end cookies, open websockets and streams, and some also tokens, within 5 s."""
+"""A sign-out ends cookies, websockets and streams within 5 s; some also revoke API tokens."""
 
 from __future__ import annotations
 

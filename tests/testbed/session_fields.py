@@ -62,7 +62,7 @@ def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
 
 
 async def ready_admin(api: Api) -> Client:
-    """Return a superadmin with the project, the limits and the folder that the request needs."""
+    """Return the client of a superadmin with the membership, limits and folder of the request."""
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:

@@ -31,7 +31,7 @@ def parse_lifetime(
 @click.argument("app")
 @click.option("--user", metavar="NAME", help="Share with this user (name or e-mail address).")
 @click.option(
-    "--project", metavar="NAME", help="Share with all members of the session's project NAME."
+    "--project", metavar="NAME", help="Share with all members of NAME, the session's project."
 )
 @click.option("--public", is_flag=True, help="Share with anyone, without a sign-in. Needs --allow.")
 @click.option(

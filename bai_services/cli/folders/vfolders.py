@@ -361,7 +361,7 @@ async def _files_at(connection: Connection, name: str, path: str) -> list[_Folde
         try:
             entries = [entry async for entry in connection.client.items(url, path=directory)]
         except Conflict:
-            # Not a directory: a file, or a missing path, which the download reports.
+            # The path is a file. If it is deleted meanwhile, the download reports it as missing.
             add(directory, *await _stat_file(connection, url, directory))
             continue
         for entry in entries:

@@ -13,7 +13,7 @@ from ..text import printable
 
 
 def position_and_reasons(session: Mapping[str, Any]) -> list[str]:
-    """Return a session's queue position or status, the reasons why it is pending, its progress."""
+    """Return a session's queue position or status, why it is pending, and its progress."""
     if session["status"] == Status.PENDING:
         group = f"in group {session['resource_group']}"
         position = session.get("queue_position")

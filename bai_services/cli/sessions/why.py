@@ -16,7 +16,7 @@ _CERTAINTIES = {
     "known": "exact unless a session arrives that is ordered before it: "
     "one of higher priority or, with lifo, any newer one",
     "estimated": "assumes predicted run times, or that no later session overtakes it",
-    "rough": "extrapolated from how fast the sessions ahead of it started",
+    "rough": "extrapolated from the estimated starts of the sessions ahead of it",
 }
 
 

@@ -141,4 +141,4 @@ async def _check_group(tx: AsyncConnection, name: str) -> None:
 
 
 def _taken(name: str) -> AlreadyExists:
-    return AlreadyExists(f"that group already has a preset {name}", name=name)
+    return AlreadyExists(f"a preset {name} with the same resource group already exists", name=name)

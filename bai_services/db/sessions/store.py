@@ -174,7 +174,7 @@ class SessionStore:
 
         If several sessions have the name, a live session takes precedence, then the newest one. A
         name is searched among the sessions of ``owner_id`` first, then among all visible sessions.
-        There, the live matches must have the same owner; if none is live, all matches must.
+        All matches must have the same owner; if any match is live, only the live ones count.
 
         Raises
         ------
@@ -324,7 +324,7 @@ class SessionStore:
             )
 
     async def history(self, session_id: str) -> list[StatusChange]:
-        """Return the history of a session, oldest first."""
+        """Return the status changes of a session, oldest first."""
         async with self._db.read() as tx:
             rows = await tx.execute(
                 sa.select(*(status_history.c[f.name] for f in fields(StatusChange)))

@@ -51,7 +51,7 @@ user_policies = sa.Table(
         default=2_592_000,
         server_default="2592000",
     ),
-    # Caps over all keypairs of one user; NULL: no limit.
+    # Caps over all keypairs of one user. NULL, or a slot that is not listed: no limit.
     sa.Column("total_resource_slots", CapSlots, nullable=False),
     sa.Column("max_concurrent_sessions", sa.Integer),
     sa.Column("max_pending_sessions", sa.Integer, default=1000, server_default="1000"),
@@ -120,7 +120,7 @@ users = sa.Table(
     sa.Column("main_access_key", sa.String(20)),
     sa.Column("container_uid", sa.Integer),
     sa.Column("container_gid", sa.Integer),
-    # True until the Hub has stopped this user's servers.
+    # True from a sign-out until the Hub has stopped this user's servers.
     sa.Column("needs_hub_sign_out", sa.Boolean, nullable=False, default=False),
     # Pending revocation at the Hub: "sign-ins" (browser sign-ins) or "all" (also API tokens).
     sa.Column("tokens_to_end", sa.String(16)),
@@ -152,7 +152,8 @@ keypairs = sa.Table(
 sign_in_failures = sa.Table(
     "sign_in_failures",
     metadata,
-    # Hash of an entered name, of an account id, or of an address. Unknown names are counted too.
+    # Hash of an entered name, an account id, an address, or a name with an address. Unknown names
+    # are counted too.
     sa.Column("subject", sa.String(64), primary_key=True),
     sa.Column("count", sa.Integer, nullable=False),
     sa.Column("last_at", UtcDateTime, nullable=False),

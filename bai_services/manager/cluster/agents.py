@@ -1,4 +1,4 @@
-"""Agents: process heartbeats, detect lost agents, and pass on work and reports."""
+"""Process the heartbeats of agents, detect lost agents, and pass on kernel work and reports."""
 
 from __future__ import annotations
 

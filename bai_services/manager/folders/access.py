@@ -51,7 +51,9 @@ class VFolderAccess:
     async def for_files(
         self, caller: Caller, key: str, *, is_writing: bool = False
     ) -> tuple[VfolderRow, Permission]:
-        """Return a ready folder whose files the caller may read (or, with ``is_writing``, write).
+        """Return a ready folder and the caller's permission on its files.
+
+        The caller may read the files; with ``is_writing``, also write them.
 
         Raises
         ------

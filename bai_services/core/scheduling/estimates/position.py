@@ -29,9 +29,10 @@ def positions(
 def _in_turns(
     group_queue: GroupQueue, sessions: list[PendingSession], pause_if_busy: PauseIfBusy
 ) -> list[PendingSession]:
-    """Return sessions in the order in which parties, which are (domain, project, user), take turns.
+    """Return the sessions in the order in which the parties take turns.
 
-    ``sessions`` contains the sessions of all parties, sorted by priority and time.
+    A party is a (domain, project, user). ``sessions`` contains the sessions of all parties, sorted
+    by priority and creation order.
     """
     shares = group_queue.shares.copy()
     ordered: list[PendingSession] = []

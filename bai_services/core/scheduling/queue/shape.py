@@ -60,7 +60,7 @@ class Shape:
         self, number: int, pending: PendingSession, quotas: Quotas, placer: Placer
     ) -> None:
         self.number = number
-        self.column = -1  # index in the selection of its queue
+        self.column = -1  # index in ``Selection``; -1: not added yet
         self.pending = pending
         self.key = shape_key(pending)
         self.slots = session_slots(pending)

@@ -65,7 +65,7 @@ class Utilisation:
 
 @dataclass(frozen=True, slots=True)
 class Shifts:
-    """How many sessions start earlier, later, or at the same time as in another report."""
+    """How many sessions start earlier, later or at the same time, compared with another report."""
 
     earlier: int
     later: int
@@ -140,7 +140,7 @@ class FullComparison:
     def visible_in(self, domain: str | None) -> Comparison:
         """Return the comparison with the names of only one domain, or of all if ``domain`` is None.
 
-        The projects and users of other domains are one entry without a name.
+        The projects, and the users, of other domains are merged into one entry without a name.
         """
         if domain is None:
             return self.comparison

@@ -44,11 +44,11 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
   });
 }
 
-// The server counts exactly up to this number; see MIN_EXACT_TOTAL in core/listing.py.
-const MAX_EXACT_TOTAL = 1000;
+// Up to this number, the server's total is always exact; see MIN_EXACT_TOTAL in core/listing.py.
+const MIN_EXACT_TOTAL = 1000;
 
 export const countText = (total: number) =>
-  total > MAX_EXACT_TOTAL ? `${MAX_EXACT_TOTAL}+` : String(total);
+  total > MIN_EXACT_TOTAL ? `${MIN_EXACT_TOTAL}+` : String(total);
 
 /** The query parameters of a page of the list. */
 export interface ListQuery {

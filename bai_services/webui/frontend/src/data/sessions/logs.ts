@@ -12,7 +12,7 @@ interface Chunk {
 const EMPTY: Log = { lines: [], dropped: 0, hasGap: false, state: 'loading' };
 
 /**
- * Follow the output of a kernel while the component is shown. A change of `attempt` restarts the
+ * Follow the output of a kernel while the component is mounted. A change of `attempt` restarts the
  * stream.
  */
 export function useLog(id: string, kernel: string, attempt: number): Log {

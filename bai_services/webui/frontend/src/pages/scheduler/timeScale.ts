@@ -1,6 +1,6 @@
 const HOUR_MILLIS = 3_600_000;
 
-/** Selectable lengths of the period that the chart shows. */
+/** Selectable lengths of the period that the chart shows, in hours. */
 export const RANGES = { '1h': 1, '6h': 6, '1d': 24, '7d': 168 } as const;
 export type Range = keyof typeof RANGES;
 export const isRange = (text: string): text is Range => Object.hasOwn(RANGES, text);
