@@ -75,7 +75,7 @@ def vfolder() -> None:
 @click.option(
     "--project", metavar="NAME", help="Create the folder for this project instead of yourself."
 )
-@click.option("--host", metavar="NAME", help="Storage host. Default: the first one allowed.")
+@click.option("--host", metavar="NAME", help="Storage host. Default: the default host.")
 @click.option(
     "--permission",
     type=Choice(["ro", "rw"]),

@@ -21,8 +21,8 @@ MAX_RECENT_REQUESTS = 2_000
 class PlacementTraining:
     """Computes placement tables in a thread, one resource group at a time.
 
-    The scheduler uses new tables after its next full read. Until then, and for groups without
-    requests, it uses default tables for the agents.
+    The scheduler uses new tables after its next full read. For a group without computed tables, it
+    uses default tables for the agents.
     """
 
     def __init__(self, store: QueueStore, lease: Lease) -> None:
