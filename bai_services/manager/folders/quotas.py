@@ -82,7 +82,7 @@ class Quotas:
         self._clock = context.clock
         self._audit = context.audit
         self._loop = Loop("quotas", self.step, TICK_SECONDS)
-        # Bytes that each folder received through the manager since its last scan, by host and scope.
+        # By host and scope: the bytes that each folder has received since its last scan.
         self._received: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._slow_folders: set[str] = set()
         self._scans: SingleFlight[str, FolderUsage] = SingleFlight()
