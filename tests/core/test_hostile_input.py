@@ -19,6 +19,7 @@ import bai_services.core
 from bai_services.core import (
     client_address,
     client_networks,
+    display_text,
     durations,
     listing,
     names,
@@ -145,6 +146,11 @@ PARSERS: dict[str, list[Parser]] = {
     "sessions.logs.without_times": [
         logs.without_times,
         lambda t: logs.without_times("2030-01-01T00:00:00.000000000Z " + t),
+    ],
+    "display_text.file_name_problem": [display_text.file_name_problem],
+    "display_text.text_problem": [
+        display_text.text_problem,
+        lambda t: display_text.text_problem(t, has_lines=True),
     ],
     "folders.mounts.check_subpath": [mounts.check_subpath],
     "folders.mounts.mount_path": [
