@@ -479,7 +479,7 @@ def test_container_gets_mps_pipe_and_limits(servers: MpsServers, program: Progra
     assert part.environ["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
     assert part.environ["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == f"0={LIMITS.memory_mib}M"
     assert part.level is Level.PROCESS
-    assert "error of one" in part.notices[0]
+    assert "error in one" in part.notices[0]
 
 
 def test_cgroup_level_requests_gpu_through_cdi() -> None:

@@ -98,7 +98,8 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
             while await anext(lines) != "event: position":
                 pass
             data = json.loads((await anext(lines)).removeprefix("data: "))
-        assert data == {"kind": "position", "session_id": third, "status": "PENDING"}
+        expected = {"kind": "position", "session_id": third, "status": "PENDING", "folder_id": ""}
+            assert data == expected
         assert await position() == 2
         await other_user.post("/sessions", {"name": "theirs", "resources": SIX})
         async with asyncio.timeout(30):
