@@ -99,7 +99,7 @@ async def test_changed_position_is_an_event(api: Api, agent: FakeAgent, user: Cl
                 pass
             data = json.loads((await anext(lines)).removeprefix("data: "))
         expected = {"kind": "position", "session_id": third, "status": "PENDING", "folder_id": ""}
-            assert data == expected
+        assert data == expected
         assert await position() == 2
         await other_user.post("/sessions", {"name": "theirs", "resources": SIX})
         async with asyncio.timeout(30):
