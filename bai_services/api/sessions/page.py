@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from tornado.web import HTTPError, RequestHandler
@@ -21,12 +21,18 @@ from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of, to_json
 
-# The pages use the templates of the installed Hub, so that they have its design.
+# Templates of the installed Hub, and the frame and header with which bai-hub replaces its own.
+_HUB_TEMPLATES = FileSystemLoader(Path(DATA_FILES_PATH) / "templates")
+_FRAME_TEMPLATES = FileSystemLoader(Path(__file__).parents[3] / "bai_auth" / "templates")
+
+# The Hub finds the templates in the same order. A template that is replaced begins with the prefix.
 _templates = Environment(
     loader=ChoiceLoader(
         [
             PackageLoader("bai_services.api"),
-            FileSystemLoader(Path(DATA_FILES_PATH) / "templates"),
+            PrefixLoader({"templates": _HUB_TEMPLATES}),
+            _FRAME_TEMPLATES,
+            _HUB_TEMPLATES,
         ]
     ),
     autoescape=True,
@@ -93,6 +99,7 @@ class PageHandler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # j
         translate = translator_for(self)
         page = _templates.get_template(template).render(
             translate=translate,
+            brand=settings.brand,
             script_json=partial(script_json, encode=to_json),
             user=PageUser(caller.username) if caller else None,
             no_spawner_check=True,

@@ -97,12 +97,18 @@ async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
 async def test_hub_pages_have_the_brand_link_and_no_wcag_violation(
     opened: Opener[Shell], hub: RunningHub
 ) -> None:
-    """The Hub's own pages; signed in as an administrator, who sees all of them."""
+    """The pages of the Hub and of the manager that are not part of the web UI.
+
+    The test is signed in as an administrator, who sees all of them.
+    """
     ui = await opened(Shell, "admin", "/start")
     wrong = {}
-    for name in ("home", "token", "admin", "change-password", "no-such-page"):
+    code = f"?challenge={'a' * 43}&state={'b' * 8}"
+    manager = (f"services/bai/cli-login{code}&port=5000", f"services/bai/panel-login{code}")
+    own = ("home", "token", "admin", "change-password", "no-such-page")
+    for name in ("services/bai/sessions/none", *manager, *(f"hub/{name}" for name in own)):
         await ui.page.emulate_media(color_scheme="light")
-        await ui.page.goto(f"{hub.url}/hub/{name}")
+        await ui.page.goto(f"{hub.url}/{name}")
         brand = ui.page.locator(".navbar-brand")
         assert (await brand.inner_text()).strip() == "bai-hub"
         assert await brand.get_attribute("href") == "/services/bai/"
