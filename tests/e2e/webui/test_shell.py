@@ -40,8 +40,14 @@ def dialog(ui: Shell, title: str) -> Locator:
 
 @pytest.mark.checklist("SHELL-02", "START-04")
 async def test_invitation_appears_as_an_unread_notice(
-    opened: Opener[Shell], inviter: httpx.Client
+    opened: Opener[Shell], inviter: httpx.Client, hub: RunningHub
 ) -> None:
+    with hub.rest("user2") as guest:
+        # Other tests may have left invitations.
+        for left in checked(guest.get("/vfolder-invitations", params={"status": "pending"}), 200)[
+            "items"
+        ]:
+            guest.post(f"/vfolder-invitations/{left['id']}/decline")
     ui = await opened(Shell, "user2", "/start")
     bell = ui.page.get_by_role("button", name="Notifications")
     await bell.wait_for()
@@ -49,6 +55,7 @@ async def test_invitation_appears_as_an_unread_notice(
     checked(inviter.post(f"/vfolders/{FOLDER}/invitations", json=body), 201)
     # The page receives the notice and the invitation through the event stream.
     await ui.page.get_by_role("button", name="Notifications, 1 unread").wait_for()
+    await ui.page.locator("#content").get_by_text(FOLDER).first.wait_for()
     await ui.page.get_by_role("button", name="Accept").wait_for()
 
     await ui.page.keyboard.press("]")
