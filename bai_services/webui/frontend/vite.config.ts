@@ -28,6 +28,15 @@ export default defineConfig({
   // The manager sets <base>: the UI is built without knowing the hub's base URL.
   base: './',
   plugins: [react(), precompress(join(import.meta.dirname, '../dist'))],
+  resolve: {
+    alias: {
+      // The package's variant for browsers needs a document; the Markdown worker has none.
+      'decode-named-character-reference': join(
+        import.meta.dirname,
+        'node_modules/decode-named-character-reference/index.js'
+      )
+    }
+  },
   build: {
     outDir: '../dist',
     emptyOutDir: true,

@@ -265,11 +265,14 @@ NOTEBOOK = {
     ],
 }
 MARKDOWN = "# Read me\n\n<script>alert(1)</script> [site](javascript:alert(1)) ![logo](x.png)\n"
+# The parser needs time in proportion to the square of the size: minutes for this text.
+HOSTILE_MARKDOWN = b"*a_ " * 50_000
 PREVIEWS: dict[str, bytes] = {
     "broken.png": b"no image",
     "code.py": b"import os\r\nprint(1)\r\n",
     "data.csv": b'name,score\r\n"Doe, Jane",7\r\n',
     "doc.pdf": PDF,
+    "hostile.md": HOSTILE_MARKDOWN,
     "model.bin": bytes(range(256)),
     "notes.md": MARKDOWN.encode(),
     "pixel.png": png(),
@@ -318,6 +321,10 @@ async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client)
     await ui.page.keyboard.press("Escape")
     await ui.page.get_by_role("button", name="Discard").click()
     await ui.page.wait_for_function("() => !location.search.includes('file=')")
+
+    # The page responds while a worker parses the text, until the deadline ends the worker.
+    await ui.show("hostile.md")
+    await ui.dialog.get_by_text("too complex for a preview").wait_for()
 
     await ui.show("train.ipynb")
     await ui.dialog.get_by_role("heading", name="Title of the notebook").wait_for()

@@ -11,7 +11,7 @@ import { TablePreview } from './TablePreview';
 import { loadScript } from '../../../data/scripts';
 
 const MarkdownPreview = lazy(() =>
-  loadScript(() => import('./MarkdownPreview')).then(module => ({
+  loadScript(() => import('./markdown/MarkdownPreview')).then(module => ({
     default: module.MarkdownPreview
   }))
 );

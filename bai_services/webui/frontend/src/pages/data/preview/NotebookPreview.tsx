@@ -1,9 +1,11 @@
-import { Alert, Empty } from 'antd';
+import { Alert, Empty, Skeleton } from 'antd';
+import type { Root } from 'hast';
 import { useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { AnsiText } from '../../../components/AnsiText';
-import { MarkdownPreview } from './MarkdownPreview';
-import { cellsOf, type NotebookCell } from './notebook';
+import { MarkdownTree, TooComplex } from './markdown/MarkdownPreview';
+import { useMarkdown } from './markdown/useMarkdown';
+import { cellsOf, type Notebook, type NotebookCell } from './notebook';
 
 /** The cells of a Jupyter notebook with their outputs. */
 export function NotebookPreview({ text }: { text: string }) {
@@ -15,20 +17,38 @@ export function NotebookPreview({ text }: { text: string }) {
   if (notebook.cells.length === 0) {
     return <Empty image={Empty.PRESENTED_IMAGE_SIMPLE} description={t('preview.no-cells')} />;
   }
+  return <Cells notebook={notebook} />;
+}
+
+function Cells({ notebook }: { notebook: Notebook }) {
+  const { t } = useTranslation();
+  // Texts of code cells are empty, so that the index of a tree is the index of its cell.
+  const trees = useMarkdown(
+    notebook.cells.map(cell => (cell.type === 'markdown' ? cell.source : ''))
+  );
+  if (trees === undefined) {
+    return <Skeleton active />;
+  }
   return (
     <>
+      {trees === null && <TooComplex />}
       {notebook.cells.map((cell, index) => (
-        <Cell key={index} cell={cell} />
+        <Cell key={index} cell={cell} tree={trees?.[index]} />
       ))}
       {notebook.isCut && <p>{t('preview.first-cells', { count: notebook.cells.length })}</p>}
     </>
   );
 }
 
-function Cell({ cell }: { cell: NotebookCell }) {
+function Cell({ cell, tree }: { cell: NotebookCell; tree: Root | undefined }) {
   const { t } = useTranslation();
   if (cell.type === 'markdown') {
-    return <MarkdownPreview text={cell.source} />;
+    // Without trees, the cell's source is shown.
+    return tree ? (
+      <MarkdownTree tree={tree} />
+    ) : (
+      <pre className="bai-preview-text">{cell.source}</pre>
+    );
   }
   return (
     <section className="bai-cell">

@@ -14,6 +14,12 @@ export interface NotebookCell {
   outputs: NotebookOutput[];
 }
 
+export interface Notebook {
+  cells: NotebookCell[];
+  /** The notebook has more cells than these. */
+  isCut: boolean;
+}
+
 type Json = Record<string, unknown>;
 
 const isObject = (value: unknown): value is Json =>
@@ -46,7 +52,7 @@ function outputOf(output: Json): NotebookOutput {
 }
 
 /** Parse the cells of a notebook (nbformat 4); null if the text is not a notebook. */
-export function cellsOf(text: string): { cells: NotebookCell[]; isCut: boolean } | null {
+export function cellsOf(text: string): Notebook | null {
   let notebook: unknown;
   try {
     notebook = JSON.parse(text);
