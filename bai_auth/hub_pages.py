@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from jupyterhub import orm
-from jupyterhub.apihandlers.users import UserServerAPIHandler
+from jupyterhub.apihandlers.users import UserServerAPIHandler, UserTokenListAPIHandler
 from jupyterhub.apihandlers.users import default_handlers as API_ROUTES
 from jupyterhub.handlers import BaseHandler
 from jupyterhub.handlers.pages import AdminHandler, HomeHandler, SpawnHandler
@@ -28,6 +28,7 @@ from bai_services.core.sessions.lifecycle import LIVE, Status
 
 from .handlers import Page
 from .server_rules import OwnerOnlyStartMixin, ServerHandler
+from .token_rules import TokenListHandler
 
 # Maximum page size of the manager's lists.
 MAX_SESSIONS = 500
@@ -233,4 +234,5 @@ HANDLERS: list[tuple[str, type[BaseHandler]]] = [
     *_replacing_routes(SpawnHandler, SpawnPage),
     *_replacing_routes(AdminHandler, AdminPage),
     *_replacing_routes(UserServerAPIHandler, ServerHandler),
+    *_replacing_routes(UserTokenListAPIHandler, TokenListHandler),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -201,3 +202,20 @@ async def test_the_admin_page_lists_searches_and_links_sessions(
         30,
         "the end of the session",
     )
+
+
+def test_requests_for_hub_tokens_are_checked_and_tokens_expire(hub: RunningHub) -> None:
+    with hub_api_of(hub) as api:
+        for body, reason in (
+            ([], "JSON object"),
+            ({"note": {"a": 1}}, "note must be a text"),
+            ({"note": "a" * 201}, "at most 200"),
+            ({"expires_in": 0}, "from 1"),
+            ({"expires_in": 366 * 24 * 3600}, "must not exceed"),
+        ):
+            answer = checked(api.post("/users/user/tokens", json=body), 400)
+            assert reason in answer["message"]
+        token = checked(api.post("/users/user/tokens", json={"note": "a" * 200}), 201)
+        checked(api.delete(f"/users/user/tokens/{token['id']}"), 204)
+    end = datetime.fromisoformat(token["expires_at"]) - datetime.fromisoformat(token["created"])
+    assert timedelta(days=364) < end <= timedelta(days=365)

@@ -155,6 +155,11 @@ RELIED_ON = [
         "bai_auth/server_rules.py",
         "d51c6b451c6cf6a9",
     ),
+    (
+        "jupyterhub.apihandlers.users:UserTokenListAPIHandler.post",
+        "bai_auth/token_rules.py",
+        "fe3bb05abf6f325d",
+    ),
     ("jupyterhub.handlers.pages:HomeHandler", "bai_auth/hub_pages.py", "0d8aaf4a68ae7fe5"),
     ("jupyterhub.handlers.pages:SpawnHandler", "bai_auth/hub_pages.py", "c47d73106b0b56b0"),
     ("jupyterhub.handlers.pages:AdminHandler", "bai_auth/hub_pages.py", "33994c5bb7f6eeae"),
