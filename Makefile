@@ -2,7 +2,7 @@
 # make run       run the demo on this machine: prints its URL and accounts; Ctrl-C stops it
 # make test      run make check, then all tests
 # make test-fast run the tests of core, database and REST API
-# make soak      run long versions of three tests: 200 fault cycles, over 100,000 random requests, 500 sessions
+# make soak      run long versions of three test files: 200 fault cycles, over 100,000 random requests, 500 sessions
 # make check     check format, lint, types, layers, front ends and documentation
 # make docs      build the documentation in docs/_build/html
 # make image     build the session image in the running Docker engine
@@ -56,7 +56,7 @@ packages:
 test-fast: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 tests/core tests/db tests/api
 
-# Each fuzz test (one per operation of the API) sends 320 requests.
+# Each fuzz test (one per operation of the API and role) sends 320 requests.
 soak: export BAI_FAULT_CYCLES = 200
 soak: export BAI_FUZZ_EXAMPLES = 320
 soak: export BAI_QUEUE_SESSIONS = 500

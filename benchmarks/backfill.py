@@ -9,7 +9,7 @@ Lublin and Feitelson for parallel supercomputers:
   the longer one.
 - The gap between two arrivals is the exponential of a gamma variable, shorter by day than by night.
   Arrivals are scaled to the given load.
-- Users request up to five times the time that they need.
+- Users request up to five times the time that they need, rounded up to a quarter of an hour.
 """
 
 from __future__ import annotations

@@ -256,8 +256,8 @@ def anchors(page: Path) -> set[str]:
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(([^)\s]+)\)")
 
 
-def test_every_link_has_a_target() -> None:
-    """The site build checks only links inside the site; this test also checks other links."""
+def test_every_relative_link_has_a_target() -> None:
+    """The site build checks only links inside the site; this test checks links to all files."""
     broken = []
     for page in PAGES:
         for target in LINK.findall(page.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""Access of visitors to shared apps; the manager decides, and its decision is cached for 2 s."""
+"""Access of visitors to shared apps; the manager decides, and an admission is cached for 2 s."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# Cached decisions are valid for this time, also after the share was revoked or the visitor has
+# Cached admissions are valid for this time, also after the share was revoked or the visitor has
 # signed out.
 CACHE_TTL_SECONDS = 2.0
 # While the manager is unavailable, visitors admitted within this time keep their access.
@@ -30,7 +30,7 @@ class Visit:
 
 
 class Visits:
-    """The visits to shared apps of one session, with cached decisions of the manager."""
+    """The visits to shared apps of one session, with cached admissions by the manager."""
 
     def __init__(
         self, request_access: RequestAccess, clock: Callable[[], float] = time.monotonic
@@ -45,7 +45,7 @@ class Visits:
         Raises
         ------
         Forbidden
-            If the entry is invalid, used or expired.
+            If the manager denies the visit, for example because the entry was used or has expired.
         Unavailable
             If the manager cannot be reached.
         """
@@ -63,7 +63,7 @@ class Visits:
         Forbidden
             If the manager denies the visit, or the visitor has no token.
         Unavailable
-            If the manager has been unavailable for longer than the grace period.
+            If the manager is unavailable, and the last admission is older than the grace period.
         """
         if not visit.token:
             raise Forbidden("open this app with the link of its share")

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 # The default limit of Linux on the size of a pipe of an unprivileged process.
 PIPE_BYTES = 2**20
-# Maximum number of bytes that are moved before other tasks of the event loop run.
+# Number of moved bytes after which other tasks of the event loop run.
 MAX_BYTES_PER_TURN = 4 * PIPE_BYTES
 
 

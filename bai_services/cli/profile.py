@@ -31,7 +31,9 @@ class Profile:
 
 
 def hub_url(text: str) -> str:
-    """Return the base URL of the hub, without a trailing slash, from any URL of the hub.
+    """Return the base URL of the hub, without a trailing slash.
+
+    ``text`` may also be the URL of a page of the Hub or of the manager.
 
     Raises
     ------

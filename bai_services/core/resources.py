@@ -26,7 +26,7 @@ _MEM = re.compile(
 )
 _SLOT_NAME = re.compile(r"cpu|mem|[a-z][a-z0-9-]*\.[a-z0-9.-]+(?::[a-z0-9.+-]+)?")
 
-# The value of a cap without a limit. No amount equals it, because amounts are never negative.
+# The value of a cap without a limit. ``parse_amount`` never returns it.
 UNLIMITED = -1
 UNLIMITED_TEXT = "unlimited"
 MAX_SLOT_NAME = 64
@@ -162,7 +162,7 @@ def _too_fine(slot: str, text: str, exact: Fraction) -> InvalidRequest:
 
 
 def format_amount(slot: str, amount: int) -> str:
-    """Return the shortest exact text of an amount; ``parse_amount`` is the inverse."""
+    """Return an exact text of an amount; ``parse_amount`` is the inverse."""
     if slot == MEM:
         for suffix in reversed(MEM_SUFFIXES):
             size = MEM_SUFFIXES[suffix]
@@ -272,5 +272,5 @@ class Caps(ResourceSlots):
 
 
 def percent_of(used: int, total: int) -> int:
-    """Return the share in percent, at most 100; 100 if the total is 0."""
+    """Return ``used`` in percent of ``total``, at most 100; 100 if the total is 0."""
     return 100 if total <= 0 else min(100, round(100 * used / total))

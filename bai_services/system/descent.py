@@ -84,7 +84,8 @@ class Descent:
         Raises
         ------
         OSError
-            EAGAIN if the directory above was moved or removed concurrently.
+            EAGAIN if the directory above cannot be opened, for example because it was removed
+            concurrently.
         """
         if len(self._open) == 1:
             self._open.insert(0, self._open_above())
@@ -129,7 +130,8 @@ def remove_tree(path: str | os.PathLike[str], dir_fd: int | None = None) -> None
     Raises
     ------
     OSError
-        If an entry cannot be removed; all others are removed nevertheless.
+        If an entry cannot be removed, or other processes keep adding entries. The removal of the
+        other entries is attempted nevertheless.
     """
     for _ in range(MAX_REMOVAL_ROUNDS):
         try:

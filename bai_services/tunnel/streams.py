@@ -91,7 +91,7 @@ class Streams:
         # Total growth of the windows of all streams beyond their initial size, in bytes.
         self._growth = 0
         self._control: deque[bytes] = deque()
-        # Streams with data and credit, in round-robin order.
+        # Streams that can send data or FINISH now, in round-robin order.
         self._ready: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:

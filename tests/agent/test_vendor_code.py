@@ -105,7 +105,7 @@ def test_metric_missing_from_amd_smi_is_none(
 
 
 class Tool:
-    """`rbln-stat` with four devices: records its commands and creates nodes for groups."""
+    """`rbln-stat` with four devices: records its group commands and creates nodes for groups."""
 
     def __init__(self, machine: FakeMachine) -> None:
         self.log = machine.root / "commands"

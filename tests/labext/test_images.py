@@ -1,4 +1,4 @@
-"""All session images: each app in the label responds, and other optional apps are not offered."""
+"""Session images: each app in the label responds, and other optional apps are not offered."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def test_long_responses_are_complete_and_reuse_the_connection(
     assert len(app.received) == 3 and app.connections == 1
 
 
-async def test_concurrent_long_responses_are_not_mixed(server: JupyterServer) -> None:
+async def test_concurrent_long_responses_are_complete(server: JupyterServer) -> None:
     async with serving_app(App(HEAD + LONG)) as app, client_of(server, app) as client:
         answers = await asyncio.gather(*(client.get(f"?{number}") for number in range(8)))
     assert all(answer.content == LONG for answer in answers)

@@ -34,7 +34,7 @@ HUB_TOKEN = "hub-secret"
 AGENT_TOKEN = "agent-secret"
 PASSWORD = "correct horse 1!"
 
-# All managers in a test process have the same key, so each can decrypt the secrets of the others.
+# The default key of managers in a test process, so each can decrypt the secrets of the others.
 KEY = Fernet.generate_key()
 # The minimum cost of argon2: tests hash many passwords.
 CHEAP_HASHES = {"password_memory_kib": 8, "password_rounds": 1}

@@ -1,4 +1,4 @@
-"""Example values of all fields of a session request, to test that every layer handles them."""
+"""Example values of the fields of a session request, to test that every layer handles them."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ FIELD_EXAMPLES: Mapping[str, FieldExample] = {
 
 
 def request_of(*, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the body of a request with all fields except ``without``."""
+    """Return the body of a request with the example of each field except ``without``."""
     return {name: one.value for name, one in FIELD_EXAMPLES.items() if name not in without}
 
 
 async def ready_admin(api: Api) -> Client:
-    """Return the client of a superadmin with the membership, limits and folder of the request."""
+    """Return the client of a superadmin who has the project, limits and folder of the examples."""
     client = await api.client("admin")
     await client.put("/projects/research/members/admin", {})
     for policy in (await client.get("/keypair-policies"))["items"]:

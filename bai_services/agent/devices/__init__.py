@@ -1,1 +1,1 @@
-"""Device kinds, one module each; ``base`` defines their interface."""
+"""Devices of a machine: device kinds, inventory, grants, sharing and the memory watchdog."""

@@ -297,8 +297,10 @@ async def apply_template(handler: APIHandler, body: TemplatedSession) -> Templat
 
     Raises
     ------
+    NotFound
+        If the template does not exist.
     InvalidRequest
-        If the template contains a request that this version rejects.
+        If the completed body is not valid.
     """
     given = body.given_fields()
     name = given.pop("template", None)

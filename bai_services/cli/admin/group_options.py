@@ -11,7 +11,7 @@ FIELD = "scheduler_opts"
 
 
 def normalize(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as the hub stores them: durations in seconds, strings as keys.
+    """Return options as the hub stores them: durations in seconds, keys of weights as strings.
 
     Raises
     ------

@@ -85,7 +85,7 @@ async def _start_app(remote: Remote, name: str, *, as_json: bool) -> str:
     NotFound
         If the app is not available in this session.
     BaiError
-        If the app does not start within 300 s.
+        If the app fails to start, or does not start within 300 s.
     """
     offered = await _app(remote, name)
     if not offered.get("is_offered", True):

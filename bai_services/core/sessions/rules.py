@@ -169,7 +169,7 @@ def check_resources(
     Raises
     ------
     InvalidRequest
-        If a bound is violated; the message contains the slot, the requested amount and the bound.
+        If a bound is violated; the message contains the requested amount and the bound.
     """
     minimum, maximum = bounds
     for slot, amount in sorted(minimum.items()):

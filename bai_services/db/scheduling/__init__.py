@@ -1,1 +1,1 @@
-"""Scheduling: queue, admission, quotas, placement, estimates and the lease."""
+"""Scheduling: queue, agent states, allocations, caps, reservations, usage and the lease."""

@@ -1,1 +1,1 @@
-"""Sessions: creation, lifecycle, kernels, logs, templates, callbacks, dependencies."""
+"""Sessions: creation, lifecycle, kernels, limits, usage, templates, callbacks and dependencies."""

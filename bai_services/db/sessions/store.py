@@ -83,8 +83,7 @@ class SessionStore:
 
         Return each session and whether it is new. Idempotent: if a live session has the same owner,
         name and specification, that session is returned. The folders of new sessions are marked as
-        in use.
-        ``audit`` returns the audit entry for the new sessions.
+        in use. ``audit`` returns the audit entry for the new sessions.
 
         Raises
         ------

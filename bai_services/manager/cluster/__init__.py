@@ -1,1 +1,1 @@
-"""Agents, devices, images, resource groups and presets."""
+"""Agents, images, resource groups, presets, schedules and replays."""

@@ -82,7 +82,7 @@ class StorageHosts:
         return list(self._by_name.values())
 
     def available(self) -> list[StorageHost]:
-        """Return the hosts that responded to the last probe."""
+        """Return the hosts whose status was not GONE at the last probe."""
         return [host for host in self.all() if host.health.status is not HostStatus.GONE]
 
     def get(self, name: str) -> StorageHost:

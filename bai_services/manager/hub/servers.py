@@ -26,8 +26,8 @@ MAX_CONCURRENT_STARTS = 40
 # A server is created in advance only for a session that has not been prepared after this time.
 # Otherwise, the start of the session creates the server.
 CREATE_AFTER_SECONDS = 3.0
-# Maximum time for which the creation of a server waits for starts in progress: both put the same
-# load on the Hub, and starts are more urgent.
+# Maximum time for which the creation of a server waits for starts in progress, which are more
+# urgent.
 MAX_CREATE_DELAY_SECONDS = 5.0
 FIRST_BACKOFF_SECONDS = 0.25
 MAX_BACKOFF_SECONDS = 10.0
@@ -37,7 +37,7 @@ MAX_ATTEMPTS = 12
 
 
 class HubServers:
-    """Background calls to the Hub with bounded concurrency and exponential backoff."""
+    """Calls to the Hub that create, start, read and remove the servers of sessions."""
 
     def __init__(self, hub: Hub, sessions: SessionStore, lifecycle: Lifecycle) -> None:
         self.hub = hub

@@ -133,8 +133,8 @@ class Starter:
         if not self._servers.hub.is_known:
             await self._start_without_hub(row)
             return
-        # If the Hub began the start, only watch it. Otherwise request the start from the Hub, which
-        # responds with a conflict if the server is already running or starting.
+        # If the Hub began the start, first wait for its result. The Hub responds to a request of
+        # the manager with a conflict if the server is already running or starting.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
         reason, failures = "the Hub could not start it", 0
         is_fresh = row.started_by != "hub"  # the row was read just now
@@ -173,8 +173,8 @@ class Starter:
             if view.kernels[0].launched_at is None:
                 await self._lifecycle.try_apply(row.id, Event.FAILED, reason, result=Result.FAILURE)
             else:
-                # Containers may be running: the resources are released when the agent reports that
-                # they have ended.
+                # Containers may be running: the resources are released when the agent reports the
+                # end of the containers.
                 await self._lifecycle.try_apply(
                     row.id, Event.STOP_REQUESTED, reason, result=Result.FAILURE
                 )

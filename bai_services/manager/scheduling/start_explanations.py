@@ -36,7 +36,10 @@ class StartExplanations:
         self._store = store
 
     async def get(self, caller: Caller, key: str) -> PendingExplanation:
-        """Return all checks of a session, its position, estimated start and suggestions."""
+        """Return all checks of a pending session, its position, estimated start and suggestions.
+
+        The explanation of a session that is not pending has none of these.
+        """
         row = await self._sessions.find_visible(caller, key)
         if row.status is not Status.PENDING:
             return _explained(row, None)

@@ -182,7 +182,7 @@ def _kernels(view: SessionView) -> list[SessionKernel]:
 
 
 def preopened_ports(environ: Mapping[str, str]) -> list[int]:
-    """Return the ports that a session requested to be reachable."""
+    """Return the requested ports of a session, which are stored in its environment."""
     return [int(number) for number in environ.get(PREOPEN_PORTS, "").split(",") if number]
 
 

@@ -105,7 +105,7 @@ class Download:
         """Send ``length`` bytes from ``start`` to a socket with sendfile; return the number sent.
 
         A smaller number means that the file shrank, the connection broke or the file system does
-        not support sendfile. Send the rest with ``chunks``, which raises the actual error.
+        not support sendfile. Send the rest with ``chunks``, so that the actual error is raised.
         """
         # Duplicated, because the event loop already watches the original descriptor number.
         number, sent = os.dup(sock.fileno()), 0

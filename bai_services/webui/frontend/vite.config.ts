@@ -6,7 +6,7 @@ import { defineConfig, type Plugin } from 'vite';
 
 const COMPRESSED = /\.(m?js|css|svg|json)$/;
 
-/** Write a gzip and a brotli variant beside each text file; the manager serves these variants. */
+/** Write a gzip and a brotli variant beside each `COMPRESSED` file; the manager serves them. */
 function precompress(directory: string): Plugin {
   return {
     name: 'precompress',

@@ -486,7 +486,7 @@ async def test_changes_are_in_the_audit_log(admin: Client, domain_admin: Client)
     assert {e["domain"] for e in mine["items"]} == {"default"}
 
 
-async def test_project_cannot_have_host_permissions_that_its_domain_lacks(
+async def test_domain_admin_cannot_grant_host_permissions_that_the_domain_lacks(
     api: Api,
 ) -> None:
     admin, domain_admin = await api.client("admin"), await api.client("domain-admin")

@@ -18,7 +18,7 @@ async def names(client: Client) -> list[str]:
     return [item["name"] for item in page["items"]]
 
 
-async def test_resource_group_lifecycle(api: Api) -> None:
+async def test_resource_group_can_be_created_changed_and_deleted(api: Api) -> None:
     admin = await api.client("admin")
     made = await admin.post("/resource-groups", {"name": "gpu", "engine": "docker"})
     assert made["scheduler"] == "fifo"

@@ -361,7 +361,7 @@ def signed_headers(
 
 
 def test_tuspy_resumes_after_a_kill_of_the_manager(tmp_path: Path) -> None:
-    """The manager is killed during an upload by tuspy, which resumes it; checksums match."""
+    """Kill the manager while tuspy uploads; tuspy resumes the upload, and the checksums match."""
     content = os.urandom(12 * MIB)
     (tmp_path / "big.bin").write_bytes(content)
     server = KillableManager(tmp_path / "home")

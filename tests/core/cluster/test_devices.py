@@ -1,4 +1,4 @@
-"""Amounts on devices: even splits, and the largest available amount."""
+"""Amounts on devices: even splits, the largest available amount, and rejected requests."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def test_empty_options_have_defaults() -> None:
     assert (options.strategy, options.pending_timeout) == (Strategy.EVENLY, 0)
 
 
-def test_options_reach_the_scheduling_pass() -> None:
+def test_options_are_parsed() -> None:
     options = GroupOptions.of(
         {
             "placement": "spread",

@@ -199,7 +199,7 @@ def test_order_check_names_the_blocking_session() -> None:
 
 
 def test_reservation_is_a_reason_only_of_the_reserved_session() -> None:
-    """When s2 takes over the reservation of s1, its reasons change; s3 gets no such reason."""
+    """When s2 takes over the reservation of s1, s2 gets the reason reservation, and s3 does not."""
     queue = Queue(nearly_full_snapshot())
     queue.apply(Changes(pending=[pending_session(2, wanted=request(cpu="2"))]))
     reasons = queue.run(NOW).reasons

@@ -72,7 +72,7 @@ def agent_with_sharing(used: tuple[int, ...], *sharing: Sharing) -> AgentState:
         ),
     ],
 )
-def test_device_accepts_only_its_fixed_share(
+def test_device_with_a_fixed_share_accepts_no_other_share(
     policy: Policy, world: AgentState, spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
     placements = place_request(Placer([world], policy), request(**spec))

@@ -43,7 +43,7 @@ def session(
     freed: float | None = None,
     **more: Any,
 ) -> RecordedSession:
-    """Return a session of 4 cores; times are in seconds after SINCE."""
+    """Return a recorded session; times are in seconds after SINCE."""
     cores = more.pop("cores", 4)
     slots = ResourceSlots({"cpu": cores * 1000})
     values: dict[str, Any] = {
@@ -109,11 +109,13 @@ def test_times_count_from_midnight_and_resources_are_held_from_placement_to_rele
         ("waits for a dependency that has not ended", session("s", 5, is_blocked=True), False),
     ],
 )
-def test_sessions_of_the_period(case: str, recorded: RecordedSession, is_in: bool) -> None:
+def test_workload_contains_the_sessions_of_the_period(
+    case: str, recorded: RecordedSession, is_in: bool
+) -> None:
     assert bool(jobs_of(record(recorded))) is is_in, case
 
 
-def test_running_and_waiting_sessions_at_the_start_of_the_period() -> None:
+def test_sessions_that_run_or_wait_at_the_start_of_the_period_are_replayed() -> None:
     recorded = record(session("runs", -90, -80, 50), session("waits", -60, 50, 70))
     workload = workload_of(recorded, SINCE, UNTIL, UNTIL)
     assert workload.conditions.starts == {"runs": workload.history["runs"]}
@@ -215,7 +217,7 @@ def test_replay_applies_quotas_and_earlier_usage() -> None:
     assert shifted == {user: (DailyUsage(FIRST_DAY - 1, {"cpu": 1}),)}
 
 
-def test_comparison_of_history_and_policies() -> None:
+def test_comparison_reports_history_and_policies() -> None:
     """Without backfill, the session "small" starts after "wide", which needs more cores."""
     recorded = record(
         session("long", 0, 0, 1000, cores=3, limit_seconds=1000),
@@ -256,14 +258,14 @@ def test_drained_agent_counts_in_the_utilization_until_its_last_session_has_ende
     st.lists(
         st.tuples(
             st.integers(0, 99),  # when the agent joined
-            st.integers(1, 99),  # run time of its only session, which starts when it joined
+            st.integers(1, 99),  # run time of the agent's only session, which starts at that time
             st.sampled_from(["available", "drained", "lost"]),
         ),
         min_size=1,
         max_size=4,
     )
 )
-def test_utilization_in_each_interval_is_that_of_its_seconds(
+def test_utilization_of_each_second_counts_its_sessions_and_agents(
     agents: list[tuple[int, int, str]],
 ) -> None:
     until = at(96)  # 96 intervals of one second
@@ -318,7 +320,7 @@ def test_names_of_other_domains_are_hidden() -> None:
         assert [(g.name, g.sessions) for g in report.by_user] == [("", 3)]
 
 
-def test_comparison_of_an_empty_record() -> None:
+def test_empty_record_can_be_compared() -> None:
     result = compared(record(agents=[]))
     assert result.sessions == 0
     assert all(report.wait_seconds.max == 0 for report in result.reports)

@@ -175,7 +175,7 @@ class CudaGpus(DeviceKind):
         Raises
         ------
         Unavailable
-            If a share requires MPS, and MPS is unavailable now or serves another share on this GPU.
+            If a share requires MPS, but the GPU cannot be shared with this amount now.
         """
         # Select GPUs by uuid, because their indices differ inside a container and can change at a
         # restart.

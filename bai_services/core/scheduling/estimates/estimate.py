@@ -22,10 +22,10 @@ _NOTHING = Estimate(None, Certainty.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one simulation. Starts beyond these limits get the label ``rough``."""
+    """Limits of one simulation, checked before each pass except the first."""
 
-    sessions: int = 2_000  # maximum number of simulated starts
-    seconds: float = 0.5  # maximum time by ``clock``
+    sessions: int = 2_000  # number of simulated starts
+    seconds: float = 0.5  # time by ``clock``
     clock: Callable[[], float] = time.perf_counter
 
 

@@ -1,4 +1,4 @@
-"""Placement: choose the agent and its devices for a session in one decision."""
+"""Placement: choose the agents and devices of a session in one decision."""
 
 from .jit_warmup import warm_up
 from .model import (

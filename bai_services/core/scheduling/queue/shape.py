@@ -35,7 +35,7 @@ def shape_key(pending: PendingSession) -> ShapeKey:
 class Shape:
     """Pending sessions that, for the scheduler, differ only in their creation order.
 
-    ``members`` are (sequence, id) pairs, sorted; ``pending`` is any one of these sessions.
+    ``members`` are (sequence, id) pairs, sorted; ``pending`` is the first session of the shape.
     """
 
     __slots__ = (

@@ -113,7 +113,8 @@ class Comparison:
     """Reports of the history, the current policy and the other policies, in this order.
 
     ``times`` are the start times of the intervals of ``Utilisation``. ``running_before`` is the
-    number of sessions that were already running at ``since``; all other counts exclude them.
+    number of sessions that were already running at ``since``; ``sessions`` and the counts in the
+    reports exclude them.
     """
 
     since: datetime

@@ -36,7 +36,7 @@ REPORTED = (InvalidRequest, NotFound, Conflict, QuotaExceeded, InsufficientResou
 
 @dataclass(frozen=True, slots=True)
 class NameSources:
-    """Sources for looking up the names in a request; ``image`` is the requested image.
+    """Sources for looking up the names in a request; ``image`` is the requested or default image.
 
     ``check_fit`` raises if resources exceed a quota or could never fit in the group.
     """

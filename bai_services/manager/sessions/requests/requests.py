@@ -112,13 +112,13 @@ class Requests:
         Raises
         ------
         InvalidRequest
-            If a name, a resource amount, the environment, a mount or a batch field is malformed.
+            If a field of the request is invalid.
         NotFound
             If a project, image, preset, resource group, folder or dependency does not exist for the
             owner.
         Forbidden
-            If the caller may not create sessions for the owner, or the owner's account or keypair
-            is not active.
+            If the request is not permitted, for example because the owner's account or keypair is
+            not active.
         QuotaExceeded
             If a limit would exclude the request even on an empty cluster.
         InsufficientResources
@@ -133,9 +133,9 @@ class Requests:
     ) -> list[NewSession]:
         """Return the sessions to create for several requests.
 
-        The sessions may depend on each other by name. Raises the same errors as ``resolve``; if
-        there are several requests, the message begins with the number (from 1) and the name, if
-        any, of the first invalid request.
+        The sessions may depend on each other by name. Raises the same errors as ``resolve``. If
+        there are several requests, and one of them is invalid by itself, the message contains the
+        number (from 1) and the name, if any, of the first such request.
         """
         cache = _RequestCache()
         sessions: list[NewSession] = []
@@ -320,6 +320,8 @@ class Requests:
         ------
         InvalidRequest
             If the Hub names no owner.
+        NotFound
+            If the user does not exist.
         Forbidden
             If a caller other than the Hub names another user, or the account or its domain is not
             active.

@@ -3,7 +3,7 @@ import { Link, useLocation } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { PAGES } from './pages';
 
-/** Links from *Start* to the current page. */
+/** The path from *Start* to the current page. */
 export function Breadcrumbs() {
   const { t } = useTranslation();
   const { pathname } = useLocation();

@@ -21,7 +21,7 @@ interface EntityDrawerProps {
   onClose: () => void;
 }
 
-/** All fields of one object, and its actions. */
+/** The values of one object in all columns of the list, and the actions on the object. */
 export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

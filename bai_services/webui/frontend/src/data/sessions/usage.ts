@@ -38,7 +38,7 @@ export const usageTrendsQuery = (ids: string[]) =>
       unwrap(
         api.GET('/usage-trends', {
           signal,
-          // The parameter may be repeated, which the OpenAPI document cannot express.
+          // The parameter may be repeated, but the OpenAPI document declares a single value.
           params: { query: { session: ids as unknown as string } }
         })
       ),

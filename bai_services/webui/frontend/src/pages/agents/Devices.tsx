@@ -9,7 +9,7 @@ import { allocationsQuery, type LedgerEntry } from '../../data/cluster/agents';
 import { devicesOf, type Device } from './facts';
 import type { Item } from '../../data/entities';
 
-/** The devices of an agent, the sessions that use them, and their last measurements. */
+/** The devices of an agent with their last measurements, and the sessions that use them. */
 export function Devices({ agent }: { agent: Item }) {
   const { t, i18n } = useTranslation();
   const { data: allocations = [] } = useQuery(allocationsQuery(String(agent['id'])));

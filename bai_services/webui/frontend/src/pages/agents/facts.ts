@@ -1,6 +1,6 @@
 import type { Item } from '../../data/entities';
 
-/** The load of a machine, measured by its agent; null if it is unknown. */
+/** The load of a machine, measured by its agent; unknown values are null. */
 export interface Load {
   cpu_percent: number | null;
   cpus_percent: number[];
