@@ -5,9 +5,9 @@
 ``copy SECONDS``: copy memory. ``launch``: report the microseconds for a tiny kernel. ``fault``:
 write to an invalid address.
 
-Each action except ``hold`` prints one JSON object with its result, or with the key ``error`` if
-CUDA fails. The actions hold, compute and copy first print ``{"ready": true}`` and wait for a line
-on standard input.
+Each action except ``hold`` prints one JSON object with its result. If CUDA fails, the object has
+the key ``error`` instead. The actions hold, compute and copy first print ``{"ready": true}`` and
+wait for a line on standard input.
 """
 
 from __future__ import annotations

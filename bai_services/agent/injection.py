@@ -59,10 +59,10 @@ def make_injection(
     home: Path,
     network: str,
 ) -> Injection:
-    """Return the injection of one kernel in the format of docs/protocols.md.
+    """Return the injection of one kernel; docs/protocols.md describes its fields.
 
-    ``kinds`` maps a device family to its kind. A kernel that has no device of a kind
-    cannot see any device of that kind.
+    ``kinds`` maps a device family to its kind. The devices of a kind are hidden from a kernel to
+    which none of them was allocated.
     """
     environ: dict[str, str] = {}
     defaults: dict[str, str] = {}

@@ -15,7 +15,7 @@ from bai_services.core.listing import max_exact_total
 from . import table, units
 from .text import json_text, printable, printable_log
 
-# Console width for a file or a pipe: large enough that no line is truncated.
+# Console width for a file or a pipe: large, so that long lines are not truncated.
 _PIPE_WIDTH = 1000
 
 

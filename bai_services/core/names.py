@@ -1,4 +1,4 @@
-"""Validation of user names, e-mail addresses, and names of domains, projects and policies."""
+"""Validation of user names, e-mail addresses, and names of objects such as domains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EMAIL = re.compile(r"[^@\s<>(),;:\\\"\[\]\x00-\x1f]+@[a-z0-9](?:[a-z0-9.-]*[a-z
 
 
 def check_slug(what: str, name: str) -> str:
-    """Return ``name`` if it is a valid name of a domain, project or policy.
+    """Return ``name`` if it is a valid name of an object such as a domain, project or preset.
 
     A valid name has at most 64 lower-case letters, digits and ``-_.``, and begins and ends with a
     letter or digit. ``--`` and ``..`` are not allowed.

@@ -168,7 +168,7 @@ def test_rngd_part_reports_metrics_of_its_own_elements(machine: FakeMachine) -> 
     card = Card(
         counted=[(1000, 0)] * 8,
         held=[([number], number * GIB) for number in range(8)],
-        # Memory that is shared by all elements is not counted for any partition.
+        # Memory that is shared by all elements is not counted for any part.
         shared=[(range(8), 5 * GIB)],
     )
     kind = make_rngd(machine, card.module(), parts=2)

@@ -1,4 +1,4 @@
-"""`bai apply` of resource groups: with every notation, a second run finds no difference."""
+"""`bai apply` of resource groups: a second run finds no difference; weights are shown by name."""
 
 from __future__ import annotations
 

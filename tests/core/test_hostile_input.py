@@ -346,7 +346,7 @@ def check(parser: Parser, text: str) -> None:
     try:
         parser(text)
     except (BaiError, ValueError, workload.RowError) as error:
-        # Callers handle ValueError, but not its subclass UnicodeError.
+        # A UnicodeError (a subclass of ValueError) shows that the parser did not check the text.
         assert not isinstance(error, UnicodeError), error
         assert len(str(error)) < 2000, "the message repeats the text"
     took = time.process_time() - begun

@@ -78,7 +78,7 @@ async def client_of(server: JupyterServer, app: App) -> AsyncIterator[httpx.Asyn
         yield client
 
 
-async def test_one_connection_serves_many_requests(server: JupyterServer) -> None:
+async def test_a_connection_serves_several_requests(server: JupyterServer) -> None:
     async with serving_app(App()) as app, client_of(server, app) as client:
         for number in range(20):
             answer = await client.get(f"page?number={number}&a=b%20c")
@@ -122,7 +122,7 @@ CHUNKS = b"3\r\nhel\r\n2;a=b\r\nlo\r\n0\r\nTrailer: x\r\n\r\n"
     ],
     ids=["chunked", "interim", "until-close", "long", "long-until-close", "empty"],
 )
-async def test_every_framing_of_a_response_is_supported(
+async def test_framing_of_a_response_is_supported(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with serving_app(App(answer, requests=1)) as app, client_of(server, app) as client:

@@ -127,7 +127,7 @@ async def test_unknown_name_gives_the_same_error_as_a_wrong_password(user_world:
     assert wrong == unknown == without_password
 
 
-async def test_unknown_name_takes_the_same_time_as_a_known_one(
+async def test_unknown_name_costs_the_same_computation_as_a_known_one(
     user_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashed: list[str] = []
@@ -323,7 +323,7 @@ async def test_malformed_input_gives_the_error_of_a_wrong_password(
 async def test_code_is_valid_for_one_use_in_two_minutes_with_its_verifier(
     user_world: World, clock: MovableClock
 ) -> None:
-    # The SHA-256 of this verifier, from RFC 7636, appendix B.
+    # A verifier and its SHA-256, from RFC 7636, appendix B.
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
     challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
     sign_ins, caller = user_world.manager.accounts.sign_ins, await user_world.caller("user")
@@ -386,7 +386,7 @@ async def test_audit_log_contains_sign_in_outcomes_but_no_secrets(
         assert secret not in caplog.text
 
 
-async def test_account_is_read_for_every_request(world: World) -> None:
+async def test_caller_has_the_current_state_of_the_account(world: World) -> None:
     await world.caller("user")
     await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
     with pytest.raises(NotSignedIn, match="not active"):

@@ -130,7 +130,7 @@ async def test_permissions_are_enforced_inside_containers(containers: Containers
     with pytest.raises(Forbidden):
         await containers.mounts("user2", MountRequest("data", permission=Permission.RW))
     reading = await containers.mounts("user2", MountRequest("data"))
-    # One stream for both: Docker does not keep the order of output and errors.
+    # One stream for output and errors, because Docker does not keep their order.
     tries = "cd /home/work/data; cat f; echo x > g; echo x >> f; rm f; chmod 777 f; mkdir d; ls"
     _, output = await containers.sh(100_002, reading, f"exec 2>&1; {tries}")
     assert output.count("Read-only file system") == 5 and output.endswith("\nf\n")

@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def dead_mount(directory: Path) -> Iterator[None]:
     """Mount the file system on a directory until the ``with`` block ends.
 
-    Accesses that are still blocked then fail.
+    At its end, blocked accesses fail.
 
     Raises
     ------

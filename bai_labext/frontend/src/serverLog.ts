@@ -1,8 +1,8 @@
 const TIME = '(?:\\d{4}-\\d\\d-\\d\\dT[\\d:.]+Z )?';
 const STAMP = '\\d{4}-\\d\\d-\\d\\d [\\d:.]+';
 const SOURCE = '(?: [\\w.]+:\\d+)?';
-// Jupyter's prefix is "[I 2026-11-22 18:43:13.123 ServerApp] "; in JupyterHub's, " log:192" precedes
-// the bracket.
+// Jupyter's prefix is "[I 2026-11-22 18:43:13.123 ServerApp] ". In JupyterHub's prefix, " log:192"
+// precedes the closing bracket.
 const PREFIX = `^${TIME}\\[[DIWEC] ${STAMP} [\\w.]+${SOURCE}\\] `;
 const METHODS = 'GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS|PROPFIND';
 const REQUEST = new RegExp(`${PREFIX}(?:\\d{3} )?(?:${METHODS}) /`);

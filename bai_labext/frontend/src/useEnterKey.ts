@@ -1,7 +1,8 @@
 import * as React from 'react';
 
 /**
- * Handle the Enter key inside an element of a dialog, where JupyterLab would press the default button.
+ * Handle the Enter key inside an element of a dialog. Without this hook, JupyterLab would press the
+ * default button of the dialog.
  *
  * In a field, Enter calls `onEnter`; on a button, it clicks the button.
  */

@@ -129,7 +129,7 @@ def local_path(folder: Path, inside: str) -> Path:
     Raises
     ------
     InvalidRequest
-        If the path leads out of ``folder``.
+        If ``inside`` is not a valid path, for example because it leads out of ``folder``.
     """
     parts = PurePosixPath(inside.lstrip("/")).parts
     if not parts or any(part in ("..", ".") or "\0" in part for part in parts):

@@ -42,7 +42,7 @@ class Remote:
         Raises
         ------
         Unavailable
-            If the server does not respond within 30 s.
+            If the server cannot be reached, or does not respond within 30 s.
         BaiError
             If the server responds with an error.
         """

@@ -155,7 +155,7 @@ class SessionCallback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A session as a caller may see it; ``hidden_fields`` are empty for this caller."""
+    """A session as a caller may see it; ``hidden_fields`` names the fields that were cleared."""
 
     id: str
     name: str

@@ -305,7 +305,10 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
 
 
 def _policy(group: ResourceGroup, spec: Mapping[str, Any]) -> ReplayPolicy:
-    """Return the policy of a group with the changes of ``spec``, named after the three rules."""
+    """Return the policy of a group with the changes of ``spec``.
+
+    Its name contains the order, the placement policy and the backfill mode.
+    """
     options = {**group.scheduler_opts, **(spec.get(OPTIONS) or {})}
     scheduler = spec.get(SCHEDULER) or group.scheduler
     policy = ReplayPolicy.of({SCHEDULER: scheduler, OPTIONS: options}, str(scheduler))

@@ -35,7 +35,7 @@ class Invitations:
         self._events = context.events
 
     async def page(self, caller: Caller, query: ListQuery) -> Page[Invitation]:
-        """Return the invitations that the caller has received and sent."""
+        """Return the invitations that the caller has received or sent."""
         if caller.user_id is None:
             raise Forbidden(f"{caller.role} has no invitations")
         return await self._store.page(query, user_id=caller.user_id)

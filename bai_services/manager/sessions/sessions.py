@@ -167,13 +167,15 @@ class Sessions:
 
         Raises
         ------
+        InvalidRequest
+            If the new name or priority is not valid.
         Conflict
             If ``changes`` has a priority and the session is not pending.
         AlreadyExists
             If the owner has another live session with the new name.
         Forbidden
-            If the priority exceeds the maximum of the keypair and the caller is not an
-            administrator, or if a session changes its own priority.
+            If the caller may not change the session or its priority, or the priority exceeds the
+            maximum of the keypair and the caller is not an administrator.
         """
         row = await self.find_visible(caller, key)
         authorizer.require(caller, "session.write", target_of(row))
@@ -198,7 +200,7 @@ class Sessions:
         return row
 
     async def graph(self, caller: Caller, key: str) -> DependencyGraph:
-        """Return all sessions that dependencies, in either direction, connect with a session."""
+        """Return the sessions that dependencies, in either direction, connect with a session."""
         row = await self.find_visible(caller, key)
         graph = await self._dependencies.graph(row.id)
         dependencies: dict[str, list[str]] = defaultdict(list)

@@ -116,7 +116,7 @@ async def test_a_new_user_is_guided_and_starts_the_recommended_session(
     with hub.rest(newcomer) as rest:
         (session,) = checked(rest.get("/sessions"), 200)["items"]
         stop(rest, session["id"])
-    # The guide is not shown again, and the card "One click" starts the same session again.
+    # The guide is not shown again, and the card "One click" offers to start the same session again.
     await ui.card("One click").get_by_role("button", name="Start again").wait_for()
     await steps.wait_for(state="detached")
     await ui.card("Recent sessions").get_by_text(session["name"]).wait_for()
