@@ -152,8 +152,9 @@ class Agent:
         }
 
     async def _kernels(self) -> list[Kernel] | None:
-        """Return all kernels that run or have a folder here; None if the engine does not
-        respond.
+        """Return all kernels that the engine knows or that have a folder here.
+
+        Return None if the engine does not respond.
         """
         try:
             observed = await asyncio.wait_for(self._engine.observe(), OBSERVE_TIMEOUT_SECONDS)

@@ -292,7 +292,7 @@ def _describe(name: str, facts: os.stat_result) -> Entry:
     elif stat.S_ISLNK(facts.st_mode):
         kind = FileType.LINK
     is_file = kind is FileType.FILE
-    # Bytes that are not UTF-8 become replacement characters; only sessions create such names.
+    # Bytes that are not UTF-8 become replacement characters; sessions can create such names.
     return Entry(
         os.fsencode(name).decode("utf-8", "replace"),
         kind,

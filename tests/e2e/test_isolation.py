@@ -30,7 +30,7 @@ def two_sessions(
     stop(theirs, second["id"])
 
 
-async def test_apps_are_closed_to_others(
+async def test_apps_are_closed_to_other_users(
     two_sessions: tuple[RunningHub, dict[str, Any], dict[str, Any]],
 ) -> None:
     hub, session, _ = two_sessions
@@ -98,7 +98,7 @@ async def run_inside(hub: RunningHub, username: str, session: dict[str, Any], co
     return text.strip()
 
 
-async def test_files_and_processes_are_closed_to_others(
+async def test_files_and_processes_are_closed_to_other_users(
     two_sessions: tuple[RunningHub, dict[str, Any], dict[str, Any]],
 ) -> None:
     hub, first, second = two_sessions
@@ -127,7 +127,7 @@ print(paths, sorted(ids))
 
 
 @pytest.mark.docker
-async def test_the_network_is_closed_to_others(docker_hub: RunningHub) -> None:
+async def test_the_network_is_closed_to_other_users(docker_hub: RunningHub) -> None:
     mine, theirs = docker_hub.rest("user"), docker_hub.rest("user2")
     first, second = start(mine, "network-a"), start(theirs, "network-b")
     listen = """

@@ -89,7 +89,7 @@ async def test_a_connection_serves_several_requests(server: JupyterServer) -> No
     assert f"X-Forwarded-Prefix: /proxy/{app.port}" in lines
 
 
-async def test_an_app_that_closes_after_each_response_is_reconnected(server: JupyterServer) -> None:
+async def test_a_connection_that_the_app_closed_is_opened_again(server: JupyterServer) -> None:
     async with serving_app(App(requests=1)) as app, client_of(server, app) as client:
         for _ in range(5):
             assert (await client.get("")).text == "hello"

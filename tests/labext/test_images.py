@@ -94,7 +94,7 @@ def running(request: pytest.FixtureRequest, docker_engine: DockerEngine) -> Iter
         docker_engine.run("rm", "--force", name)
 
 
-def test_each_app_in_the_label_responds_to_its_owner_only(running: RunningImage) -> None:
+def test_each_app_in_the_label_responds_only_with_the_token(running: RunningImage) -> None:
     assert set(running.claimed) == APPS[running.kind]
     for name in running.claimed:
         app = BY_NAME_OR_ALIAS[name]

@@ -125,7 +125,7 @@ async def fill_with_objects(client: Client, path: str, **spec: object) -> tuple[
     raise AssertionError("the disk was never full")
 
 
-async def test_writes_fail_while_the_disk_is_full_and_succeed_after(
+async def test_writes_fail_while_the_disk_is_full_and_succeed_with_free_space(
     api: Api, disk: SmallDisk
 ) -> None:
     manager, store = api.world.manager, SessionStore(api.world.manager.database)

@@ -341,7 +341,7 @@ async def test_code_is_valid_for_one_use_in_two_minutes_with_its_verifier(
         await sign_ins.redeem_code(good, verifier, IP)
 
 
-async def test_code_ends_with_the_sign_in_of_the_browser(
+async def test_code_is_invalid_after_the_browser_has_signed_out(
     demo_database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
     verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"

@@ -14,7 +14,7 @@ from .base import Device, DeviceGrant, DeviceKind, DeviceProcess
 
 log = logging.getLogger(__name__)
 
-# Timeout for reading one driver: a hung driver must not delay the heartbeat.
+# Timeout for reading one driver: a hung driver must not block the heartbeat.
 READ_TIMEOUT_SECONDS = 5.0
 MAINTENANCE_INTERVAL_SECONDS = 5.0
 

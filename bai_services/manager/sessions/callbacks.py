@@ -32,8 +32,8 @@ class Callbacks:
 
     It reads the changes from the status history and stores the last delivered change of each
     session, so a restarted manager continues after that change. The changes of a session are
-    delivered in order. A change may be delivered twice; it is skipped after its last failed
-    attempt.
+    delivered in order. A change may be delivered more than once, and is skipped after its last
+    failed attempt.
     """
 
     def __init__(

@@ -231,7 +231,7 @@ async def test_policy_is_created_changed_and_deleted(
     await expect_error(NotFound, admin.get(f"{path}/strict"))
 
 
-async def test_delete_in_use_is_rejected_with_the_count(admin: Client) -> None:
+async def test_deletion_of_an_object_in_use_is_rejected_with_the_count(admin: Client) -> None:
     error = await expect_error(InUse, admin.delete("/domains/default"))
     assert error.details["used_by"] == {"users": 5, "projects": 1}
     error = await expect_error(InUse, admin.delete("/keypair-policies/default"))

@@ -125,7 +125,7 @@ def test_sessions_that_run_or_wait_at_the_start_of_the_period_are_replayed() -> 
     assert (current.sessions, current.wait_seconds.max) == (1, 110)
 
 
-def test_cancelled_session_leaves_the_queue_unless_it_starts_before() -> None:
+def test_cancelled_session_leaves_the_queue_unless_it_started_earlier() -> None:
     recorded = record(session("runs", 0, 0, 100), session("gone", 1, ended_at=at(50)))
     assert jobs_of(recorded)["gone"].cancelled == START + 50
     history, current = compared(recorded).reports

@@ -67,7 +67,7 @@ async def test_odd_file_names_and_log_lines_are_shown_safely(
     await ui.page.get_by_text("U+202E, which changes the direction of text").wait_for()
 
 
-async def test_names_of_people_cannot_reorder_a_list(
+async def test_names_of_users_cannot_reorder_a_list(
     opened: Opener[Entities], hub: RunningHub
 ) -> None:
     ui = await opened(
