@@ -128,7 +128,7 @@ def _is_sign_in(token: Any) -> bool:
 
 
 def _delete_tokens_of_sign_in(session: Session, *_: object) -> None:
-    """Delete the OAuth tokens of deleted sign-ins, and OAuth codes that are not redeemed yet."""
+    """Delete the OAuth tokens and the unredeemed OAuth codes of deleted sign-ins."""
     for token in list(session.deleted):
         if not isinstance(token, orm.APIToken) or not _is_sign_in(token):
             continue

@@ -1,8 +1,8 @@
 """Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
 Of all users, only the owner of a server may start it. Changes and removals of one server are
-serialized, and starts wait for them: otherwise concurrent requests fail with HTTP 500. No upstream
-issue is known; jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
+serialized, and starts wait for them: otherwise concurrent requests fail with HTTP 500. The
+upstream issue jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
 JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
 """
 
@@ -103,7 +103,7 @@ async def _wait_until_removed_or_timeout(user: User, server: str) -> None:
 
 
 class OwnerOnlyStartMixin(BaseHandler):
-    """Of all users, only a server's owner may start it; a start waits for a pending removal."""
+    """Of all users, only a server's owner may start it; a start waits for changes and removals."""
 
     @property
     def server_locks(self) -> ServerLocks:
@@ -161,7 +161,7 @@ class OwnerOnlyStartMixin(BaseHandler):
 
 
 class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
-    """Creates, starts, changes and removes a server."""
+    """Creates, starts, changes, stops and removes a server."""
 
     async def put(self, user_name: str, server_name: str = "") -> None:
         self._require_owner_or_session_id(user_name)
@@ -243,7 +243,8 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
     async def stop_single_user(self, user: User, server_name: str = "") -> Any:
         """Stop a server, after a pending start or stop of it has finished.
 
-        Succeed if the server is then no longer active.
+        Succeed if the server is then no longer active. Raise a 409 if it is still pending after
+        20 s.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PENDING_TIMEOUT_SECONDS

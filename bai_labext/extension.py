@@ -105,7 +105,7 @@ def idle_seconds(environ: Mapping[str, str]) -> float:
 
 
 def log_bytes(environ: Mapping[str, str]) -> int:
-    """Return the maximum size of an app's log from ``BAI_APP_LOG_MIB`` (default 8)."""
+    """Return the maximum size of an app's log in bytes, from ``BAI_APP_LOG_MIB``."""
     text = environ.get("BAI_APP_LOG_MIB", "")
     return int(text) * 2**20 if text.isdecimal() and int(text) else MAX_LOG_BYTES
 

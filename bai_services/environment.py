@@ -24,7 +24,8 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     Raises
     ------
     SystemExit
-        If a variable is invalid or a configured file cannot be read; the message names it.
+        If a variable is invalid, or a secret file cannot be read or is empty; the message names the
+        variable.
     """
     home = Home(Path(environ.get("BAI_HOME") or DEFAULT_HOME))
     sqlite = f"sqlite+aiosqlite:///{home.path / 'bai.sqlite'}"
@@ -105,7 +106,7 @@ def _trusted_proxies(text: str) -> tuple[str, ...]:
 
 
 def _storage_hosts(text: str) -> tuple[StorageHostSettings, ...]:
-    """Parse ``NAME=BACKEND:/PATH``, separated by commas; the first is the default host."""
+    """Parse a comma-separated list of ``NAME=BACKEND:/PATH``; the first host is the default."""
     hosts = []
     for part in text.split(","):
         name, _, location = part.strip().partition("=")

@@ -177,7 +177,7 @@ def _ports(form: Form) -> list[int | str]:
 
 
 async def render(spawner: SessionServer) -> str:
-    """Return the form's HTML, or a message if the manager is unavailable."""
+    """Return the HTML of the form, or of a message if the manager has no offers for the user."""
     submitted = _submitted.get()
     translate = spawner.translate
     if submitted is not None and submitted.language:

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.gpu_share`` requires an NVIDIA GPU with driver and cuBLAS, but neither Docker
 nor root. It does not change settings of the device (compute mode, MIG, clocks). Without
-nvidia-cuda-mps-control the results that need MPS are null. Exits with 6 if there is no
+nvidia-cuda-mps-control the results that need MPS are null or missing. Exits with 6 if there is no
 usable GPU.
 """
 

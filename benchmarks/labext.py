@@ -56,7 +56,7 @@ def bundle_bytes() -> tuple[int, int]:
 
 
 async def measure_minute(page: Page, hub: RunningHub) -> dict[str, float]:
-    """Wait one minute; return its requests, kilobytes of headers and bodies, and CPU seconds."""
+    """Wait one minute; return the number and kilobytes of the panel's requests, and CPU seconds."""
     responses: list[Response] = []
 
     def record_response(response: Response) -> None:
@@ -90,8 +90,8 @@ def parts_of(hub: RunningHub) -> dict[str, psutil.Process]:
     for process in hub.left_running():
         words = " ".join(process.cmdline())
         # The sandbox wrapper has the same command line as the session; do not count it.
-        is_shell = "bwrap" in words
-        parts |= {name: process for name, word in PARTS.items() if word in words and not is_shell}
+        is_bwrap = "bwrap" in words
+        parts |= {name: process for name, word in PARTS.items() if word in words and not is_bwrap}
     return parts
 
 

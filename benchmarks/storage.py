@@ -95,7 +95,7 @@ async def _serve(home: Path) -> None:
 
 
 class _Client:
-    """HTTP client on plain sockets that uses sendfile and splice where possible."""
+    """HTTP client on plain sockets; it sends files with sendfile."""
 
     def __init__(self, facts: dict[str, Any], process: int) -> None:
         self.folder = facts["folder"]

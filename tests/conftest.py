@@ -1,3 +1,3 @@
-"""All fixtures that several folders share are in the plugin."""
+"""Load the plugin, which has the fixtures that several test folders share."""
 
 pytest_plugins = ["tests.testbed.plugin"]

@@ -37,8 +37,8 @@ WORDS: Mapping[Component, str] = {
 class RunningHub:
     """A demo with its own folder and free ports.
 
-    All demo accounts have the password ``password``. `start` after a `kill` continues
-    with the same folder, as `make run` does.
+    All demo accounts have the password in the attribute ``password``. `start` after a `kill` uses
+    the same folder, as `make run` does.
     """
 
     def __init__(
@@ -105,10 +105,7 @@ class RunningHub:
             return False
 
     def wait_for_output(self, text: str, seconds: float = 20) -> str:
-        """Wait until the launcher has printed ``text``, and return its whole output.
-
-        The launcher prints when all components run.
-        """
+        """Wait until the launcher has printed ``text``, and return its output so far."""
         wait_until(lambda: text in self.output.read_text(), seconds, f"{text!r} in the output")
         return self.output.read_text()
 
@@ -158,7 +155,7 @@ class RunningHub:
         return self._launcher.wait(STOP_SECONDS)
 
     def stop(self) -> None:
-        """Stop all processes of this folder, including sessions, in any state."""
+        """Stop all processes of this folder, including sessions; kill those that do not stop."""
         while self._clients:
             self._clients.pop().close()
         if self._launcher is not None and self._launcher.poll() is None:

@@ -43,5 +43,5 @@ def test_mounts_agree_with_psutil() -> None:
         (rb"36 35 98:0 / /mnt/a\134040b rw - ext4 none rw", r"/mnt/a\040b"),
     ],
 )
-def test_escaped_mount_points_are_decoded(line: bytes, point: str) -> None:
+def test_mount_point_is_decoded(line: bytes, point: str) -> None:
     assert procfs.mount_of(line).point == point

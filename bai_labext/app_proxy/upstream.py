@@ -16,8 +16,8 @@ from tornado.iostream import IOStream
 CONNECT_TIMEOUT_SECONDS = 60.0
 # Timeout until the head of a response has arrived; the body has no timeout.
 RESPONSE_HEAD_TIMEOUT_SECONDS = 300.0
-# Shorter than the idle timeout of apps (often 5 s). An idle connection also blocks an app that
-# serves one connection at a time; this limits the delay.
+# Shorter than the idle timeout of apps (often 5 s). An idle connection blocks an app that serves
+# one connection at a time; a short timeout limits the delay.
 IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
 MAX_CONTENT_LENGTH_DIGITS = 18

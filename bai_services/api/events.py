@@ -19,7 +19,7 @@ KEEPALIVE_SECONDS = 10.0
 
 
 class EventsHandler(APIHandler):
-    """Streams notifications without content; the client fetches the current state itself."""
+    """Streams notifications that name the changed object; the client fetches its current state."""
 
     @operation(
         "Stream change notifications of sessions, folders and invitations (text/event-stream)",

@@ -17,7 +17,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """Counters and gauges of one manager; two managers in one test do not share them."""
+    """Metrics of one manager; two managers in one test do not share them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -72,14 +72,14 @@ class Metrics:
 
 
 class MetricsEndpoint:
-    """The metrics that Prometheus scrapes: counters, and gauges read from the database."""
+    """The metrics that Prometheus scrapes, with the current numbers of sessions and agents."""
 
     def __init__(self, database: Database, metrics: Metrics) -> None:
         self._store = CountStore(database)
         self._metrics = metrics
 
     async def text(self, caller: Caller) -> bytes:
-        """Return all metrics, with gauges that are read from the database on each scrape."""
+        """Read the numbers of sessions and agents from the database, and return all metrics."""
         authorizer.require(caller, "metrics.read")
         sessions, agents = await self._store.by_status()
         for status in LIVE:

@@ -1,4 +1,4 @@
-"""Find free ports for servers, outside the kernel's ephemeral range."""
+"""Find free ports for servers, if possible below the kernel's ephemeral range."""
 
 from __future__ import annotations
 

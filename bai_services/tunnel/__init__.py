@@ -1,1 +1,1 @@
-"""Both ends of a tunnel: many TCP streams over one websocket, which survive a reconnect."""
+"""Both ends of a tunnel: many TCP streams over one websocket. Streams survive a reconnect."""

@@ -157,7 +157,10 @@ class TunnelEndpoint:
         self.is_closed = False
 
     def open(self, stream: Stream) -> None:
-        """Open a stream for a local connection; its number stays 0 if there are too many."""
+        """Open a stream for a local connection.
+
+        The number of the stream stays 0 if there are too many streams or the endpoint is closed.
+        """
         number = None if self.is_closed else self.link.streams.open(stream.target)
         if number is not None:
             stream.number = number
@@ -196,9 +199,10 @@ class TunnelEndpoint:
         return encode_hello(self.link.hello(is_resumed=is_resumed))
 
     async def run(self, wire: Wire, received: int) -> None:
-        """Send frames over ``wire`` until it fails; the peer has received ``received`` frames.
+        """Send frames over ``wire`` until it fails or the endpoint is closed.
 
-        The caller passes incoming messages to ``receive``.
+        The peer has received ``received`` frames. The caller passes incoming messages to
+        ``receive``.
         """
         self.link.connected(received)
         loop = asyncio.get_running_loop()
@@ -231,7 +235,7 @@ class TunnelEndpoint:
         self.wake()
 
     def reset_all(self, message: str) -> None:
-        """End all streams because the peer no longer has them."""
+        """End all streams locally, for example because the peer no longer has them."""
         for reset in self.link.streams.end_all(message):
             self._handle(reset)
         self.link.restart()

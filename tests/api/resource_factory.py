@@ -77,7 +77,7 @@ class ResourceFactory:
         return name
 
     async def keypair(self) -> str:
-        """A second keypair of ``user``."""
+        """A further keypair of ``user``."""
         created = await self._admin.post("/keypairs", {"user": "user"})
         return str(created["access_key"])
 
@@ -171,7 +171,7 @@ class ResourceFactory:
         return key
 
     async def session(self) -> str:
-        """A pending session; no agent has capacity for it."""
+        """A session that ``user`` has just created."""
         created = await self._user.post("/sessions", {"name": await self.fresh()})
         return str(created["id"])
 

@@ -1,4 +1,4 @@
-"""Event streams: changes of folders and files reach all users of the folder, and nobody else."""
+"""Event streams: changes of a folder and its files reach its users and administrators only."""
 
 from __future__ import annotations
 

@@ -189,14 +189,14 @@ def test_printable_replaces_control_characters() -> None:
     assert printable("a\x1b[2Jb\u202ec\nd\te") == "a\ufffd[2Jb\ufffdc\nd\te"
 
 
-def test_log_on_a_terminal_keeps_only_text_and_colours() -> None:
+def test_log_on_a_terminal_keeps_colours_but_no_other_escape_sequences() -> None:
     log = "\x1b[1;31mred\x1b[0m\x1b[2J 10%\r20%\x1b]0;owned\x07 \x9b1Aend\u202e\n"
     expected = "\x1b[1;31mred\x1b[0m\ufffd[2J 10%\r20%\ufffd]0;owned\ufffd \ufffd1Aend\ufffd\n"
     assert printable_log(log) == expected
 
 
 @given(st.text(), st.sampled_from([None, 2]))
-def test_json_has_the_same_value_and_no_control_characters(text: str, indent: int | None) -> None:
+def test_json_has_the_same_value_and_is_printable(text: str, indent: int | None) -> None:
     document = json_text({"name": text}, indent=indent)
     assert json.loads(document) == {"name": text}
     assert printable(document) == document

@@ -1,4 +1,4 @@
-"""Concurrent changes of accounts, memberships and sign-in attempts."""
+"""Stores of accounts: concurrent changes, counts of sign-in attempts, and stable pages."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ SLOTS = (
     {"cuda.shares": "1"},
     {"cuda.device": "1"},
 )
-# The thread that holds this lock checks whether the demo is up. Other threads wait for its result.
+# Only the thread that holds this lock polls whether the demo is up.
 PROBE_LOCK = threading.Lock()
 # The status after which a session is stopped; None: immediately.
 STOP_STATUSES = (None, "SCHEDULED", "PREPARING", "PREPARED", "RUNNING", "RUNNING", "RUNNING")

@@ -1,4 +1,4 @@
-"""The Hub's pages and REST API for servers with pending, starting, failed and ended sessions."""
+"""The Hub's REST API and pages: failed and concurrent starts, pending sessions, administration."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_home_page_lists_a_pending_session_without_buttons(
     assert await page.get_by_text("Pending", exact=True).count() == 1
     for action in ("start", "stop", "delete"):
         assert await page.locator(f"#{action}-{server}").count() == 0
-    # The start form redirects to the session if it exists.
+    # The start form of a server that has a session redirects to the session.
     await page.goto(f"{hub.url}/hub/spawn/user/{server}")
     await page.wait_for_url(f"**/sessions?**session={session['id']}")
     await page.get_by_role("dialog").get_by_text("Position 1 in resource group").first.wait_for()

@@ -165,7 +165,7 @@ async def test_a_blocked_reader_does_not_delay_other_streams(server: JupyterServ
         ("", "has no target ''"),
     ],
 )
-async def test_reserved_and_invalid_ports_are_rejected(
+async def test_reserved_ports_and_invalid_targets_are_rejected(
     server: JupyterServer, target: str, reason: str
 ) -> None:
     said: list[str] = []
@@ -270,7 +270,9 @@ async def test_a_renewed_token_does_not_interrupt_streams(server: JupyterServer)
     assert await send_with_disturbance(server, renew) == []
 
 
-async def test_only_a_token_in_the_header_opens_a_tunnel(server: JupyterServer) -> None:
+async def test_tunnel_without_a_valid_token_in_the_header_is_rejected(
+    server: JupyterServer,
+) -> None:
     with pytest.raises(Forbidden):
         async with TunnelClient(server.url, "another"):
             pass
@@ -295,7 +297,7 @@ async def test_invalid_messages_close_the_tunnel_with_a_reason(server: JupyterSe
             assert frame.kind is FrameKind.BYE and frame.text
 
 
-async def test_only_stream_bytes_count_as_use_of_the_session(server: JupyterServer) -> None:
+async def test_only_stream_bytes_count_as_activity(server: JupyterServer) -> None:
     def activity() -> str:
         return str(server.get("api/status?no_track_activity=1").json()["last_activity"])
 

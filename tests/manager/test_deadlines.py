@@ -53,8 +53,9 @@ def deadlines_on(
 async def make_overdue(url: str) -> World:
     """Return a world in which every session except "fails" must be stopped at ``LATER``.
 
-    Two sessions exceed the pending timeout of their group, two exceed their batch timeout, and one
-    exceeds the maximum lifetime of its policy. One depends on the failed session "fails".
+    "waits-1" and "waits-2" exceed the pending timeout of their group, "runs-1" and "runs-2" their
+    batch timeout, and "lab" the maximum lifetime of its policy. "failed-dependency" depends on the
+    failed session "fails".
     """
     world = await make_world(url)
     batch = {"type": SessionType.BATCH, "startup_command": "true"}
@@ -85,7 +86,7 @@ async def make_overdue(url: str) -> World:
 
 
 async def check(world: World, left: Sequence[Status] = ()) -> None:
-    """Check that each session was stopped exactly once or still has a status in ``left``."""
+    """Check that each session except "fails" was stopped once or has a status in ``left``."""
     assert await AllocationStore(world.database).audit() == []
     for row in await world.sessions.in_status(*Status):
         if row.name == "fails":

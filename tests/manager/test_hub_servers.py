@@ -32,7 +32,7 @@ from tests.testbed.wait import wait_until_async
 
 
 class Cluster:
-    """A manager with running session loops, one agent and a fake Hub."""
+    """A manager, one agent and a fake Hub."""
 
     def __init__(self, api: Api, hub: FakeHub, clock: MovableClock) -> None:
         self.manager: Manager = api.world.manager

@@ -1,4 +1,4 @@
-"""A manager without the lease starts no servers and does not reconcile."""
+"""A manager without the lease starts no servers, does not reconcile and enforces no deadlines."""
 
 from __future__ import annotations
 

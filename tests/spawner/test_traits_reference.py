@@ -1,4 +1,4 @@
-"""docs/traits.md documents every configurable trait, and no other."""
+"""docs/traits.md documents the configurable traits of the spawner and its engines, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real components for tests: each module starts one, or raises `ComponentMissing`."""
+"""Components, fakes and helpers for tests; the plugin of pytest."""
 
 from __future__ import annotations
 

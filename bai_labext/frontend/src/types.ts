@@ -1,4 +1,4 @@
-/** Responses of the session's server under `bai/api`. */
+/** Responses of the session's server under `bai/api`, and of the manager. */
 
 export interface Mount {
   vfolder: string;
@@ -164,7 +164,7 @@ export interface OtherSession {
   page: string;
 }
 
-/** Output of a kernel or an app. A request with `mark` returns only the output after it. */
+/** Output of a kernel or an app. A request with `mark` returns only the output after that mark. */
 export interface Log {
   log: string;
   mark?: string;

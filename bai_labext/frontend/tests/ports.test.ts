@@ -5,7 +5,7 @@ import { portsProblem, splitWords } from '../src/ports.ts';
 
 const LIMITS = { count: 3, lowest: 1025, highest: 65534, reserved: [2200, 8888] };
 
-test('words splits at commas and spaces', () => {
+test('splitWords splits at commas and spaces', () => {
   assert.deepEqual(splitWords(' 8501,9000  9001,'), ['8501', '9000', '9001']);
   assert.deepEqual(splitWords('  '), []);
 });
@@ -15,7 +15,7 @@ test('portsProblem accepts valid ports and an empty list', () => {
   assert.equal(portsProblem(['1025', '65534', '8501'], LIMITS), null);
 });
 
-test('portsProblem names the invalid port and the limits', () => {
+test('portsProblem names the problem, the invalid port and the limits', () => {
   const keyOf = (...named: string[]): string | undefined => portsProblem(named, LIMITS)?.key;
   for (const word of ['1024', '65535', '0', '-1', '85.1', 'http', '99999999', '８５０１']) {
     assert.equal(keyOf('8501', word), 'port-range', word);

@@ -44,7 +44,7 @@ class Firewall:
 
     @classmethod
     def find(cls, version: int) -> Firewall:
-        """Return the variant of iptables that Docker uses here.
+        """Return the variant of iptables that Docker uses here, or else the first usable variant.
 
         Raises
         ------
@@ -123,7 +123,10 @@ class Egress:
         return True
 
     async def apply(self, sources: Iterable[Source]) -> None:
-        """Set the rules for exactly these sources; without sources, remove all rules."""
+        """Set the rules for exactly these sources.
+
+        Without sources, or with the policy ``OPEN``, remove all rules.
+        """
         async with self._applying:
             try:
                 await asyncio.to_thread(self._apply, frozenset(sources))

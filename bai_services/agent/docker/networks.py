@@ -86,7 +86,8 @@ def read_pool(text: str, prefix_length: int) -> Network:
 class Networks:
     """Creates, lists and removes Docker networks.
 
-    It chooses the subnets itself, because Docker's default pools allow only about 30 networks.
+    It chooses the subnets of bridge networks itself, because Docker's default pools allow only
+    about 30 networks.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class Networks:
         """Remove this agent's networks that were unused for this time, and return their names.
 
         Unused networks of cluster sessions are removed after ``CLUSTER_UNUSED_SECONDS`` at the
-        latest, because no other session uses them again.
+        latest, because no session uses them again.
         """
         now = self._clock()
         try:

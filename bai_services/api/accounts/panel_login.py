@@ -1,7 +1,7 @@
 """The page on which a signed-in user authorizes the session panel in their JupyterLab.
 
 The panel opens this page in a new window. The code is sent on a broadcast channel, which pages of
-other origins cannot read. Without the verifier it is useless to other pages of this origin.
+other origins cannot read. Without the verifier, the code is useless to other pages of this origin.
 """
 
 from __future__ import annotations

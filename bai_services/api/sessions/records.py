@@ -1,4 +1,4 @@
-"""`/kernels`, `/allocations`, `/session-dependencies`: lists over all sessions."""
+"""`/kernels`, `/allocations`, `/session-dependencies`: lists across sessions."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class GroupOptions:
         Raises
         ------
         InvalidRequest
-            If an option is unknown or has an invalid value; the message lists the valid ones.
+            If an option is unknown or has an invalid value; the message contains what is valid.
         """
         _check_known("option of a resource group", options, _PARSERS)
         return cls(**{name: _PARSERS[name](name, value) for name, value in options.items()})

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 # Docker's timestamp before a line: UTC, with nanoseconds.
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z ")
-# Docker splits longer lines into chunks, each with a timestamp.
+# Docker splits a line that is longer than this into chunks, each with a timestamp.
 _CHUNK_BYTES = 16_384
 # Number of characters at the end of the known log that are searched in the new log.
 _OVERLAP_CHARACTERS = 2048

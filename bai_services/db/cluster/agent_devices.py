@@ -44,7 +44,7 @@ class Inventory:
 
 
 async def write_slots(tx: AsyncConnection, agent_id: str, slots: Mapping[str, int]) -> bool:
-    """Store the capacities of an agent; return whether any capacity has increased.
+    """Store the capacities of an agent; return whether a slot is new or a capacity has increased.
 
     Usage is not changed. A slot that the agent no longer reports is deleted if unused; otherwise
     its capacity becomes 0.

@@ -1,4 +1,4 @@
-"""Sessions, their kernels, the ledger of allocations, and the usage counters derived from it."""
+"""Sessions, their kernels, allocations, usage, dependencies, status history and templates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ sessions = sa.Table(
     sa.Column("priority", sa.Integer, nullable=False, default=10),
     sa.Column("requested_slots", Slots, nullable=False),
     sa.Column("shared_memory_bytes", sa.BigInteger, nullable=False),
-    # [{vfolder_id, vfolder, host, path, subpath, permission}], resolved at creation.
+    # [{vfolder_id, vfolder, host, path, subpath, permission, …}], resolved at creation.
     sa.Column("mounts", sa.JSON, nullable=False),
     sa.Column("environ", sa.JSON, nullable=False),
     sa.Column("options", sa.JSON, nullable=False),
@@ -54,7 +54,7 @@ sessions = sa.Table(
     sa.Column("notices", sa.JSON, nullable=False),
     sa.Column("result", sa.String(16), nullable=False, default="undefined"),
     sa.Column("exit_code", sa.Integer),
-    # For batch sessions: the command, its start time, and its timeout.
+    # For batch sessions: the command, its earliest start, and its timeout.
     sa.Column("startup_command", sa.Text),
     sa.Column("starts_at", UtcDateTime),
     sa.Column("batch_timeout_seconds", sa.Integer),

@@ -71,7 +71,7 @@ class Users:
     async def create(self, caller: Caller, spec: Mapping[str, Any]) -> CreatedUser:
         """Create an account with its main keypair; only this response contains the secret key.
 
-        If no password is given, the user cannot sign in until a password is set.
+        If no password is given, the user cannot sign in by password until a password is set.
         """
         domain = spec.get("domain") or caller.domain or ""
         authorizer.require(caller, "user.write")
@@ -112,7 +112,8 @@ class Users:
         """Update an account.
 
         A user who is deactivated or moved to another domain is signed out, and all sessions of
-        this user are stopped.
+        this user are stopped. A new password, or the exclusion of an allowed address, revokes the
+        user's tokens.
 
         Raises
         ------

@@ -21,7 +21,9 @@ WARMUP_TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class SlotCapacity:
-    """Maximum amount of a slot for one session: on idle agents (``largest``) and now (``free``).
+    """Maximum amount of a slot for one session.
+
+    ``largest`` applies if all agents are idle and available, ``free`` applies now.
 
     Only for slots of shares: ``in_force`` has the share sizes to which devices in use are fixed,
     and ``enforcement`` is the weakest enforcement level (None: no agent offers shares now).
@@ -101,7 +103,7 @@ class AgentCapacityCache:
         """Read the agents of a group; return their capacity.
 
         Concurrent callers share one read (single-flight). The cached capacity is reused if the
-        agents are unchanged.
+        agents and ``is_compiled`` are unchanged.
         """
         agents = await self._reads(group, read)
         is_compiled = await self._jit_warmup.wait(WARMUP_TIMEOUT_SECONDS)
@@ -112,7 +114,7 @@ class AgentCapacityCache:
 
 
 def _has_fixed_share(device: Device, slot: str) -> bool:
-    """Return whether a device in use only offers shares of one size."""
+    """Return whether a device in use offers only shares of one size through ``slot``."""
     return (
         slot == f"{device.family}.{SHARES}"
         and 0 < device.share_in_force <= device.max_session_share

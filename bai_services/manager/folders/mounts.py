@@ -59,7 +59,7 @@ class Mounts:
     async def resolve_mounts(
         self, caller: Caller, owner_id: str, project_id: str, mounts: Sequence[MountRequest]
     ) -> list[ResolvedMount]:
-        """Return the requested mounts in the same order, then the auto-mounted folders.
+        """Return the mounts in the order of ``mounts``, then those of the auto-mounted folders.
 
         The default permission is that of the folder, limited to the owner's permission.
 

@@ -313,7 +313,7 @@ class VFolders:
         return view
 
     async def _notified(self, caller: Caller, vfolder_id: str) -> VFolder:
-        """Notify the users of a changed folder; return it."""
+        """Return a changed folder after a notification of its users."""
         row = await self._access.find(caller, vfolder_id)
         await self._changes.folder_changed(row)
         return self._to_view(caller, row)

@@ -1,4 +1,4 @@
-"""Path traversal attempts against every route with a path parameter."""
+"""Path traversal attempts against the routes with a path parameter."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def user(api: Api) -> Client:
 
 @pytest.fixture
 def root(api: Api, user: Client) -> Path:
-    """The folder with a file, a directory, and links to files outside of it."""
+    """The folder with a file, a directory, and links to a directory and a file outside of it."""
     (found,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     outside = found.parent.parent / "outside"
     outside.mkdir()
@@ -101,7 +101,7 @@ def archive_of(name: bytes) -> bytes:
 
 
 def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return every request with a path parameter."""
+    """Return one request per path parameter."""
     named = base64.b64encode(raw).decode()
     upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
     length = {"Upload-Length": "1"}

@@ -34,7 +34,7 @@ def divide(free: tuple[int, ...], amount: int, guarded: bool, policy: Policy) ->
 # allowed without fragmentation.
 ROWS = [
     ("one half on each of two empty devices", (1000, 1000), 1500, {0: 750, 1: 750}, True),
-    ("the devices with the least sufficient capacity", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
+    ("the devices with the least free capacity that suffices", (1000, 700, 1000), 1300, {0: 650, 1: 650}, True),  # noqa: E501
     ("three equal parts rather than two unequal ones", (1000, 600, 600, 0), 1500, {0: 500, 1: 500, 2: 500}, True),  # noqa: E501
     ("parts that differ by one step are even", (760, 750), 1510, {0: 760, 1: 750}, True),
     ("the larger part is on the emptier device", (750, 760), 1510, {1: 760, 0: 750}, True),
@@ -42,13 +42,13 @@ ROWS = [
     ("three equal parts rather than four", (500, 500, 500, 500), 1200, {0: 400, 1: 400, 2: 400}, True),  # noqa: E501
     ("a whole device and a part, if no even division exists", (1000, 400), 1400, {0: 1000, 1: 400}, False),  # noqa: E501
     ("as even as the free shares allow", (1000, 600), 1500, {0: 900, 1: 600}, False),
-    ("the most even division, although another one leaves less free", (1000, 900, 300), 1250, {0: 630, 1: 620}, True),  # noqa: E501
+    ("the most even division, although another one leaves less capacity free", (1000, 900, 300), 1250, {0: 630, 1: 620}, True),  # noqa: E501
     ("two unequal parts rather than three less equal ones", (1000, 400, 100), 1300, {0: 900, 1: 400}, False),  # noqa: E501
     ("three unequal parts if two devices do not suffice", (1000, 300, 200), 1450, {0: 950, 1: 300, 2: 200}, False),  # noqa: E501
     ("a fraction that fits on no device is divided too", (250, 400, 300), 500, {2: 250, 0: 250}, None),  # noqa: E501
     ("a fraction that fits on one device is not divided", (300, 500, 400), 500, {1: 500}, True),
     ("no part is below the smallest share", (1000, 40), 1020, {}, True),
-    ("no even part below the smallest share", (1000, 1000, 50), 1990, {1: 1000, 0: 990}, True),
+    ("two even parts leave the small third device unused", (1000, 1000, 50), 1990, {1: 1000, 0: 990}, True),  # noqa: E501
     ("the total free capacity", (1000, 330, 70), 1400, {0: 1000, 1: 330, 2: 70}, False),
     ("more than the total free capacity", (1000, 330, 70), 1410, {}, True),
 ]  # fmt: skip
@@ -57,7 +57,7 @@ ROWS = [
 @pytest.mark.parametrize(
     ("what", "free", "amount", "expected", "is_even"), ROWS, ids=[row[0] for row in ROWS]
 )
-def test_division_of_a_share(
+def test_share_is_divided_as_expected(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
     assert divide(free, amount, False, Policy.BEST_FIT) == expected
@@ -92,7 +92,10 @@ Key = tuple[int, int, int]
 
 
 def best_key(free: tuple[int, ...], amount: int, guarded: bool, spreads: bool) -> Key | None:
-    """Try all divisions; return unevenness, number of devices and free capacity of the best one."""
+    """Try all divisions; return unevenness, number of devices and free capacity of the best one.
+
+    With ``spreads``, the free capacity is negated. Return None if no division is allowed.
+    """
     usable = [room for room in free if room // PART_STEP * PART_STEP >= MIN_PART]
     steps, keys = amount // PART_STEP, []
     for n in range(2, len(usable) + 1):

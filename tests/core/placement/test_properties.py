@@ -216,7 +216,7 @@ def test_both_score_functions_choose_the_same_agent(
         assert one.place(one.prepare(request_of(kind))) == two.place(two.prepare(request_of(kind)))
 
 
-def test_share_prices_and_patterns_cover_the_demand() -> None:
+def test_share_prices_are_exact_and_patterns_cover_the_demand() -> None:
     prices, patterns = share_prices({500: 2, 250: 1, 810: 3, 190: 1})
     assert prices == pytest.approx({190: 0, 250: 0.25, 500: 0.5, 810: 1})
     for size, wanted in {500: 2, 250: 1, 810: 3, 190: 1}.items():
@@ -256,7 +256,7 @@ def test_max_share_is_the_largest_share_that_fits(free: list[int]) -> None:
     assert not fits(max(50, most + 10))
 
 
-def test_capacity_values_grow_with_free_capacity() -> None:
+def test_capacity_values_do_not_decrease_with_free_capacity() -> None:
     agents = [agent(f"a{i}", (0,) * 8, cpu=96, mem=384) for i in range(3)]
     for variant in Variant:
         tables: Tables = tables_of(MIX, Fleet.of(agents), variant)

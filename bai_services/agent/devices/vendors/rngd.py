@@ -103,7 +103,8 @@ def _usage_of(
 ) -> dict[str, float | None]:
     """Return the utilization and used memory of a card or part.
 
-    ``utilization`` is by element; the mean is None if it is unknown for one of the elements.
+    ``utilization`` is by element. The mean is None if the utilization of one of the elements is
+    unknown.
     """
     bounds = re.findall(r"\d+", part.facts.get("elements", f"pe0-{ELEMENTS - 1}"))
     elements = range(int(bounds[0]), int(bounds[-1]) + 1)

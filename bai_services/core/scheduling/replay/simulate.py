@@ -51,8 +51,8 @@ class Start(NamedTuple):
 class Conditions:
     """State of the group before the replay, and everything that the policy does not decide.
 
-    A job in ``starts`` starts at the time and placements given there. All times before ``begin``
-    (None: the first submission) are treated as ``begin``. Agents that are missing in ``joined`` and
+    A job in ``starts`` starts at the time and placements given there. Events before ``begin``
+    (None: the first submission) are applied at ``begin``. Agents that are missing in ``joined`` and
     ``left`` are available all the time. ``durations`` are run times of sessions that ended before
     the replay. ``usage`` is the daily usage before the replay, as in ``Snapshot``.
     """
@@ -158,8 +158,7 @@ def replay(
     Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
     with an event, and when the previous pass requests one. Run times and shares are learned during
     the replay, as in production. The tables are learned from the requests of the workload, unless
-    ``state`` has tables. Without ``conditions``, all agents are
-    empty at the start.
+    ``state`` has tables. Without ``conditions``, all agents are empty at the start.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation, conditions or Conditions())
     driver.run(on_progress)

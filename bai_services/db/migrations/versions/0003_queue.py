@@ -1,4 +1,4 @@
-"""Scheduling: batch sessions, templates, queue positions, lease, usage, caps of groups, clusters.
+"""Batch and cluster sessions, templates, queue positions, lease, usage, caps of resource groups.
 
 Follows 0002; created 2026-11-21.
 """

@@ -7,19 +7,19 @@ import {
   textToSlots
 } from '../src/components/entities/values';
 
-test('quantities are numbers with a binary suffix', () => {
+test('numberOf parses a number with or without a binary suffix', () => {
   expect(numberOf('0.25')).toBe(0.25);
   expect(numberOf('16g')).toBe(16 * 2 ** 30);
 });
 
-test('slots are pairs', () => {
+test('textToSlots parses pairs and rejects other text', () => {
   expect(textToSlots(' cpu=8, mem=16g ')).toEqual({ cpu: '8', mem: '16g' });
   expect(textToSlots('')).toEqual({});
   expect(textToSlots('cpu')).toBeUndefined();
   expect(textToSlots('cpu=')).toBeUndefined();
 });
 
-test('hosts are lines with permissions', () => {
+test('textToHosts parses one host with its permissions per line', () => {
   expect(textToHosts('local: create  modify\n\nnas:')).toEqual({
     local: ['create', 'modify'],
     nas: []
@@ -33,7 +33,7 @@ const FIELDS = [
   { key: 'is_active', kind: 'switch' }
 ] as const;
 
-test('only changed fields are sent', () => {
+test('changedValues returns only changed fields', () => {
   const item = { name: 'a', slots: { cpu: '1' }, limit: 5, is_active: true };
   expect(
     changedValues(FIELDS, item, { name: 'a', slots: 'cpu=1', limit: 5, is_active: true })
@@ -43,7 +43,7 @@ test('only changed fields are sent', () => {
   ).toEqual({ slots: { cpu: '2' }, limit: null, is_active: false });
 });
 
-test('empty fields of a new object keep their defaults', () => {
+test('newValues omits empty fields', () => {
   expect(newValues(FIELDS, { name: 'a', slots: '', limit: undefined, is_active: false })).toEqual({
     name: 'a',
     is_active: false

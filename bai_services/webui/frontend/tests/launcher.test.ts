@@ -50,7 +50,7 @@ describe('the form', () => {
   });
 });
 
-test('the command has every option, quoted for the shell', () => {
+test('the command has the options of the request, quoted for the shell', () => {
   expect(commandOf(REQUEST as never)).toBe(
     'bai session create train --type batch --image python --shared-memory 1g ' +
       `--command 'python -c '"'"'print(1)'"'"'' --starts-at 2030-01-31T00:00:00.000Z ` +

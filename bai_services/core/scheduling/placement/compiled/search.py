@@ -86,8 +86,9 @@ def recompute_derived(columns, costs, cache, policy):  # type: ignore[no-untyped
 def score_stale(columns, costs, cache, policy, s, shape, count):  # type: ignore[no-untyped-def]
     """Score the first ``count`` agents of ``cache.stale``.
 
-    If ``count`` exceeds one block, agents in equal states are scored once. If the best score of a
-    block may have dropped, the entry of ``cache.stale`` is replaced by -1 minus the block.
+    If ``count`` exceeds one block, agents in equal states can reuse a cached score. If the best
+    score of a block may have dropped, the entry of ``cache.stale`` is replaced by -1 minus the
+    block.
     """
     is_many = count > BLOCK_SIZE
     hashes, scores = cache.state_cache[CACHED_HASH], cache.state_cache[CACHED_SCORE]
@@ -312,7 +313,7 @@ def search_one(pointers, s, is_allocating):  # type: ignore[no-untyped-def]
 
 
 def source_stamp() -> str:
-    """Return a hash of all compiled functions and constants of this package."""
+    """Return a hash of the compiled functions and the integer constants of this package."""
     digest = hashlib.sha256()
     for module in (
         columns_module,
@@ -419,9 +420,9 @@ def compile_entry_points(stamp: str) -> Any:
     """Compile the functions that Python calls, with a cache on disk.
 
     numba recompiles a cached function if its file or a value in its closure has changed, but not if
-    a function that it calls has changed. So each entry point has the stamp of all functions in its
-    closure. Entry points must not call each other: numba would not find the callee in its cache,
-    because the name of a cached function differs between processes.
+    a function that it calls has changed. So the closure of each entry point contains ``stamp``, the
+    hash of all compiled functions. Entry points must not call each other: numba would not find the
+    callee in its cache, because the name of a cached function differs between processes.
     """
 
     @njit(cache=True, nogil=True, error_model="numpy")

@@ -13,7 +13,7 @@ import { isolated } from '../i18n/userText';
 export const THEME_MODES: readonly ThemeMode[] = ['system', 'light', 'dark'];
 const HUB_ADMINS: readonly string[] = ['admin', 'superadmin', 'monitor'];
 
-/** Menu of the account: user, settings, theme, links to the Hub, and sign-out. */
+/** Menu of the account: user, settings, theme, links to the Hub, version, and sign-out. */
 export function AccountMenu({ hasName }: { hasName: boolean }) {
   const { t } = useTranslation();
   const { data: me } = useQuery(meQuery);

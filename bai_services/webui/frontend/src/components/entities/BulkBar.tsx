@@ -11,7 +11,7 @@ interface BulkBarProps {
   onSelect: (keys: string[]) => void;
 }
 
-/** Actions for the selected objects, and a list of the objects that the server refused. */
+/** Actions for the selected objects, and a list of those that the server refused to change. */
 export function BulkBar({ entity, selected, onSelect }: BulkBarProps) {
   const { t } = useTranslation();
   const { modal, message } = App.useApp();

@@ -141,8 +141,8 @@ export function NetworkSection() {
 const LIVE = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running].join(',');
 
 /**
- * Choice of the user's sessions that must succeed before this one starts; the server searches by
- * name.
+ * Choice of the user's batch sessions that must succeed before the new session starts. The server
+ * searches by name.
  */
 function DependencyField() {
   const { t } = useTranslation();

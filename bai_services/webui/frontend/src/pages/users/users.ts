@@ -7,7 +7,7 @@ import {
 } from '../../components/entities/entity';
 
 const STATUSES = ['active', 'inactive', 'before-verification'];
-// Domain admins may not give roles, or move users to other domains.
+// Domain admins may not give roles, move users to other domains, or set container ids.
 const SUPERADMIN: readonly Role[] = ['superadmin'];
 const ROLES = ['user', 'admin', 'superadmin', 'monitor'];
 
