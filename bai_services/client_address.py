@@ -59,8 +59,9 @@ class TrustedProxies:
         """Return the client's address from the TCP peer and ``X-Forwarded-For``.
 
         The header is ignored unless the peer is trusted. Each proxy appends the address of its own
-        peer, so the client is the last entry that is not in ``networks``. ``own`` does not apply to
-        entries: sessions of the process engine have this machine's addresses, too.
+        peer, so the client is the last entry that is not in ``networks``, or else the first entry.
+        ``own`` does not apply to entries: sessions of the process engine have this machine's
+        addresses, too.
         """
         if not forwarded.strip() or not self._is_trusted_peer(peer):
             return normal_address(peer)

@@ -179,6 +179,8 @@ class RunningApps:
 
         Raises
         ------
+        NotFound
+            If there is no such app.
         Conflict
             If the app is not a process that this server starts.
         """

@@ -232,7 +232,7 @@ class APIHandler(RequestHandler):
 
     @property
     def manager(self) -> Manager:
-        """The manager; each operation calls one method of one of its services."""
+        """The manager that the handler's application serves."""
         return manager_of(self)
 
     async def sign_in(self) -> None:

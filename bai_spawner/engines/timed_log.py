@@ -41,7 +41,7 @@ class TimedLog:
         self._append(b"".join(parts))
 
     def close(self) -> None:
-        """Write the last incomplete line."""
+        """Write the last incomplete line, and close the file."""
         if self._partial_line:
             self._append(timestamp(time.time_ns()) + self._partial_line)
         os.close(self._file)

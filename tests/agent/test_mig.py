@@ -1,4 +1,4 @@
-"""MIG instances as separate slots, with a fake driver on which MIG is enabled during the test."""
+"""MIG instances as separate slots, with a fake driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/traits.md documents the configurable traits of the spawner and its engines, and no others."""
+"""docs/traits.md documents exactly the configurable traits of the spawner and its engines."""
 
 from __future__ import annotations
 

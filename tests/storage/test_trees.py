@@ -1,4 +1,4 @@
-"""Walking, copying and removing trees during concurrent writes; files outside are not changed."""
+"""Walking, copying and removing trees, also during concurrent renames; holes of sparse files."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ interface Props {
   t: Translate;
 }
 
-/** List of the user's other sessions; a pending session also shows its queue position and the reason. */
+/** List of the user's other sessions. A pending session shows its queue position and the reason. */
 export function Sessions({ model, actions, t }: Props): React.ReactElement {
   if (!model.sessions) {
     return <p className="bai-Hint">{t('loading')}</p>;

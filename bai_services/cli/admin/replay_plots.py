@@ -16,7 +16,7 @@ HOUR = 3600
 
 
 def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
-    """Write one SVG per measure, with all policies in each, and return their paths."""
+    """Write the plots as SVG files, with all policies in each, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
         "waits": _waits(replays),

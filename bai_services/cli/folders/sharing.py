@@ -1,4 +1,4 @@
-"""`bai vfolder`: directories, move and copy, clones, invitations, storage hosts and quotas."""
+"""`bai vfolder`: directories, copies, usage, owners, invitations, storage hosts and quotas."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SCOPE = re.compile(r"(user|project):.+")
 
 
 def for_user(run: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Add the arguments NAME (folder) and USER and the option --permission to a command."""
+    """Add the arguments NAME (folder) and USER, --permission and --json to a command."""
     command = json_option(connected(run))
     command = click.option(
         "--permission",

@@ -36,12 +36,12 @@ T = TypeVar("T")
 
 # Buffer of reads and writes.
 BUFFER_BYTES = 2**20
-# Size of one request of a resumable upload. After an interruption, at most one request is repeated.
+# Size of one request of a resumable upload. An interruption repeats at most one request per upload.
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
 # Minimum size of a part, except the last. Files of at least twice this size are uploaded in
-# parallel parts.
+# parallel parts, unless only one request may run at a time.
 PART_BYTES = 64 * 2**20
 PART_ALIGNMENT = 2**20
 MAX_PARTS = 16
@@ -80,7 +80,7 @@ class MultipartUpload:
         """The offset of each part.
 
         The offsets depend only on the file size, so that an upload can be resumed with another
-        value of ``--parallel``. They are multiples of 1 MiB, because btrfs and XFS join
+        value of ``--parallel`` above 1. They are multiples of 1 MiB, because btrfs and XFS join
         block-aligned parts without copying them.
         """
         step = max(PART_BYTES, -(-self.item.size // MAX_PARTS))

@@ -25,10 +25,10 @@ class Status(StrEnum):
 
 class Event(StrEnum):
     PLACED = "placed"  # a scheduling pass allocated agent and devices
-    DISPATCHED = "dispatched"  # the agent accepted the work item
+    DISPATCHED = "dispatched"  # the manager gives the work item to the agent
     PREPARED = "prepared"  # image and injection are ready; the Hub may start the server
     DISPLACED = "displaced"  # its agent was lost before the start: the session is pending again
-    STARTED = "started"  # its server has responded to the spawner
+    STARTED = "started"  # the Hub has reported that its server is ready
     STOP_REQUESTED = "stop-requested"
     EXITED = "exited"  # all of its kernels have ended
     FAILED = "failed"

@@ -102,7 +102,7 @@ class QueueStore:
         self.batch = SQLITE_BATCH if database.is_sqlite else BATCH
 
     async def snapshot(self, now: datetime) -> Snapshot:
-        """Return the complete input of a scheduling pass."""
+        """Return the stored input of a scheduling pass, without the usage history."""
         async with self._db.read_one_state() as tx:
             pending = await read_pending(tx)
             running = await read_running(tx)

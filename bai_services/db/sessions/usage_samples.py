@@ -48,7 +48,7 @@ class UsageSampleStore:
     async def between(
         self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime
     ) -> list[Sample]:
-        """Return the samples of kernels whose intervals start in a period, oldest first."""
+        """Return the samples of kernels in intervals that start in a period, oldest first."""
         async with self._db.read() as tx:
             return await _select(tx, kernel_ids, resolution, start, end)
 

@@ -1,4 +1,4 @@
-"""Mount paths of folders in a session."""
+"""Mount paths and subpaths of folders in a session, and overlapping mounts."""
 
 from __future__ import annotations
 

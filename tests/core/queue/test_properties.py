@@ -44,7 +44,7 @@ requests = st.builds(
 
 @st.composite
 def queues(draw: st.DrawFn) -> Snapshot:
-    """Draw two groups with a few agents, up to 12 sessions and caps on any scope."""
+    """Draw two groups with up to 4 agents, up to 12 sessions, and caps of users and projects."""
     pending = [
         PendingSession(
             f"s{n}",

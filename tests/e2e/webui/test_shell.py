@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI: notifications, project, account menu and settings."""
+"""Web UI: notifications, project, account menu, settings and saved filters."""
 
 from __future__ import annotations
 

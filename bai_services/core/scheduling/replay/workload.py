@@ -79,7 +79,7 @@ class Workload:
     """The content of a record.
 
     ``agents`` is empty if the record has none. ``skipped`` counts, by reason, the valid rows that
-    cannot be replayed.
+    are not replayed.
     """
 
     jobs: tuple[Job, ...]

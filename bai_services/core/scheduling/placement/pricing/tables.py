@@ -29,7 +29,7 @@ MODEL_PRICE_WEIGHT, WHOLE_DEVICE_WEIGHT = 0.05, 0.05
 # Scores are rounded to multiples of this number of devices. Nearly equal agents then have equal
 # scores, and the first of them is chosen, which fills the agents in order.
 QUANTUM = 0.04
-# fgd considers the most frequent requests, up to this fraction of all requests.
+# fgd considers the most frequent requests that together make up this fraction of all requests.
 _TYPICAL_FRACTION = 0.95
 # Sizes of the bins of capacity values (millicores, bytes), for agents of at most the regular size.
 # Larger agents have larger bins.
@@ -181,8 +181,8 @@ def _capacity_value(
 
 
 def _whole_device_bonus(mix: Mix, family: str, max_devices: int) -> Floats:
-    """Return the bonus for n = 0 to ``max_devices`` wholly free devices of one agent: the number of
-    devices that future requests can use, minus n.
+    """Return the bonus for n = 0 to ``max_devices`` wholly free devices of one agent: the mean
+    number of devices that future requests can use, minus n.
     """
     demand: dict[int, float] = {}
     for kind in mix:

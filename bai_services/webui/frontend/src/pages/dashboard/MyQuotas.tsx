@@ -89,7 +89,7 @@ interface GroupResourcesProps {
   onChange: (changes: DashboardSearch) => void;
 }
 
-/** Used and free resources of the user in a resource group (`mine`), or of all its agents (`group`). */
+/** Used and free resources in a resource group: of the user (`mine`) or of the agents (`group`). */
 export function GroupResources({
   target,
   onChange,
