@@ -29,7 +29,7 @@ def test_stat_of_a_missing_process_is_none() -> None:
     assert procfs.process_stat(2**22 + 1) is None
 
 
-def test_mounts_agree_with_psutil() -> None:
+def test_mounts_include_all_mounts_of_psutil() -> None:
     points = {(mount.point, mount.filesystem) for mount in procfs.mounts()}
     for part in psutil.disk_partitions(all=True):
         assert (part.mountpoint, part.fstype) in points

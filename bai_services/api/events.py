@@ -32,7 +32,7 @@ class EventsHandler(APIHandler):
     async def get(self) -> None:
         session_id = self.get_query_argument("session", None)
         if session_id is not None:
-            # Like all routes, this also raises NotFound for a session that the caller may not read.
+            # Raises NotFound for a missing session, and for a session that the caller may not read.
             session_id = (await self.manager.sessions.sessions.get(self.caller, session_id)).id
         changes = self.manager.feed.follow(self.caller, session_id, KEEPALIVE_SECONDS)
         self.set_header("Content-Type", "text/event-stream")

@@ -38,7 +38,7 @@ def test_injection_lists_devices_by_index() -> None:
 
 
 @pytest.mark.parametrize("kind", [SIMULATED, CudaGpus()], ids=["simulated", "real"])
-def test_session_without_devices_sees_none(kind: Any) -> None:
+def test_session_without_devices_sees_no_devices(kind: Any) -> None:
     made = make_injection([], {"cuda": kind}, "docker", Path("/h"), "").to_json()
     assert made["environ"]["CUDA_VISIBLE_DEVICES"] == ""
     assert made["environ"]["NVIDIA_VISIBLE_DEVICES"] == "void"

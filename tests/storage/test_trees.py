@@ -45,7 +45,7 @@ def test_remove_tree_unlocks_directories_and_follows_no_link(tmp_path: Path) -> 
     assert (outside / "kept").exists()
 
 
-def test_directory_replaced_by_link_during_walk_leaves_outside_unchanged(tmp_path: Path) -> None:
+def test_walk_changes_nothing_behind_a_link_that_replaces_a_directory(tmp_path: Path) -> None:
     outside, tree = tmp_path / "outside", tmp_path / "tree"
     outside.mkdir(mode=0o755)
     (outside / "kept").touch()

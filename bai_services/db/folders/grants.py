@@ -36,7 +36,7 @@ _GRANTS = Listing(
 
 
 class GrantStore:
-    """Each public method is one transaction."""
+    """Each public method is one transaction, except ``find_user_in_any_domain``."""
 
     def __init__(self, database: Database) -> None:
         self._db = database

@@ -45,7 +45,7 @@ sessions = sa.Table(
     sa.Column("request_hash", sa.String(64), nullable=False),
     sa.Column("status", sa.String(16), nullable=False),
     sa.Column("status_info", sa.String(1024), nullable=False, default=""),
-    # Why the session is pending: [{check, passed, message, …numbers}], updated by each pass.
+    # Why the session is pending: [{check, passed, message, …numbers}], updated after passes.
     sa.Column("reasons", sa.JSON, nullable=False),
     # Position in the queue of its resource group, from 1, and estimated start {starts_at,
     # certainty}; both only while the session is pending.

@@ -81,7 +81,7 @@ def root(api: Api, user: Client) -> Path:
 
 
 def files_outside_of(root: Path, top: Path) -> Mapping[str, Any]:
-    """Return all files on the storage host except the folder and the staging area."""
+    """Return the files and directories on the host outside of the folder and the staging area."""
     found: dict[str, Any] = {}
     for place, _, files in os.walk(top):
         if Path(place).is_relative_to(root) or DIRECTORY in Path(place).parts:

@@ -72,7 +72,7 @@ async def test_pending_share_can_be_changed_and_withdrawn(api: Api, user: Client
         await guest.get("/vfolders/data")
 
 
-async def test_grants_from_before_invitations_remain_valid(api: Api, user: Client) -> None:
+async def test_grant_created_without_an_invitation_is_valid(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     now = api.world.clock()
     values = {
@@ -106,14 +106,14 @@ async def test_project_members_get_grants_without_invitation(api: Api) -> None:
     assert (await guest.get(f"/vfolders/{made['id']}"))["permission"] == "ro"
 
 
-async def test_own_grant_needs_no_invitation(api: Api, user: Client) -> None:
+async def test_grant_to_oneself_needs_no_invitation(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     admin = await api.client("domain-admin")
     path = f"/vfolders/{folder['id']}/grants/domain-admin"
     assert not (await admin.put(path, {"permission": "ro"}))["is_pending"]
 
 
-async def test_only_the_owner_may_rename_to_a_dot_folder(api: Api, user: Client) -> None:
+async def test_only_the_owner_may_rename_a_folder_to_a_dot_name(api: Api, user: Client) -> None:
     folder = await user.post("/vfolders", {"name": "data"})
     path = f"/vfolders/{folder['id']}"
     admin = await api.client("admin")

@@ -73,7 +73,7 @@ async def test_history_contains_the_reported_usage(
     assert len(trend["cpu_percent"]) == 15
 
 
-async def test_history_of_an_ended_session_ends_with_it(
+async def test_history_of_an_ended_session_ends_with_the_session(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
     session = await create_running_session(api, agent, "lab1", **TWO_CORES)

@@ -61,7 +61,7 @@ def test_share_is_divided_as_expected(
     what: str, free: tuple[int, ...], amount: int, expected: dict[int, int], is_even: bool | None
 ) -> None:
     assert divide(free, amount, False, Policy.BEST_FIT) == expected
-    # Without fragmentation, only even divisions are allowed, and a share below 1 is not divided.
+    # Without fragmentation, only even divisions are allowed, and a share up to 1 is not divided.
     assert divide(free, amount, True, Policy.BEST_FIT) == (expected if is_even else {})
 
 

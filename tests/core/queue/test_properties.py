@@ -160,7 +160,7 @@ def test_second_pass_changes_nothing(world: Snapshot) -> None:
 
 @EXAMPLES
 @given(queues())
-def test_end_releases_exactly_what_was_allocated(world: Snapshot) -> None:
+def test_end_of_sessions_releases_exactly_what_was_allocated(world: Snapshot) -> None:
     queue = Queue(world)
     before = agents_of(queue)
     ids = [d.session_id for d in queue.run(NOW).decisions]

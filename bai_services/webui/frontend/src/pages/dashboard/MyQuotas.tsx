@@ -62,7 +62,7 @@ function SlotUsage({ slot }: { slot: SlotQuota }) {
   );
 }
 
-/** Usage and limits of the user's folders and those of the user's projects, on each storage host. */
+/** Usage and limits of the folders of the user and the user's projects, on each storage host. */
 export function MyStorage() {
   const { t, i18n } = useTranslation();
   const quotas = useQuery({ ...ownQuotasQuery, refetchInterval: WIDGET_REFRESH_MILLIS });
