@@ -189,7 +189,6 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                 await beat()
                 return (await cluster.store.find(session.id)).status is status
 
-            # This timeout is shorter than the interval at which a manager reads the whole queue.
             await wait_until_async(has_status, 90, f"{status} of {session.name}")
 
         async def holds(token: int) -> bool:

@@ -18,7 +18,7 @@ from ..tables.cluster import agent_slots, agents, devices
 
 @dataclass(frozen=True, slots=True)
 class NewDevice:
-    """A device as reported by its agent; ``id`` is unique among all agents."""
+    """A device as reported by its agent; ``id`` must be unique among all agents."""
 
     id: str
     family: str
