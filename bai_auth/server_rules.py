@@ -243,8 +243,8 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
     async def stop_single_user(self, user: User, server_name: str = "") -> Any:
         """Stop a server, after a pending start or stop of it has finished.
 
-        Succeed if the server is then no longer active. Raise a 409 if it is still pending after
-        20 s.
+        Succeed if the server is then no longer active. Raise a 409 if that start or stop is still
+        pending after 20 s.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + PENDING_TIMEOUT_SECONDS

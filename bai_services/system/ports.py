@@ -30,10 +30,10 @@ def is_free(port: int) -> bool:
 def free_port(lowest: int = _LOWEST, count: int = _COUNT) -> int:
     """Return a free port from ``lowest`` to ``lowest + count - 1``.
 
-    The Linux kernel would choose a port of its ephemeral range (ip(7)). It also uses this range for
-    outgoing connections, so the port could be taken before the server listens on it. Therefore this
-    function chooses a port below that range. It falls back to the kernel's choice if not all of
-    these ports are below the range, or after 100 attempts.
+    The Linux kernel would choose a port of its ephemeral range (ip(7)). The kernel also uses that
+    range for outgoing connections, so the port could be taken before the server listens on it.
+    Therefore this function chooses a port below that range. The function returns the kernel's
+    choice if the requested ports are not all below that range, or after 100 attempts.
     """
     if lowest + count <= _first_ephemeral_port():
         for _ in range(_MAX_ATTEMPTS):

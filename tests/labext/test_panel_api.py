@@ -377,7 +377,7 @@ def test_a_named_port_is_running_when_a_program_listens(server: JupyterServer, h
 def test_ipv4_is_preferred_if_two_programs_listen_on_one_port(
     server: JupyterServer, tmp_path: Path
 ) -> None:
-    """One listens on IPv4, one on IPv6. The latter responds only while the former does not run."""
+    """The program on IPv6 responds only while the program on IPv4 does not run."""
     for name in ("four", "six"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "who").write_text(name)

@@ -41,7 +41,7 @@ _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """The given start of a job, which the queue does not decide."""
+    """The start of a job that is given by the caller and not decided by the queue."""
 
     seconds: int
     placements: tuple[Placement, ...]
