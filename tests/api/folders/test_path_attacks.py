@@ -101,7 +101,7 @@ def archive_of(name: bytes) -> bytes:
 
 
 def requests_with(address: str, text: str, raw: bytes) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return one request per path parameter."""
+    """Return requests that have the path as a parameter, in a header or as an archive member."""
     named = base64.b64encode(raw).decode()
     upload = {"Upload-Length": "1", "Upload-Metadata": f"path {named}"}
     length = {"Upload-Length": "1"}

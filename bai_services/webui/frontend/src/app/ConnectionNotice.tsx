@@ -3,7 +3,7 @@ import { useTranslation } from 'react-i18next';
 import { useConnection } from '../data/connection';
 import { retryConnection } from '../data/events';
 
-/** Notice of a lost connection to the server: it covers open drawers but does not block the page. */
+/** Notice of a lost connection. The notice covers open drawers and does not block the page. */
 export function ConnectionNotice() {
   const { t } = useTranslation();
   const { state } = useConnection();

@@ -19,7 +19,7 @@ interface SharedUser {
   isPending: boolean;
 }
 
-/** Dialog to invite users, and to change or end the access of members and of invited users. */
+/** Dialog to invite users, and to change or end grants and pending invitations. */
 export function ShareFolder({ folder, onClose }: { folder: Folder; onClose: () => void }) {
   const { t } = useTranslation();
   const grants = useQuery(grantsQuery(folder.id));
