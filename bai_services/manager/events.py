@@ -1,4 +1,4 @@
-"""Broadcast session changes to the loops of the manager and to event streams of clients."""
+"""Broadcast changes of sessions and folders to loops of the manager and to event streams."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ class Subscription:
     ) -> None:
         """Subscribe to one session or, without ``session_id``, to all.
 
-        ``may_read`` decides which owners' sessions are included; default: all. ``user_id`` is the
-        listener.
+        ``may_read`` decides which changes are included; default: all. ``user_id`` is the listener.
         """
         self.session_id = session_id
         self._user_id = user_id
@@ -80,7 +79,7 @@ class Subscription:
         if self.session_id is not None:
             return
         if self._user_id is not None and self._user_id in user_ids:
-            # Readable whatever the role of the owner.
+            # The listener may read this change, whatever the role of the folder's owner is.
             self._append(replace(change, owner_id=self._user_id))
         elif self.matches(change):
             self._append(change)

@@ -22,7 +22,7 @@ class Health:
     version: str
     database: bool
     hub: bool
-    # Another manager holds the lease. This one serves requests and takes over if the other fails.
+    # Another manager holds the lease. This manager serves requests and is on standby.
     standby: bool
 
 

@@ -38,7 +38,7 @@ class Bubblewrap:
     has_user_namespaces: bool
     """Whether user namespaces work; the session then runs under its own uid, unprivileged."""
     hidden: tuple[str, ...]
-    """Paths in /etc that are readable here, but not by everyone; they are masked in the sandbox."""
+    """Paths in /etc that this process may read, but not every user; the sandbox masks them."""
 
     def arguments(
         self,
@@ -146,7 +146,7 @@ def not_world_readable(folder: str, depth: int = 3) -> Iterator[str]:
 def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
     """Run a test process in a sandbox; return a working configuration, or why there is none.
 
-    Blocks for tens of milliseconds: run it once, in a thread.
+    Blocks, normally for tens of milliseconds: run it once, in a thread.
     """
     program = shutil.which("bwrap")
     if program is None:

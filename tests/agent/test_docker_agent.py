@@ -57,7 +57,7 @@ def engine(docker_engine: DockerEngine) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 async def image(api: Api, engine: DockerEngine) -> str:
-    """A small image in the engine, registered at the manager as ``base``."""
+    """A small image in the engine, with the alias ``base``. ``missing`` cannot be pulled."""
     name = await asyncio.to_thread(base_image, engine)
     admin = await api.client("admin")
     await admin.patch("/resource-groups/default", {"engine": "docker"})

@@ -25,7 +25,7 @@ def task(session_id: str | None = None) -> Task:
 @pytest.mark.parametrize(
     "session_id", ["../x", "", "a/b", "x" * 36], ids=["parent path", "empty", "slash", "not a UUID"]
 )
-def test_ids_that_are_not_uuids_are_rejected(session_id: str) -> None:
+def test_session_ids_that_are_not_uuids_are_rejected(session_id: str) -> None:
     with pytest.raises(InvalidRequest):
         task(session_id)
 
@@ -96,7 +96,7 @@ def test_log_is_truncated_to_its_end(tmp_path: Path) -> None:
     assert text.endswith("last")
 
 
-def test_folders_with_unreadable_kernel_file_are_ignored(tmp_path: Path) -> None:
+def test_folders_with_invalid_kernel_file_are_ignored(tmp_path: Path) -> None:
     folders = Folders(tmp_path)
     assert folders.all() == []
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"session_id": "d", "kernel_id": "k"}')):

@@ -61,7 +61,7 @@ def test_network_of_mapped_addresses_contains_them(text: str) -> None:
         pytest.param(["10.0.0.0/8"], [], True, id="no address is allowed"),
     ],
 )
-def test_new_networks_exclude_an_address_that_was_allowed(
+def test_exclusion_of_allowed_addresses_is_detected(
     before: list[str] | None, after: list[str] | None, excludes: bool
 ) -> None:
     assert excludes_addresses(before, after) is excludes

@@ -1,4 +1,4 @@
-"""A session from sign-in to stop with the command line, as its documentation shows it."""
+"""The documented commands of the command line, from sign-in to the end of a session."""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ def test_the_hubs_server_record_is_removed_with_the_session(any_hub: RunningHub)
 
 
 @pytest.mark.docker
-async def test_vs_code_and_tensorboard_respond_through_the_hub(docker_hub: RunningHub) -> None:
+async def test_vs_code_tensorboard_and_a_terminal_respond_through_the_hub(
+    docker_hub: RunningHub,
+) -> None:
     rest = docker_hub.rest("user")
     session = start(rest, "apps-one")
     jupyter = docker_hub.jupyter(rest, session["url"])

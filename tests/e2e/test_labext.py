@@ -213,7 +213,7 @@ async def test_the_panel_renames_and_stops_sessions(
         wait_for(rest, session["id"], "TERMINATED")
 
 
-async def test_a_hidden_page_sends_no_requests_and_responses_contain_no_token(
+async def test_a_hidden_page_does_not_poll_and_responses_contain_no_token(
     browser: Browser, hub: RunningHub
 ) -> None:
     token = re.compile(r"[Bb]earer|JUPYTERHUB_API_TOKEN")

@@ -12,7 +12,7 @@ from bai_services.i18n.catalogue import translator
 
 SOURCES = Path(__file__).resolve().parents[2] / "bai_labext" / "frontend" / "src"
 SOURCE = "\n".join(path.read_text() for path in sorted(SOURCES.glob("*.ts*")))
-# Prefixes of keys that are completed with values from the server.
+# Keys that the sources compute at run time.
 COMPOSED = {
     *(f"app-{state}" for state in AppState if state is not AppState.MISSING),
     *(f"enforcement-{level}" for level in (*Level, "unknown")),

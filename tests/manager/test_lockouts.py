@@ -52,7 +52,7 @@ async def test_lockout_does_not_apply_to_a_known_address(user_world: World) -> N
     await fail_sign_ins(user_world, "user", 2 * FAILURES_ALLOWED)
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
     assert await attempt(user_world, "user", PASSWORD, HOME) is None
-    # This does not unlock the account for other addresses.
+    # The sign-in from the known address does not unlock the account for other addresses.
     assert await attempt(user_world, "user", PASSWORD, ABROAD) is SignInBlocked
     # A wrong password gives the same error from every address.
     assert await attempt(user_world, "user", WRONG, HOME) is SignInBlocked

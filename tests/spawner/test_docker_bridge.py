@@ -23,7 +23,7 @@ def test_reported_gateway_is_returned() -> None:
     assert address_of(network("none", Gateway="172.30.0.1")) == "172.30.0.1"
 
 
-def test_address_of_the_interface_is_returned_without_a_gateway() -> None:
+def test_address_of_the_interface_is_returned_if_no_gateway_is_reported() -> None:
     assert address_of(network("lo")) == "127.0.0.1"
 
 

@@ -88,7 +88,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
     await user.delete(f"/sessions/{session['id']}")
     await wait_for_status(user, session["id"], "CANCELLED")
 
-    # Send what the manager may have sent before the user stopped the session.
+    # Send the request that the manager may have sent before the user stopped the session.
     server = session["hub_server"]
     late = await hub.post_server(server, {"bai_session_id": session["id"]}, as_service=True)
     assert late.status_code == 409, late.text
@@ -96,7 +96,7 @@ async def test_a_late_start_request_for_a_stopped_session_starts_nothing(
     assert (await user.get("/sessions", hub_server=server))["total"] == 1
 
 
-async def test_only_the_owner_starts_a_session_through_the_hub(
+async def test_only_the_owner_creates_a_session_through_the_hub(
     hub: BareHub, preparing: FakeAgent, user: Client
 ) -> None:
     """A service with the scope start:servers represents all callers that are not the owner."""

@@ -45,7 +45,7 @@ class Keypair(ResponseModel):
 
 
 class CreatedKeypair(Keypair):
-    """Only this response contains ``secret_key``."""
+    """``secret_key`` cannot be read again later."""
 
     secret_key: str
 

@@ -1,4 +1,4 @@
-"""`bai vfolder info`: a folder and its shares on one screen."""
+"""`bai vfolder info`: a folder and its grants on one screen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
 
 
 def folder_screen(folder: Mapping[str, Any]) -> Screen:
-    """Return the screen of a folder: owner, size, permissions and shares."""
+    """Return the screen of a folder: owner, size, permissions and grants."""
     status = folder["status"]
     style = "green" if status == VfolderStatus.READY else "yellow"
     title = Text(printable(folder["name"]), style="bold")

@@ -21,7 +21,7 @@ class StaleLease(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """State of a lease; each new holder increments ``token``, each renewal increments ``beat``."""
+    """State of a lease. An acquisition increments ``token``; a renewal or release, ``beat``."""
 
     holder: str
     token: int
@@ -45,7 +45,7 @@ class LeaseStore:
         """Acquire the lease if its state is still ``seen``; return the new token.
 
         Return None if the state has changed. The caller must make sure that the previous holder has
-        ended, or has not renewed the lease for its lifetime.
+        released the lease, has ended, or has not renewed the lease for its lifetime.
         """
         async with self._db.write() as tx:
             if seen is None:

@@ -1,4 +1,4 @@
-"""Metadata, naming of constraints, and column types shared by all tables."""
+"""Metadata, naming of constraints, and column types of the tables."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CapSlots(Slots):
 
 
 def identity() -> sa.Column[str]:
-    """A primary key that the caller generates (a UUID as text)."""
+    """A primary key that the caller provides, usually a UUID as text."""
     return sa.Column("id", sa.String(64), primary_key=True)
 
 

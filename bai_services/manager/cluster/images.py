@@ -28,8 +28,8 @@ _BOUNDS = ("min_slots", "max_slots")
 class Images:
     """List, get, create, update and delete images.
 
-    ``min_slots`` and ``max_slots`` are taken from the labels at registration; the other facts are
-    parsed from the labels on each read.
+    ``min_slots`` and ``max_slots`` are stored when an image is registered or changed; the other
+    facts are parsed from the labels on each read.
     """
 
     def __init__(self, context: ManagerContext) -> None:

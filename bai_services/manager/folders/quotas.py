@@ -35,7 +35,7 @@ MAX_ROUND_SECONDS = 20.0
 MAX_ROUND_FOLDERS = 50
 # Maximum wait of a round for the scan of one folder; a longer scan continues in the background.
 SCAN_TIMEOUT_SECONDS = 5.0
-# A folder whose scan took less time is scanned for every request.
+# A folder whose last scan took longer is not scanned for every request.
 FAST_SCAN_SECONDS = 1.0
 
 
@@ -149,7 +149,7 @@ class Quotas:
             await self.require_space_in_scope(row.host, row.scope, size_bytes)
 
     async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
-        """Raise like ``require_space``, for a scope that will receive a folder."""
+        """Raise like ``require_space``, for a scope instead of a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
@@ -195,8 +195,8 @@ class Quotas:
     async def usage(self, row: VfolderRow, is_fresh: bool) -> FolderUsage:
         """Return the usage of a folder.
 
-        A folder whose last scan was fast is scanned now; another folder only with ``is_fresh``, or
-        if its usage is outdated.
+        The folder is scanned now, unless its last scan was slow. After a slow scan, it is scanned
+        only with ``is_fresh``, or if its usage is outdated.
         """
         known = row.counted_at is not None and row.used_bytes is not None
         if known and not is_fresh and row.id in self._slow_folders:

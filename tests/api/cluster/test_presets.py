@@ -146,7 +146,7 @@ async def _cap_sessions(api: Api) -> None:
         pytest.param(_cap_sessions, id="the policy allows no session"),
         pytest.param(
             lambda api: _change_group(api, {"total_resource_slots": {"cpu": "0.5"}}),
-            id="the limit of the group is lower",
+            id="the preset exceeds the cap of the group",
         ),
     ],
 )

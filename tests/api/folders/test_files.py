@@ -139,7 +139,7 @@ async def test_range_request_returns_the_part_or_416(user: Client) -> None:
     assert (await get(user, "f", If_None_Match=etag)).status_code == 200
 
 
-async def test_large_file_is_sent_with_sendfile_whole_and_in_ranges(api: Api, user: Client) -> None:
+async def test_large_file_is_sent_whole_and_in_ranges(api: Api, user: Client) -> None:
     content = os.urandom(SENDFILE_MIN_BYTES + 12_345)
     await put(user, "big", content)
     answer = await get(user, "big")
@@ -167,8 +167,8 @@ async def test_slow_client_does_not_block_others_and_disconnect_closes_the_file(
         async for chunk in resting[0].aiter_bytes():
             received += len(chunk)
         assert received == size
-    # The first client has received the whole file, and the others have disconnected before, so
-    # all files must be closed.
+    # The first client has received the whole file, and the other clients have disconnected, so all
+    # files must be closed.
     opened = Path(f"/proc/{os.getpid()}/fd")
     await wait_until_async(lambda: not open_files_of_folders(opened), 10, "the file to be closed")
 
@@ -421,7 +421,8 @@ async def test_directory_listing_is_paged(user: Client) -> None:
         await user.get("/vfolders/data/files", sort="colour")
 
 
-# Script of a manager process whose memory is measured. It prints the keypair of ``user``.
+# Script of a manager process. It prints its URL and the keypair of ``user``, and then its peak
+# memory after each line of input.
 SERVER = """
 import asyncio, json, resource, sys
 from pathlib import Path

@@ -102,12 +102,12 @@ async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     assert await session_server.status() == "RUNNING"
     await session_server.report(5)
     assert await session_server.status() == "RUNNING"
-    # The manager was down again shortly before the timeout.
+    # The manager went down again shortly before the timeout.
     session_server.wait(110)
     await session_server.report(115)
     session_server.wait(300)
     assert await session_server.status() == "RUNNING"
-    # The second report is older than the activity known from the first one, so it is ignored.
+    # The second report names an earlier activity than the first report, so it is ignored.
     await session_server.report(100)
     await session_server.report(1000)
     assert await session_server.status() == "RUNNING"

@@ -45,7 +45,7 @@ def test_every_signed_field_changes_the_signature(changed: dict[str, object]) ->
 
 
 def test_body_must_match_its_digest() -> None:
-    # From RFC 9530, appendix D.
+    # The SHA-256 digest of the body, in the format of RFC 9530.
     header = "sha-256=:RBNvo1WzZ4oRRq0W9+hknpT7T8If536DEMBg9hyq/4o=:"
     assert content_digest(b"{}") == header
     check_body(header, b"{}")

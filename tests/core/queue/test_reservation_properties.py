@@ -1,4 +1,4 @@
-"""Later sessions never delay a reserved session: property tests on generated queues with caps.
+"""Reservations in simulated queues with caps, mostly as property tests on generated queues.
 
 `BAI_QUEUE_EXAMPLES` sets the number of generated queues for each property.
 """
@@ -91,7 +91,7 @@ caps_of = st.dictionaries(st.sampled_from(USERS), st.integers(1, 3), max_size=2)
 
 @dataclass
 class Simulation:
-    """Start and promised start of each session, and the result of each pass."""
+    """Starts and promised starts of sessions, and the result of each pass."""
 
     started: dict[str, int] = field(default_factory=dict)
     promises: dict[str, datetime] = field(default_factory=dict)
@@ -107,8 +107,9 @@ def simulate(
 ) -> Simulation:
     """Simulate arrivals, starts and ends until no event remains.
 
-    When a session starts, the promised starts of the sessions behind it in its group become void: a
-    cap excluded it when they were promised, so they did not take it into account.
+    When a session starts, the promised starts of the pending sessions behind it in its group become
+    void. These promises were made while a cap excluded the started session, so they did not
+    consider that session.
     """
     queue = Queue(
         Snapshot(
@@ -148,7 +149,7 @@ def simulate(
 
 
 def _void_promises(simulation: Simulation, of: dict[str, Arrival], session_id: str) -> None:
-    """Delete the promised starts of the sessions behind a started session in its group."""
+    """Delete the promised starts of the pending sessions behind a started session in its group."""
     group = of[session_id].pending.request.resource_group
     for other in list(simulation.promises):
         is_behind = other > session_id and of[other].pending.request.resource_group == group

@@ -172,7 +172,7 @@ async def test_preset_is_created_and_lists_are_exported(
 
 
 @pytest.mark.checklist("AGT-01", "AGT-02", "AGT-03", "AGT-04")
-async def test_agent_shows_load_devices_and_sessions_and_stops_new_sessions(
+async def test_agents_page_shows_load_devices_and_sessions_and_drains_an_agent(
     opened: Opener[Entities], admin: httpx.Client, hub: RunningHub
 ) -> None:
     agent = checked(admin.get("/agents"), 200)["items"][0]["id"]
@@ -210,8 +210,8 @@ async def test_agent_shows_load_devices_and_sessions_and_stops_new_sessions(
         await ui.confirm("Accept sessions")
         await ui.row(agent).get_by_role("cell", name="yes", exact=True).wait_for()
 
-        # A domain admin sees how much of a device users of other domains use, but neither their
-        # names nor their sessions, and cannot change the agent.
+        # A domain admin sees which share of a device other domains use, but not their users or
+        # sessions. A domain admin cannot change the agent.
         ui = await opened(Entities, "domain-admin", f"/agents?item={agent}")
         await ui.drawer.get_by_text("others: 0.25").wait_for()
         assert await ui.drawer.get_by_text("webui-agent").count() == 0

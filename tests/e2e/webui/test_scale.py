@@ -60,7 +60,7 @@ def add_users(hub: RunningHub) -> None:
 
 @pytest.fixture(scope="module")
 def large_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """A separate installation, because the added rows would disturb all other tests."""
+    """A separate installation, because the added rows would disturb other tests."""
     hub = RunningHub(tmp_path_factory.mktemp("large-hub"))
     try:
         hub.start()

@@ -55,8 +55,9 @@ class Daemon:
 class MpsServers:
     """Supervises one MPS daemon per shared GPU; ``maintain``, ``set_share`` and ``detach`` block.
 
-    A daemon has one limit for all its clients, so all sessions on a GPU have the same share. The
-    first session on an empty GPU sets the share: the daemon is restarted with its limit.
+    A daemon has one limit for all its clients, so all sessions on a GPU have the same share. Unless
+    the share is fixed, the first session on an empty GPU sets it: the daemon is restarted with the
+    limit of that share.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class MpsServers:
         return True
 
     def maintain(self) -> None:
-        """Start, check or restart every daemon, in parallel."""
+        """Start, check or restart the daemons in parallel; kill daemons that are not needed."""
         with self._lock:
             if not self._is_closed:
                 self._maintain()
@@ -219,7 +220,10 @@ class MpsServers:
             log.warning("cannot terminate the MPS clients of GPU %s: %s", uuid, error)
 
     def close(self) -> None:
-        """Stop the daemons without clients; daemons of running sessions continue."""
+        """Stop the daemons without clients; kill daemons that do not respond.
+
+        Daemons with clients continue.
+        """
         with self._lock:
             self._is_closed = True
             for control in self._existing_daemons():
@@ -281,7 +285,10 @@ class MpsServers:
             self._record_failure(daemon, str(error), now)
 
     def _start_or_take_over(self, daemon: Daemon) -> None:
-        """Take over the daemon of an earlier agent process, or start a new one."""
+        """Take over the daemon of an earlier agent process, or start a new one.
+
+        If sessions with other limits are still running, leave the daemon unchanged.
+        """
         control = daemon.control
         limits = control.limits()
         if limits is not None and _has_limits(control, limits):
@@ -303,8 +310,7 @@ class MpsServers:
         daemon.failed_checks = daemon.checks_with_fault = daemon.failed_starts = 0
 
     def _check(self, daemon: Daemon) -> None:
-        """Check a running daemon.
-
+        """Check a running daemon; disconnect the clients of a server with a fault.
         Raises
         ------
         RestartRequired

@@ -16,7 +16,7 @@ _NOW = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def warm_up() -> None:
-    """JIT-compile all functions that a pass uses; see ``placement.warm_up``."""
+    """JIT-compile the functions that a pass uses; see ``placement.warm_up``."""
     placement.warm_up()
     for order in (Order.FIFO, Order.FAIR_SHARE):
         for backfill in Backfill:

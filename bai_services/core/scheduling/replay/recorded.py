@@ -86,9 +86,11 @@ class RecordedSession:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAgent:
-    """An agent with its current devices. ``left_at``: when it was lost; None: it is alive.
+    """An agent with its current devices.
 
-    The time at which a drained agent stopped accepting sessions is not recorded.
+    ``left_at``: when the agent was lost or terminated; None: it is alive.
+
+    The time since which an agent is draining is not recorded.
     """
 
     state: AgentState
@@ -144,10 +146,11 @@ def workload_of(
 
     The result contains the sessions that were created before ``until`` and had not ended at
     ``since``. A session that was cancelled before it started leaves the queue at that time, unless
-    the replay starts it earlier. Sessions with unfinished dependencies are omitted. An unknown run
-    time is estimated: the median run time of the same kind, at most the limit of the session. For a
-    session that still runs, only run times longer than its elapsed time count, and the estimate is
-    at least the elapsed time.
+    the replay starts it earlier. Sessions with unfinished dependencies are omitted.
+
+    An unknown run time is estimated: ``Durations.median`` of the session's kind, or the median of
+    all kinds if no session of the kind has ended. The estimate is at most the limit of the session,
+    but at least its elapsed time.
     """
     origin = since.replace(hour=0, minute=0, second=0, microsecond=0)
     begin = _seconds(since, origin)
@@ -268,9 +271,9 @@ class _Estimates:
 def _left(
     agents: Iterable[RecordedAgent], sessions: Iterable[RecordedSession], origin: datetime
 ) -> dict[str, int]:
-    """Return when each agent stopped accepting sessions.
+    """Return when each agent that is not alive or is draining stopped accepting sessions.
 
-    A drained agent accepts sessions until its last recorded placement.
+    For a draining agent, this is the time of its last recorded placement.
     """
     last: dict[str, datetime] = {}
     for session in sessions:

@@ -4,7 +4,7 @@ export interface RelativeFile {
   path: string;
 }
 
-/** Files from a file dialog, with their paths in the chosen directory. */
+/** Files from a file dialog. If a directory was chosen, the paths begin with its name. */
 export const chosenFiles = (files: Iterable<File>): RelativeFile[] =>
   [...files].map(file => ({ file, path: file.webkitRelativePath || file.name }));
 

@@ -19,7 +19,7 @@ const OPTIONS = [
 ] as const;
 
 /**
- * The shell command that creates the same session; it reads secret values from environment
+ * The shell command that creates the requested session. It reads secret values from environment
  * variables.
  */
 export function commandOf(request: SessionRequest): string {

@@ -179,7 +179,7 @@ export function withoutSecrets(request: SessionRequest): SessionRequest {
   return request.environ ? { ...request, environ } : request;
 }
 
-/** The request for a new session like an existing one. It has no name, because names are unique. */
+/** The request for a session like an existing one, without name, start time and dependencies. */
 export function requestOfSession(session: Session): SessionRequest {
   return requestOf(
     formOf({

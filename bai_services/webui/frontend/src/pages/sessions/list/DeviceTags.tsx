@@ -2,7 +2,7 @@ import { Flex, Tag } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Session } from '../../../data/sessions/sessions';
 
-/** The devices of a session, each with the session's share and its enforcement level. */
+/** The devices of a session, each with the session's share and the enforcement level. */
 export function DeviceTags({ session }: { session: Session }) {
   const { t } = useTranslation();
   return (
