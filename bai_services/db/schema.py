@@ -86,7 +86,8 @@ def _connected(url: str) -> Iterator[sa.Connection]:
 def _take_over_transactions(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "connect")
     def connect(connection: sa.engine.interfaces.DBAPIConnection, record: object) -> None:
-        # With another isolation level, the driver would commit before each DDL statement.
+        # With another isolation level, the driver would begin transactions itself, but not before
+        # DDL statements.
         connection.isolation_level = None
         connection.execute("PRAGMA busy_timeout=60000")
 

@@ -37,7 +37,8 @@ log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_SECONDS = 20.0
 GOODBYE_TIMEOUT_SECONDS = 2.0
-# Long enough for a restart of the proxy or Hub; the session keeps the streams for this time, too.
+# Long enough for a restart of the proxy or Hub, but shorter than the time for which the session
+# keeps the streams (``DETACHED_TIMEOUT_SECONDS`` of ``bai_labext.tunnel.handler``).
 RECONNECT_TIMEOUT_SECONDS = 100.0
 FIRST_CONNECT_TIMEOUT_SECONDS = 15.0
 # Exponential backoff between attempts.
@@ -221,7 +222,7 @@ class _Connection:
         Raises
         ------
         BaiError
-            If the peer has closed the tunnel, or has another protocol version.
+            If the peer has closed the tunnel, or does not follow the protocol.
         """
         assert self._websocket is not None
         wire = _Wire(self._websocket)

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs through the real NVML binding, with a fake driver for machines without one."""
+"""NVIDIA GPUs through the real NVML binding, with a fake driver."""
 
 from __future__ import annotations
 

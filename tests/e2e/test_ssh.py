@@ -263,7 +263,7 @@ def test_proxy_command_exits_on_sighup_and_ends_its_ssh_server(session: Session)
         assert proxy.stdout is not None
         assert proxy.stdout.readline().startswith(b"SSH-2.0")
         assert servers() > before
-        # ssh sends SIGHUP to its proxy command when it exits.
+        # When ssh exits, it sends SIGHUP to its proxy command.
         proxy.send_signal(signal.SIGHUP)
         proxy.stdout.read()
     assert proxy.returncode == 0

@@ -31,8 +31,8 @@ from .starter import Starter
 
 TICK_SECONDS = 5.0
 STUCK_TIMEOUT = timedelta(minutes=15)
-# Sessions of a LOST agent fail after this time; those that have not started become pending again
-# immediately.
+# Sessions of a LOST agent fail after this time. Sessions that are SCHEDULED or PREPARING become
+# pending again immediately.
 LOST_AGENT_TIMEOUT = timedelta(hours=1)
 # A server that is missing in this many consecutive checks is started again.
 MAX_MISSED_CHECKS = 3
@@ -47,7 +47,7 @@ HubKey = tuple[str, str]
 
 
 class Reconciler:
-    """Checks all sessions every ``TICK_SECONDS`` while this manager holds the lease.
+    """Checks sessions every ``TICK_SECONDS`` while this manager holds the lease.
 
     All actions are idempotent.
     """
@@ -134,8 +134,8 @@ class Reconciler:
             )
 
     async def _apply_event(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
-        # Check the lease again: if this manager was suspended after it read the rows, they are
-        # outdated and another manager may hold the lease.
+        # Check the lease again: if this manager was suspended after it read the rows, they may be
+        # outdated, and another manager may hold the lease.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 

@@ -1,7 +1,8 @@
 """Staging area for uploads, next to the folders of their scope, until they are complete.
 
 A resumable upload consists of two files: ``ID.data`` with the received bytes and ``ID.json`` with
-its state. The size of ``ID.data`` is the progress, so a chunk needs no other write.
+its state. The size of ``ID.data`` is the progress, so a chunk without a checksum needs no other
+write.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DATA = ".data"
 # A file with this suffix contains the offset at which a chunk with a checksum starts. The bytes
 # after the offset do not count until the checksum is verified.
 _UNCHECKED = ".unchecked"
-# One-shot uploads, which cannot be resumed; removed by the sweep after ONE_SHOT_TTL_SECONDS.
+# Suffix of one-shot uploads, which cannot be resumed; ``Staging.sweep`` removes abandoned ones.
 _ONE_SHOT = ".once"
 ONE_SHOT_TTL_SECONDS = 24 * 3600.0
 # Writes of at least this many bytes are flushed early, so that the final sync has little to do.

@@ -188,7 +188,7 @@ async def test_used_entry_token_is_rejected_by_a_restarted_manager(
         await restarted.app_shares.authorize_visit(caller, facts, is_signed_in)
 
 
-async def test_visit_is_denied_when_policy_membership_account_sign_in_or_expiry_forbid_it(
+async def test_visit_is_denied_after_the_permission_has_ended(
     api: Api,
     user: Client,
     session: dict[str, Any],

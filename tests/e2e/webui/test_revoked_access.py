@@ -98,7 +98,7 @@ def owner(hub: RunningHub) -> Iterator[httpx.Client]:
 
 
 def shared_folder(hub: RunningHub, owner: httpx.Client, guest: str, permission: str) -> str:
-    """Create a folder with a file, to which another user has access."""
+    """Create a folder with a file, and give another user access to the folder."""
     folder: str = checked(owner.post("/vfolders", json={"name": FOLDER}), 201)["id"]
     path = f"/vfolders/{folder}/content"
     checked(owner.put(path, params={"path": SECRET}, content=b"a secret text"), 200)
@@ -113,7 +113,7 @@ def shared_folder(hub: RunningHub, owner: httpx.Client, guest: str, permission: 
 @pytest.mark.parametrize(
     "end",
     [
-        pytest.param(lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="share"),
+        pytest.param(lambda rest, f, user: rest.delete(f"/vfolders/{f}/grants/{user}"), id="grant"),
         pytest.param(lambda rest, f, _: rest.delete(f"/vfolders/{f}"), id="deleted"),
     ],
 )

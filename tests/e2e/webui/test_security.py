@@ -146,7 +146,7 @@ def list_paths() -> list[str]:
 
 
 def create_hostile_objects(hub: RunningHub, text: str, name: str) -> dict[str, str]:
-    """Create objects with a text in each field that accepts it.
+    """Create objects with a text in fields that accept any text.
 
     Return the path of each object with a user who may delete the object.
     """
@@ -328,7 +328,7 @@ async def test_an_app_cannot_read_pages_that_it_opens_in_a_window(
             lambda route: route.fulfill(
                 body="<p>app",
                 content_type="text/html",
-                # Not even if the app has the same policy.
+                # The app cannot read the pages, even if it has the same policy.
                 headers={"Cross-Origin-Opener-Policy": "noopener-allow-popups"},
             ),
         )

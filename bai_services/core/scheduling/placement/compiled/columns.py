@@ -1,4 +1,4 @@
-"""Integer columns of agents, requests and scores for compiled code, and their constants.
+"""Columns of agents, requests and scores for compiled code, and their constants.
 
 Names that recur in the compiled functions:
 
