@@ -2,9 +2,9 @@
 
     python -m bai_services.run_hub [ARGUMENT …]
 
-If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`, which builds
-a grammar at import. No schema of the Hub uses that format; without the module, jsonschema does not
-validate `iri`.
+If rfc3987_syntax is installed, jsonschema imports it to validate the format `iri`. The module
+builds a grammar at import. No schema of the Hub uses that format; without the module, jsonschema
+does not validate `iri`.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ class Arguments:
     def temporary(self, app: App) -> list[str]:
         """Return the names of the arguments whose default path is deleted with the session.
 
-        If no writable folder is mounted, these are the arguments for which the user has chosen no
-        path. The panel shows a warning for them.
+        There are such arguments only if no writable folder is mounted. An argument is left out if
+        the user or an environment variable has set its path. The panel shows a warning for each.
         """
         stored = self._stored(app)
         return [

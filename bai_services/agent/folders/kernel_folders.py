@@ -42,7 +42,7 @@ class KernelFolder:
 
 
 class Folders:
-    """Creates and removes the folders of kernels, isolated from each other."""
+    """Creates and removes the folders of kernels."""
 
     def __init__(self, home: Path, opens_directories: bool = False) -> None:
         """``opens_directories``: whether the engine can create the bind mounts of subpaths itself.

@@ -1,7 +1,8 @@
 """Count failed sign-ins per account, per typed name and per address, and lock or delay
 attempts.
 
-Responses depend only on the typed name and the address, never on whether an account exists.
+Responses to failed sign-ins depend only on the typed name and the address, never on whether an
+account exists.
 The counter of an account has one effect: too many failures make correct passwords from unknown
 addresses fail, with the response for a wrong password.
 """
@@ -57,7 +58,10 @@ class Attempt:
 
 
 class Lockouts:
-    """Counts failed attempts. Attempts from known addresses are delayed, but never locked out."""
+    """Counts failed attempts, and delays attempts after many failures.
+
+    Known addresses are not locked out.
+    """
 
     def __init__(self, database: Database, subject_key: bytes) -> None:
         """Names and addresses are stored as hashes keyed with ``subject_key``."""

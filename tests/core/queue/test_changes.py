@@ -95,7 +95,7 @@ def test_removed_or_moved_agent_gets_no_session_of_its_old_group() -> None:
     assert [(d.session_id, d.placement.agent_id) for d in queue.run(NOW).decisions] == [("s2", "b")]
 
 
-def test_unschedulable_agent_keeps_its_sessions_and_gets_no_new_ones() -> None:
+def test_unschedulable_agent_gets_no_new_sessions() -> None:
     queue = Queue(snapshot([pending_session(1)], [agent()]))
     queue.run(NOW)
     drained = agent(is_schedulable=False, used={"cpu": 1000, "mem": 2**30})

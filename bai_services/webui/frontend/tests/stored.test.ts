@@ -39,7 +39,7 @@ test('the list of notices is bounded and has the newest first', () => {
   expect(notices[0]?.key).toBe('60');
 });
 
-test('a saved filter replaces the one with its name, in its list only', () => {
+test('a saved filter replaces only the filter of the same list and name', () => {
   const first = { list: 'users', name: 'mine', search: { sort: 'name' } };
   const other = { ...first, list: 'agents' };
   const changed = { ...first, search: { sort: '-name' } };

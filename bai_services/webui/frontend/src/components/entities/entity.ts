@@ -46,7 +46,7 @@ export interface Field {
 }
 
 /**
- * A part of a collection, selected above the list: the objects whose field `filter` equals `value`.
+ * A part of a collection, selected above the list: the objects that the filter selects.
  */
 export interface View {
   /** NAME in the text key `entities.view-NAME`. */
