@@ -1,6 +1,6 @@
 """Call all operations on resources of owners of each role, as callers of each role.
 
-No caller may access resources of an owner with a higher role.
+The role and the domain of the caller must permit each access (see ``is_allowed``).
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ async def send(http: httpx.AsyncClient, factory: ResourceFactory, row: Row) -> R
 
 
 def is_allowed(caller: Account, owner: Account, row: Row) -> bool:
-    """Return whether the rank of the caller permits the request; TABLE may still forbid it."""
+    """Return whether the caller's role and domain permit the request; TABLE may still forbid it."""
     method, _, path = row.request.partition(" ")
     if caller.is_session:
         return False
@@ -313,7 +313,9 @@ def violations(caller: Account, owner: Account, row: Row, response: Response) ->
 
 
 @pytest.mark.parametrize("role", OWNER_ROLES)
-async def test_no_access_to_resources_of_a_higher_role(api_with_all_roles: Api, role: str) -> None:
+async def test_callers_access_only_resources_that_their_role_permits(
+    api_with_all_roles: Api, role: str
+) -> None:
     api = api_with_all_roles
     owner = Account(f"{role}-default", role, "default")
     factory = OwnedResources(api, await api.client("admin"), await api.client(owner.name), owner)
@@ -343,7 +345,9 @@ async def test_no_access_to_resources_of_a_higher_role(api_with_all_roles: Api, 
     assert always_rejected == ALWAYS_REJECTED
 
 
-async def test_lists_leave_out_resources_of_a_higher_role(api_with_all_roles: Api) -> None:
+async def test_lists_leave_out_resources_that_the_caller_may_not_read(
+    api_with_all_roles: Api,
+) -> None:
     api = api_with_all_roles
     admin = await api.client("admin")
     keys: dict[str, dict[str, str]] = {}

@@ -174,7 +174,7 @@ function optionsOf(transfer: Transfer): UploadOptions {
   };
 }
 
-/** Return the API's error message, else the message of the upload. */
+/** Return the error message of the API's response, else the message of `error`. */
 function messageOf(body: string | undefined, error: Error): string {
   try {
     return (JSON.parse(body ?? '') as { message: string }).message;
