@@ -38,7 +38,7 @@ PRIVATE = "marker-of-private-data"
 RANKS = {"user": 0, "monitor": 0, "admin": 1, "superadmin": 2}
 OWNER_ROLES = ("user", "admin", "superadmin")
 DOMAINS = ("default", "acme")
-# Placeholders in TABLE for a resource with an owner. One resource is created for each tested owner.
+# Placeholders in TABLE for resources with an owner, which are created for each tested owner.
 OWNED = {
     "owner",
     "folder",
@@ -94,8 +94,8 @@ METADATA = {
     ("get", "/keypairs/{keypair}"),
     ("get", "/quota-scopes/local/{user_scope}"),
 }
-# Requests that fail for every caller except the owner: restricted to the owner, the invitee or the
-# Hub, or invalid for another reason (empty body, session not running).
+# Requests that fail for every caller in CALLERS other than the owner: restricted to the owner, the
+# invitee or the Hub, or invalid for another reason (empty body, session not running).
 ALWAYS_REJECTED = {
     "DELETE /projects/{project}/members/{owner}",
     "DELETE /sessions/{session}/app-shares/nothing",

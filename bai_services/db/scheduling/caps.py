@@ -36,7 +36,7 @@ async def read_caps(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope,
 
 
 async def read_usage(tx: AsyncConnection, scopes: Iterable[Scope]) -> dict[Scope, dict[str, int]]:
-    """Return the usage of each scope, by slot and ``sessions``."""
+    """Return the usage of each scope by slot; ``sessions`` is the number of sessions."""
     wanted = sorted(set(scopes))
     usage: dict[Scope, dict[str, int]] = {scope: {} for scope in wanted}
     for start in range(0, len(wanted), CHUNK):
