@@ -21,7 +21,10 @@ class StaleLease(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """State of a lease. An acquisition increments ``token``; a renewal or release, ``beat``."""
+    """State of a lease.
+
+    An acquisition increments ``token``. A renewal or release increments ``beat``.
+    """
 
     holder: str
     token: int
