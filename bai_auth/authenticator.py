@@ -158,7 +158,8 @@ class BaiAuthenticator(Authenticator):
         Raises
         ------
         SignInFailed
-            If the sign-in is denied; it has the status and the message of the page.
+            If the sign-in is denied or the manager is unavailable; the error has the status and
+            the message of the page.
         PasswordChangeNeeded
             If the password is correct but must be replaced first.
         """

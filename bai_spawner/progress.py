@@ -15,7 +15,7 @@ PERCENT_AT_STATUS = {
     Status.PREPARED: 70,
     Status.RUNNING: 95,
 }
-# Percentage points that the progress of the preparation adds.
+# Percentage points that a complete preparation adds.
 PREPARING_SPAN = 40
 
 

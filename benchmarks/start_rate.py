@@ -1,8 +1,8 @@
 """Session starts per second with a no-op engine, compared with a Hub without bai-hub.
 
-Both are measured alternately with the same number of clients, users and servers, the same proxy,
-and one HTTP server that answers for every session. The ratio is therefore the overhead of bai-hub
-and hardly depends on the machine.
+The two Hubs are measured alternately with the same number of clients, users and servers, the same
+proxy, and one HTTP server that answers for every session. The ratio of the two rates therefore
+shows the overhead of bai-hub and hardly depends on the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTS: tuple[Component, ...] = ("hub", "manager", "agent", "proxy")
 
 
 def rates(starts: int) -> dict[str, Any]:
-    """Measure both alternately; return medians, and the CPU time of each process per start."""
+    """Measure both Hubs alternately; return the medians of the rates, and bai-hub's CPU times."""
     # Enough cores and GiB for the sessions of all rounds at the same time.
     capacity = (ROUNDS + 1) * starts
     with serve_empty_responses() as url, tempfile.TemporaryDirectory(prefix="bai-bench-") as name:

@@ -42,7 +42,7 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         self._metrics.requests.labels(method, route, str(status)).inc()
-        # Long polls and event streams are excluded, because their duration does not measure
+        # Long polls and the stream of events are excluded, because their duration does not measure
         # performance.
         is_long_poll = "wait" in request.query_arguments or route == "/events"
         if not is_long_poll:

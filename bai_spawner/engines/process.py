@@ -52,8 +52,9 @@ exit "$code"
 class ProcessEngine(Engine):
     """Run each kernel as a process tree that uses the Hub's Python and survives a Hub restart.
 
-    With bubblewrap, a session sees only programs, its home and its folders. Without bubblewrap, it
-    runs like any other process of the Hub's user; the log and a notice of the session report that.
+    With bubblewrap, a session runs in a sandbox with the system's programs, its home, its folders
+    and ``readable_paths``. Without bubblewrap, it runs like any other process of the Hub's user;
+    the log and a notice of the session report that.
     """
 
     name = "process"
@@ -189,7 +190,7 @@ class ProcessEngine(Engine):
         return found
 
     def _prepare(self, plan: LaunchPlan, mounts: Sequence[Mount]) -> tuple[Path, str]:
-        """Create and return the session's folder and its home folder."""
+        """Create and return the kernel's folder and the home folder; check the mounts' sources."""
         folder = self._folder(_name_of(plan))
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -379,7 +380,8 @@ def _opened(mount: Mount) -> Iterator[int]:
     Raises
     ------
     EngineError
-        If the directory no longer exists, or a symbolic link leads out of the folder.
+        If the directory cannot be opened, for example because it no longer exists or a symbolic
+        link leads out of the folder.
     """
     try:
         directory = open_directory_beneath(mount.source, mount.subpath)
@@ -402,7 +404,7 @@ def _resolve_subpath(mount: Mount) -> Mount:
 
 
 def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
-    """Create symbolic links to folders in ``home``; without a sandbox nothing can be mounted.
+    """Create symbolic links in ``home`` to the folders; without a sandbox nothing can be mounted.
 
     Raises
     ------

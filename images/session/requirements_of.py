@@ -1,4 +1,4 @@
-"""Print the requirements of an extra in a pyproject.toml, one per line.
+"""Print the dependencies of a project and of one of its extras, from a pyproject.toml.
 
 The Dockerfile runs it in a separate build stage. So a change of bai-hub's code does not invalidate
 the layer that installs the requirements.

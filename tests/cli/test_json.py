@@ -1,4 +1,4 @@
-"""`--json` of every command: exactly one document, for a result or for an error."""
+"""`--json`: which commands have it, and that a result or an error is exactly one document."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_the_link_of_a_share_opens_only_the_shared_app(shared_port: Shared
         async with open_websocket(shared_port.hub, f"{shared}ws", visitor_cookie(guest)) as echo:
             await echo.write_message("hello")
             assert await echo.read_message() == "hello"
-        # All other paths of the session are denied.
+        # Other paths of the session are denied.
         for path in shared_port.routes(shared_port.app)[:-1]:
             assert guest.get(path, follow_redirects=True).status_code == 403, path
             assert await is_denied(shared_port.hub, f"{path}ws", visitor_cookie(guest)), path

@@ -121,7 +121,7 @@ async def test_all_kernels_of_a_cluster_session_stop_and_fail_together(
     size = SIZES[cluster_hub.engine]
     names = ["main1", *(f"sub{n}" for n in range(1, size))]
     with cluster_hub.rest("user") as rest:
-        # One session after the other: the demo's agent has no capacity for two.
+        # One session after the other, because an agent may lack capacity for two.
         first = wait_for(rest, create(rest, size)["id"], "RUNNING")
         assert [kernel["hostname"] for kernel in first["kernels"]] == names
         kernels = {kernel["id"] for kernel in first["kernels"]}
@@ -173,12 +173,12 @@ async def test_a_hub_killed_during_a_start_leaks_no_container(
         hub.kill("hub")
         hub.start()
         checked(rest.delete(f"/sessions/{stopped['id']}"), 202)
-        # The manager restarts the other session, which replaces the kernels of the killed Hub.
+        # The manager starts the other session again and replaces the kernels of the killed Hub.
         running = wait_for(rest, restarted["id"], "RUNNING")
         kernels = sorted(kernel["id"] for kernel in running["kernels"])
         assert sorted(remaining_kernels(request, hub, running["id"])) == kernels
         stop(rest, running["id"])
-        # CANCELLED if it is stopped before it runs, otherwise TERMINATED.
+        # A session that was stopped before it ran is CANCELLED; otherwise it is TERMINATED.
         wait_for(rest, stopped["id"], "CANCELLED", "TERMINATED")
         wait_until(
             lambda: not any(remaining_kernels(request, hub, s["id"]) for s in (stopped, running)),

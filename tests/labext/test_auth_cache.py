@@ -94,7 +94,9 @@ def test_no_other_request_is_authorized(cache_with_entry: CacheUnderTest, receiv
         *(b"x?token=guess", b'x"', b"x\x00"),
     ],
 )
-def test_an_ambiguous_path_is_not_authorized(cache_with_entry: CacheUnderTest, rest: bytes) -> None:
+def test_a_request_with_an_ambiguous_path_or_a_token_is_not_authorized(
+    cache_with_entry: CacheUnderTest, rest: bytes
+) -> None:
     assert cache_with_entry.find(rest) is None
 
 

@@ -56,7 +56,7 @@ SOFT = Sharing(Level.SOFT)
         ),
     ],
 )
-def test_enforcement_is_the_weakest_level_of_all_devices(
+def test_enforcement_is_the_weakest_level_of_the_usable_devices(
     agents: list[AgentState], level: Level | None
 ) -> None:
     amounts = AgentCapacity(agents).amounts

@@ -1,4 +1,4 @@
-"""Condensing of usage samples after a restart in the middle, and after the clock was set back."""
+"""Condensing of usage samples after an interrupted run, and after the clock was set back."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ interface ConsentMessage {
  * Client of the manager with the permissions of the user, for operations that the session's own
  * token does not permit.
  *
- * The user consents once per page load, in a window with a page of the manager. The token is stored
- * only in this object and is revoked when the page is closed.
+ * The user consents in a window with a page of the manager. The token is stored only in this object
+ * and is revoked when the page is closed.
  */
 export class UserClient {
   private token = '';

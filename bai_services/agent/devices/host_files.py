@@ -21,7 +21,7 @@ class ToolFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A path that matched a pattern, and the device number in it."""
+    """A path that matched a pattern, and its device number."""
 
     index: int
     path: str

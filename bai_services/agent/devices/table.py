@@ -1,4 +1,4 @@
-"""Table of accelerators: how the devices of each vendor are found, assigned and monitored.
+"""Table of accelerators: how the devices of each family are found, assigned and monitored.
 
 The built-in table is ``vendors.yaml`` in this folder; an administrator can add or replace rows with
 a file of the same format.
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """How devices are found: by a path with ``{i}``, or by the command of a vendor tool.
+    """How devices are found: by a path pattern, or by the command of a vendor tool.
 
     The tool prints JSON with a list of devices at the JSON pointer ``items``. If ``columns`` is
     set, the tool instead prints one device per line, as comma-separated values of these columns.
     ``where`` maps keys (see ``TableDevices.value``) to lists of patterns. A device is used only if,
-    for every key, its value matches one of the patterns.
+    for every key, the device's value matches one of the patterns.
     """
 
     path: str = ""
@@ -126,7 +126,8 @@ def load_table(path: str) -> tuple[dict[str, Row], dict[str, str]]:
     """Return the built-in table extended by an administrator's file, and the errors of the file.
 
     Errors are keyed by family; an error of the whole file has an empty key. An invalid row is
-    ignored, so that a built-in row of the family remains. Without ``path`` no file is read.
+    ignored, so that a built-in row of the family remains. If ``path`` is empty, the table is not
+    extended.
     """
     rows = built_in()
     errors: dict[str, str] = {}
@@ -152,7 +153,8 @@ def read_table(text: str, name: str) -> dict[str, Row]:
     Raises
     ------
     InvalidRequest
-        If the text is not a table, or has an unknown key or a value of the wrong type.
+        If the text is not a table, or a row is invalid: for example, it has an unknown key, lacks a
+        required key, or has a value of the wrong type.
     """
     data = _parse_yaml(text, name)
     return {family: _row(family, row, f"{name}: {family}") for family, row in data.items()}

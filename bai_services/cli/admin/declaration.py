@@ -104,8 +104,8 @@ def load_declaration(path: Path, environ: Mapping[str, str] = os.environ) -> dic
     Raises
     ------
     InvalidRequest
-        With file and line, for invalid YAML, an unknown key, a missing field, an invalid value, or
-        a duplicate declaration.
+        With file and line, for invalid YAML, an unknown key, a missing field or password, an
+        invalid value, or a duplicate declaration.
     """
     try:
         loader = BoundedLoader(path.read_text(encoding="utf-8"))

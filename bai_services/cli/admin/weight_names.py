@@ -17,7 +17,10 @@ Row = Mapping[str, Any]
 async def with_names(
     client: Client, items: Sequence[Item], rows: Sequence[Row]
 ) -> tuple[list[Item], list[Row]]:
-    """Return the declared and the existing resource groups, both with names in their weights."""
+    """Return the declared and the existing resource groups, both with names in their weights.
+
+    If no declared group has weights, both are returned unchanged.
+    """
     has_weights = any(weights_of(item.values.get(FIELD)) for item in items)
     if not has_weights:
         return list(items), list(rows)

@@ -42,6 +42,8 @@ class SshKeyStore:
             If the user has a key with that name, or this key under another name.
         Conflict
             If the user already has ``max_keys`` keys.
+        NotFound
+            If the user does not exist.
         """
         owner = users.c.id == values["user_id"]
         is_owners = ssh_keys.c.user_id == values["user_id"]

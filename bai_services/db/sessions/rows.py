@@ -204,7 +204,7 @@ LISTING = Listing(
 
 
 def stored_log(log: str) -> str:
-    """Return the last LOG_LIMIT characters of an output without NULs, which PostgreSQL rejects."""
+    """Return the last LOG_LIMIT characters of an output; replace NULs, which PostgreSQL rejects."""
     return log.replace("\0", "\ufffd")[-LOG_LIMIT:]
 
 

@@ -74,7 +74,7 @@ async def next_sequences(tx: AsyncConnection, count: int) -> range:
     return range(int(last or 0) - count + 1, int(last or 0) + 1)
 
 
-# Built once at import, because the query runs for each session that is created.
+# Built once at import, because the query runs whenever sessions are created.
 _CONFLICTING = SELECT.where(
     sa.or_(
         sessions.c.owner_id.in_(sa.bindparam("owners", expanding=True))

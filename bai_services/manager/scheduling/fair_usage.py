@@ -16,7 +16,7 @@ TICK_SECONDS = 60.0
 
 
 class FairUsage:
-    """Computes the usage buckets of every day since the last step."""
+    """Computes the usage buckets of each day, from the last computed day up to today."""
 
     def __init__(self, store: UsageBucketStore, lease: Lease, clock: Clock) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class FairUsage:
         self._last_day = today
 
     async def history(self, groups: Mapping[str, GroupState]) -> History:
-        """Return the buckets within the lookback of the fair-share groups."""
+        """Return the buckets within the longest lookback of the fair-share groups."""
         days = [g.fair_share.lookback_days for g in groups.values() if g.order is Order.FAIR_SHARE]
         if not days:
             return {}

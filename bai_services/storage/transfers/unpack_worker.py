@@ -35,7 +35,7 @@ NICENESS = 5
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An archive to unpack; all paths are absolute.
+    """An archive to unpack. ``folder``, ``staging`` and ``archive`` are absolute paths.
 
     ``above`` is the path of the target directory inside the folder, as a list of names.
     ``owner`` is the uid and gid of new files; None means the uid and gid of this process.

@@ -24,8 +24,8 @@ async def free_slots(admin: Client, agent_id: str = "a1") -> dict[str, str]:
     return dict((await admin.get(f"/agents/{agent_id}"))["slots"])
 
 
-async def create_placed_session(api: Api, **resources: str) -> dict[str, Any]:
-    """Create a session, wait for its placement and return it."""
+async def create_and_schedule_session(api: Api, **resources: str) -> dict[str, Any]:
+    """Create a session, run one scheduling pass and return the session."""
     user = await api.client("user")
     session = await user.post("/sessions", {"name": "lab1", "resources": resources})
     await api.world.manager.scheduling.scheduler.run_pass()
@@ -62,7 +62,7 @@ async def test_agent_is_not_schedulable_if_its_engine_differs_from_its_group(api
     (notice,) = (await admin.get("/agents/a1"))["facts"]["notices"]
     assert "this agent has the engine docker" in notice
     with pytest.raises(errors.InsufficientResources):
-        await create_placed_session(api, cpu="1")
+        await create_and_schedule_session(api, cpu="1")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ async def test_used_device_is_kept_when_the_agent_no_longer_reports_it(api: Api)
     admin = await api.client("admin")
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()
-    session = await create_placed_session(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
+    session = await create_and_schedule_session(api, cpu="4", mem="8g", **{"cuda.shares": "0.5"})
     assert session["status"] == "SCHEDULED"
     taken = next(a["device"] for a in session["allocations"] if a["device"])
     await fake_agent.beat(slots={"cpu": "2", "mem": "16g"}, devices=[])
@@ -155,7 +155,7 @@ async def test_agent_is_lost_after_the_deadline_and_recovers(api: Api) -> None:
     await agents.check_deadlines()
     lost = await admin.get("/agents/a1")
     assert (lost["status"], lost["status_changed_at"]) == ("LOST", clock().isoformat())
-    assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
+    assert (await create_and_schedule_session(api, cpu="1"))["status"] == "PENDING"
     await fake_agent.beat()
     assert (await admin.get("/agents/a1"))["status"] == "ALIVE"
     await api.world.manager.scheduling.scheduler.run_pass()
@@ -180,7 +180,7 @@ async def test_leaving_agent_gets_no_new_sessions(api: Api) -> None:
     await fake_agent.beat()
     await fake_agent.beat(is_leaving=True)
     assert (await admin.get("/agents/a1"))["status"] == "TERMINATED"
-    assert (await create_placed_session(api, cpu="1"))["status"] == "PENDING"
+    assert (await create_and_schedule_session(api, cpu="1"))["status"] == "PENDING"
 
 
 async def test_agent_is_changed_and_deleted(api: Api) -> None:
@@ -188,7 +188,7 @@ async def test_agent_is_changed_and_deleted(api: Api) -> None:
     fake_agent = FakeAgent(api.agent)
     await fake_agent.beat()
     await admin.patch("/agents/a1", {"schedulable": False})
-    session = await create_placed_session(api, cpu="1")
+    session = await create_and_schedule_session(api, cpu="1")
     assert session["status"] == "PENDING"
     assert "1 not schedulable" in session["reasons"][0]["message"]
     await admin.patch("/agents/a1", {"schedulable": True})
@@ -251,7 +251,7 @@ async def test_abandoned_poll_receives_no_work(api: Api) -> None:
         return not await is_waiting()
 
     await wait_until_async(is_gone, 5, "the poll to end")
-    await create_placed_session(api, cpu="1")
+    await create_and_schedule_session(api, cpu="1")
     assert [item["kind"] for item in await fake_agent.work()] == ["prepare"]
 
 

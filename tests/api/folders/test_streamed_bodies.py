@@ -25,8 +25,7 @@ from tests.testbed.wait import wait_until_async
 from .test_uploads import CHUNK_HEADERS, MIB, create_upload, offset_of
 
 CONTENT = "/vfolders/data/content"
-# Sizes below and above the size of the write buffer, with and without the bytes that tornado has
-# read ahead.
+# Sizes below, equal to and above the size of the write buffer.
 SIZES = [0, 1, 5000, MIB, CHUNK_BYTES, 3 * CHUNK_BYTES + 7]
 
 

@@ -1,4 +1,4 @@
-"""Accepted and refused public keys."""
+"""Public SSH keys and their names: accepted and rejected texts."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
         ),
         pytest.param(
             [400, 400], {"shares": "0.5"}, None,
-            id="a share of at most one device is never divided",
+            id="a share of at most one device is not divided by default",
         ),
         pytest.param(
             [1000, 1000, 1000], {"shares": "2"}, [1000, 1000, 0],

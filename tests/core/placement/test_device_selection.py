@@ -86,7 +86,7 @@ def devices_of(
         ),
     ],
 )
-def test_strategy_selects_these_devices(
+def test_strategy_selects_the_expected_devices(
     used: tuple[int | None, ...], spec: dict[str, Any], devices: dict[str, int] | None
 ) -> None:
     assert devices_of(agent("a", used), **spec) == devices

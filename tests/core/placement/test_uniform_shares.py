@@ -189,7 +189,7 @@ def test_shares_of_a_device_are_always_equal(
         (state,) = placer.agents()
         assert [d.share_in_force for d in state.devices] == [max(h, default=0) for h in oracle.on]
         assert max_amount(state.devices, "cuda.shares") == oracle.largest_share()
-        # A new placer with the same state makes the same decisions.
+        # A new placer with the same state accepts the same requests.
         rebuilt = Placer([state], Policy.BEST_FIT)
         for other in SHARES:
             wanted = request(shares=other / 1000)

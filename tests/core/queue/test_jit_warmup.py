@@ -1,4 +1,4 @@
-"""The warm-up compiles every function that a pass calls."""
+"""The warm-up compiles the functions of the queue."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ async def test_history_is_compared_with_other_policies(
     await ui.page.get_by_role("rowheader", name="user (default)").wait_for()
     assert await violations_in_both_themes(ui.page) == []
 
-    # The URL has the whole state, and monitors read the same result.
+    # The URL contains the state of the page, so a monitor who opens it sees the result too.
     url = ui.page.url
     assert "view=try" in url and "since=1d" in url and "spread" in url and "replay=" in url
     await ui.page.set_viewport_size(NARROW)

@@ -75,7 +75,7 @@ class AmdSmi:
         }
 
     def processes(self, address: str, device_id: str) -> list[DeviceProcess]:
-        """Return the processes that use memory of a GPU."""
+        """Return the processes that use a GPU."""
         handle = self._handles.get(address)
         listed = self.call("amdsmi_get_gpu_process_list", handle) if handle is not None else None
         processes = []

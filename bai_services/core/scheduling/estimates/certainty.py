@@ -25,9 +25,9 @@ class _Group:
     # Sealed: so far in the simulation, no session that arrives later could have started and
     # delayed others.
     is_sealed: bool
-    # Head: id of the first session in the order that needs capacity, unchanged since the simulation
-    # began. No session that arrives later can delay the head. ``head_at``: its reserved start, if
-    # any.
+    # Head: id of the first session in the queue that waits for capacity, unchanged since the
+    # simulation began. No session that arrives later can delay the head. ``head_at``: the reserved
+    # start of the head, if any.
     head: str = ""
     head_at: datetime | None = None
     # Window: sessions that arrive later may start if they end before this reservation starts.
@@ -47,7 +47,7 @@ class Labels:
     - No session that arrives later can start earlier and delay the start. This holds for starts in
       the current pass, for the start of the head, and while the group is sealed.
 
-    Any other start is ``estimated``: exact if no session arrives and every run time is as learned.
+    Any other start is ``estimated``.
     """
 
     def __init__(self, queue: Queue, pending: Mapping[str, PendingSession]) -> None:

@@ -242,7 +242,7 @@ class _SuggestionFinder:
         self._failed = [check for check in checks if not check["passed"]]
 
     def find(self, choices: Choices) -> tuple[Suggestion, ...]:
-        """Return suggestions; none if the owner is inactive or the session may not start yet."""
+        """Return suggestions; none if the account, dependencies or start time prevent the start."""
         kinds = {check["check"] for check in self._failed}
         if kinds & {ACCOUNT, DEPENDENCIES, NOT_BEFORE}:
             return ()
@@ -292,7 +292,7 @@ class _SuggestionFinder:
         return self._would_start(replace(self._pending, request=request))
 
     def _suggest_less(self) -> list[Suggestion]:
-        """Suggest the largest resources with which the session could start now."""
+        """Suggest smaller resources with which the session could start now."""
         asked = self._pending.request.slots
         least = dict(asked)
         for slot, amount in self._remaining_amounts().items():

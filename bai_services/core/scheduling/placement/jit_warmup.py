@@ -11,7 +11,7 @@ from .pricing.variants import choose_tables
 
 
 def warm_up() -> None:
-    """Compile every function of placement, or load the compiled functions from disk.
+    """Compile the placement functions, or load the compiled functions from disk.
 
     Compilation takes 10 to 40 s of CPU time, so call this in a separate thread or process when the
     manager starts. The compiled code is stored next to the sources, or in the user's cache folder

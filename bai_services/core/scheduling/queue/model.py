@@ -13,7 +13,7 @@ from ..caps import Scope, ScopeCaps, Usage
 from ..placement import AgentState, Placement, Policy, Request
 from ..placement.pricing.tables import Tables
 
-# Result of one check of a pending session as a JSON object: check, passed, message, and numbers.
+# Result of one check of a pending session as a JSON object: check, passed, message, and facts.
 Reason = dict[str, Any]
 # The (domain, project, user) of a session. In fair orders, parties take turns.
 Party = tuple[Scope | None, ...]
@@ -115,7 +115,7 @@ class PendingSession:
     created_at: datetime = _LONG_AGO
     # The smaller of lifetime and batch timeout; None: no limit.
     max_run_seconds: int | None = None
-    # Session type and image family: run times are learned per kind.
+    # Session type and image without its tag: run times are learned per kind.
     kind: str = ""
 
 
@@ -259,7 +259,7 @@ class Explanation:
     """Why one session is pending, its estimated start, and suggestions for an earlier start."""
 
     session_id: str
-    position: int  # in its resource group; 1: the next to start
+    position: int  # in its resource group; 1: the first
     ahead: int  # number of sessions before it
     checks: tuple[Reason, ...]  # all checks, passed or failed
     estimate: Estimate

@@ -12,19 +12,19 @@ from .model import Certainty, PendingSession, Reservation, RunningSession
 from .releases import Release, Releases, release_of
 
 _CERTAINTIES = (Certainty.KNOWN, Certainty.ESTIMATED, Certainty.UNKNOWN)
-# Maximum failed attempts per pass to move the reservation. After these, the reserved placements are
-# closed to all other sessions for the rest of the pass.
+# Maximum failed attempts per pass to move the reservation. After these, the reservation is not
+# moved for the rest of the pass.
 _MAX_FAILED_MOVES = 4
 
 
 class Reserver:
-    """The reservation of one resource group in one pass (steps 5 and 6).
+    """The reservation of one resource group (steps 5 and 6 of a pass).
 
     To find the reserved placements, the ends of running sessions are replayed in order on a fork of
     the placer until all kernels of the session fit. A later session may then start only in one of
     three cases: it certainly ends before the reservation starts; it fits beside the reserved
-    placements; or the reservation can move to other placements that are available no later. Only an
-    enforced end is certain; a learned run time is not.
+    placements; or the reservation can move to other placements that are free when it starts. Only
+    an enforced end is certain; a learned run time is not.
 
     If the ends are unknown, the placements of the longest running sessions are reserved, and no
     other session may start there, however short. The reserved session then only waits for sessions
@@ -63,8 +63,8 @@ class Reserver:
         """Reserve the earliest possible placements for a session; one reservation per group.
 
         ``shape`` is the handle of its request. Return None if a reservation exists. Also return
-        None if the session would not fit even after all running sessions have ended, because agents
-        are lost or not schedulable; other sessions can ignore such a session.
+        None if the session would not fit even after all running sessions have ended, for example
+        because agents are lost; other sessions can ignore such a session.
         """
         if self._future is not None:
             return None
@@ -92,7 +92,7 @@ class Reserver:
     @property
     def longest(self) -> int:
         """Maximum run time in seconds of a session that ends before the reservation starts; -1 if
-        that start is unknown.
+        nothing is reserved or the start is unknown.
         """
         return int(self._seconds) if self._seconds < float("inf") else -1
 
@@ -102,7 +102,10 @@ class Reserver:
         return self._failed_moves < _MAX_FAILED_MOVES
 
     def fits_beside_reservation(self, shapes: Sequence[int]) -> list[bool]:
-        """Return for each request whether it fits now outside the reserved placements."""
+        """Return for each request whether it fits now outside the reserved placements.
+
+        True for every request if nothing is reserved.
+        """
         usable = self._usable
         if usable is None:
             return [True] * len(shapes)
@@ -166,7 +169,7 @@ class Reserver:
 
     def _move_and_place(self, shape: int) -> tuple[Placement, ...] | None:
         """Place a session inside the reserved placements if the reservation can move to other
-        placements that are available no later.
+        placements that are free when it starts.
         """
         future = self._future
         if (
@@ -217,7 +220,8 @@ def count_releases_until_fit(future: Placer, shape: int, releases: Sequence[Rele
     """Apply releases in order until a request fits; return their number, or None if the request
     does not fit even after all releases.
 
-    The number doubles until the request fits; then bisection finds the least number.
+    Batches of releases are applied, each twice as large as the previous one, until the request
+    fits. Then bisection finds the least number.
     """
     if future.fits(shape):
         return 0

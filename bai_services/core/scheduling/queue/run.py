@@ -327,7 +327,7 @@ class Queue:
         self._revision += 1
         # 2.-6. Order, admit, place, reserve, backfill.
         decisions = self._decide(group_queues)
-        # 7. Explain the changed groups, including those in which only usage counters have changed.
+        # 7. Explain the changed groups, and all groups if a usage counter or a cap has changed.
         changed: dict[str, tuple[Reason, ...]] = {}
         for group_queue in self._group_queues.values():
             if group_queue.is_dirty or group_queue.quota_version != self._version:

@@ -16,7 +16,7 @@ MIB = 2**20
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 # Optional columns of a node list: "model". Of a pod list, with defaults: "gpu_spec" (any model),
 # "creation_time" (0), "scheduled_time" (creation_time), "deletion_time" (scheduled_time plus
-# DEFAULT_RUN_SECONDS), "qos".
+# DEFAULT_RUN_SECONDS), "qos" ("none").
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 DEFAULT_RUN_SECONDS = 3600
 _MAX_DEVICES = 64

@@ -3,7 +3,7 @@ import { appended, MAX_LINES, type Log } from '../src/data/sessions/logLines';
 
 const EMPTY: Log = { lines: [], dropped: 0, hasGap: false, state: 'loading' };
 
-test('a chunk continues the last line', () => {
+test('a chunk continues the last line, and a gap is marked', () => {
   const log = appended(appended(EMPTY, 'one\ntw', false), 'o\nthree', true);
   expect(log.lines).toEqual(['one', 'two', 'three']);
   expect(log.hasGap).toBe(true);

@@ -51,7 +51,7 @@ test('cards keep their order, and new ones come last', () => {
   expect(moved(['a', 'b'], 'x', 'a')).toEqual(['a', 'b']);
 });
 
-test('invalid stored choices are ignored', () => {
+test('invalid stored choices are ignored or corrected', () => {
   expect(readLayout({ order: ['a', 7], sizes: { a: { span: 9, steps: 1 }, b: 'x' } })).toEqual({
     order: ['a'],
     sizes: { a: { span: 3, steps: 2 }, b: { span: 1, steps: 0 } }

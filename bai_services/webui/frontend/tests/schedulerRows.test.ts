@@ -56,7 +56,7 @@ const schedule: Schedule = {
   waiting_count: 3
 };
 
-test('each device, each agent without devices and each waiting session with a time has a row', () => {
+test('devices, agents without devices, and waiting sessions without a placement have rows', () => {
   const rows = rowsOf(schedule);
   expect(rows.map(row => row.key)).toEqual(['a/gpu0', 'a/gpu1', 'b/', 'waiting-2']);
   expect(rows.map(row => row.bars.map(bar => [bar.kind, bar.amount]))).toEqual([

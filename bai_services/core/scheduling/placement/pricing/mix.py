@@ -41,7 +41,10 @@ Mix = Mapping[RequestKind, float]
 
 
 def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
-    """Return the mix of a group's recent requests, blended with the default mix of its agents."""
+    """Return the mix of a group's recent requests.
+
+    If there are few requests, the mix is blended with the default mix of the group's agents.
+    """
     counts: Counter[RequestKind] = Counter()
     own = 0
     for request in recent:

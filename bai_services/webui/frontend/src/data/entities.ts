@@ -6,7 +6,7 @@ import { queries } from './queries';
 /** An object of the installation, such as a user or an agent, as the API returns it. */
 export type Item = Record<string, unknown>;
 
-/** Paths of the collections of the administration pages; `PATH/{key}` is one object. */
+/** Paths of the collections of the administration pages. */
 export type EntityPath =
   | '/users'
   | '/keypairs'
@@ -30,7 +30,7 @@ export interface ItemPage {
   total: number;
 }
 
-// The routes of all collections have the same form and parameters, so the types of one collection
+// The routes of the collections have the same form and parameters, so the types of one collection
 // are used for all.
 const listOf = (path: EntityPath) => path as '/users';
 const oneOf = (path: EntityPath) => `${path}/{key}` as '/users/{key}';

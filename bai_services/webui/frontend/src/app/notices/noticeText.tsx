@@ -7,7 +7,7 @@ type Named = Pick<Notice, 'kind' | 'name' | 'session'>;
 
 export const noticeText = (t: TFunction, { kind, name }: Named) => t(`notices.${kind}`, { name });
 
-/** Link to the session or folder of a notice. */
+/** Link to the session of a notice; without a session, to the page of folders. */
 export function NoticeLink({ notice, onUse }: { notice: Named; onUse?: () => void }) {
   const { t } = useTranslation();
   return notice.session ? (

@@ -6,7 +6,7 @@ import { ApiError } from '../../data/client';
 import { hostsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 
-// Codes of API errors that concern the name of the folder.
+// API errors with these codes are shown at the field for the name.
 const OF_NAME: readonly string[] = ['already-exists', 'invalid-request'];
 const MAX_NAME = 64;
 
@@ -28,7 +28,7 @@ export function NameField({ error }: { error: Error | null }) {
   );
 }
 
-/** An API error that does not concern the name. */
+/** An error that is not shown at the field for the name. */
 export function FolderError({ error }: { error: Error | null }) {
   return error && !isAboutName(error) ? (
     <Alert type="error" showIcon title={error.message} style={{ marginBottom: 16 }} />
