@@ -97,7 +97,7 @@ class Manager:
         await self.database.close()
 
     def start_session_loops(self) -> None:
-        """Start the loops that process sessions; all their state is in the database."""
+        """Start the loops that process sessions."""
         self.scheduling.scheduler.start()
         self.servers.starter.start()
         self.servers.reconciler.start()

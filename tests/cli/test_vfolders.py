@@ -263,7 +263,7 @@ async def test_files_can_be_copied_moved_counted_and_removed(bai: Bai, files: Pa
     assert (await bai("vfolder", "rm", "data", "a", "-r", by="user")).code == 0
 
 
-async def test_invitation_is_accepted_left_and_declined(bai: Bai) -> None:
+async def test_invitations_are_accepted_and_declined_and_a_folder_is_left(bai: Bai) -> None:
     await bai("vfolder", "create", "data", "--cloneable", by="user")
     made = (await bai("vfolder", "invite", "data", "user2", "--json", by="user")).document
     listed = (await bai("vfolder", "invitations", "--json", by="user2")).document

@@ -107,7 +107,7 @@ def test_with_docker_the_manager_sees_the_address_of_the_client(
             assert answer.status_code == 403, (header, answer.status_code)
 
 
-def test_sessions_cannot_forge_addresses_and_public_shares_use_the_real_one(
+def test_sessions_cannot_forge_addresses_and_public_shares_use_the_real_address(
     docker_hub: RunningHub,
     docker_engine: DockerEngine,
     second_host: SecondMachine,

@@ -144,7 +144,7 @@ def test_a_forwarded_app_survives_a_killed_proxy(any_hub: RunningHub) -> None:
     stop(rest, session["id"])
 
 
-def test_only_the_owner_can_open_a_tunnel(hub: RunningHub) -> None:
+def test_a_tunnel_requires_a_token_of_the_owner(hub: RunningHub) -> None:
     rest, other, admin = hub.rest("user"), hub.rest("user2"), hub.rest("admin")
     session = start(rest, f"own-{secrets.token_hex(3)}")
     address = session["url"] + "bai/tunnel"

@@ -87,7 +87,7 @@ class StepWarning {
   private endsAt: string | null = null;
   private step: number | null = null;
 
-  /** Call `notify` if a new step has been reached; it returns the id of its notification. */
+  /** Call `notify` if a new step is reached; `notify` returns the id of the notification. */
   update(endsAt: string | null, step: number | null, notify: () => string): void {
     if (endsAt !== this.endsAt) {
       this.endsAt = endsAt;

@@ -57,8 +57,9 @@ class AppShare(ResponseModel):
 class VisitCredentials(Body):
     """Credentials that a visitor presented to a session.
 
-    ``entry``: single-use token from the link of the share, valid for ``client_ip`` only.
-    ``visit``: token in the cookie of a visitor who was admitted before.
+    ``client_ip``: the visitor's address, which the share and the visitor's account must allow.
+    ``entry``: single-use token from the link of the share. ``visit``: token in the cookie of a
+    visitor who was admitted before.
     """
 
     session_id: NameText

@@ -81,7 +81,7 @@ class TemplatedSession(SessionRequest):
 
 
 class NewSession(TemplatedSession):
-    """``max_wait_seconds``: respond when the session is RUNNING, or after this time at the latest.
+    """``max_wait_seconds``: respond when the session is RUNNING or has ended, or after this time.
 
     ``owner`` and ``hub_server``: only for the Hub, which creates sessions for its users.
     """

@@ -102,7 +102,10 @@ class PreopenLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceModel:
-    """``memory_bytes``: memory of one device; None: unknown. ``count``: devices of all agents."""
+    """A device model of the resource group's live agents.
+
+    ``memory_bytes``: memory of one device; None: unknown. ``count``: number of devices.
+    """
 
     family: str
     model: str
@@ -129,7 +132,7 @@ class SessionOptions:
 class SlotQuota:
     """``limit``, ``left`` and ``percent`` are None if the scope does not limit the slot.
 
-    ``is_limiting``: no other scope has less left.
+    ``is_limiting``: the scope limits the slot, and no other scope has less left.
     """
 
     slot: str
@@ -151,7 +154,7 @@ class ScopeQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupResource:
-    """Total amounts of all schedulable agents of a resource group."""
+    """Amounts of a slot on the live, schedulable agents of a resource group."""
 
     slot: str
     total: str

@@ -1,1 +1,1 @@
-"""Start, stop and reconcile the servers of sessions through JupyterHub's REST API."""
+"""Start, stop and reconcile the servers of sessions, and create tokens, through the Hub's API."""

@@ -243,7 +243,7 @@ def test_fill_finds_a_division_if_one_is_possible(used: list[int], shares: int) 
     st.integers(1, 300),
 )
 @settings(max_examples=300, deadline=None)
-def test_division_with_unequal_minimum_parts_is_exact(
+def test_division_with_unequal_minimum_parts_uses_the_fewest_parts(
     pairs: list[tuple[int, int]], amount: int
 ) -> None:
     bounds = sorted(((low, low + more) for low, more in pairs), key=lambda b: -b[1])

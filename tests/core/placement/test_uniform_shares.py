@@ -109,7 +109,7 @@ def test_fork_does_not_change_the_placer() -> None:
     assert placer.fits(placer.prepare(request(shares="0.25")))
 
 
-def test_minimum_of_two_states_accepts_only_shares_that_fit_in_both() -> None:
+def test_minimum_of_two_states_rejects_shares_that_do_not_fit_in_both() -> None:
     now = Placer([uniform_agent("a", (250, 250))])
     quarter, half = (now.prepare(request(shares=share)) for share in ("0.25", "0.5"))
     then = now.fork()

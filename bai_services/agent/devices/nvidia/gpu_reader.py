@@ -1,4 +1,4 @@
-"""Read GPUs and MIG instances through NVML: identity, metrics, processes, compute mode."""
+"""Read GPUs and MIG instances through NVML: identity, metrics, processes. Set compute modes."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ const COLORS = ['black', 'red', 'green', 'yellow', 'blue', 'magenta', 'cyan', 'w
 /** Longer lines are truncated: a log may be one line of many megabytes. */
 export const MAX_LINE_LENGTH = 10_000;
 const MAX_SPANS = 500;
-// SGR sequences; all other CSI and OSC sequences and control characters are removed.
+// SGR sequences set the style. Other escape sequences, and control characters except tab and line
+// feed, are removed.
 const SEQUENCE =
   // eslint-disable-next-line no-control-regex
   /\u001b\[([0-9;:]*)m|\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b.?|[\u0000-\u0008\u000b-\u001a\u001c-\u001f\u007f-\u009f]/g;

@@ -7,11 +7,11 @@ import { hostsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 
 // API errors with these codes are shown at the field for the name.
-const OF_NAME: readonly string[] = ['already-exists', 'invalid-request'];
+const NAME_ERROR_CODES: readonly string[] = ['already-exists', 'invalid-request'];
 const MAX_NAME = 64;
 
 const isAboutName = (error: Error | null) =>
-  error instanceof ApiError && OF_NAME.includes(error.code);
+  error instanceof ApiError && NAME_ERROR_CODES.includes(error.code);
 
 export function NameField({ error }: { error: Error | null }) {
   const { t } = useTranslation();
