@@ -57,7 +57,7 @@ class AppShare(ResponseModel):
 class VisitCredentials(Body):
     """Credentials that a visitor presented to a session.
 
-    ``client_ip``: the visitor's address, which the share and the visitor's account must allow.
+    ``client_ip``: the visitor's address, which the share must allow.
     ``entry``: single-use token from the link of the share. ``visit``: token in the cookie of a
     visitor who was admitted before.
     """

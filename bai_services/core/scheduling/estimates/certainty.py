@@ -25,9 +25,9 @@ class _Group:
     # Sealed: so far in the simulation, no session that arrives later could have started and
     # delayed others.
     is_sealed: bool
-    # Head: id of the first session in the queue that waits for capacity, unchanged since the
-    # simulation began. No session that arrives later can delay the head. ``head_at``: the reserved
-    # start of the head, if any.
+    # Head: id of the first pending session that waits for capacity, unchanged since the simulation
+    # began. No session that arrives later can delay the head. ``head_at``: the reserved start of
+    # the head, if any.
     head: str = ""
     head_at: datetime | None = None
     # Window: sessions that arrive later may start if they end before this reservation starts.

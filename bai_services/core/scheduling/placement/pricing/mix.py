@@ -43,7 +43,8 @@ Mix = Mapping[RequestKind, float]
 def learn_mix(recent: Iterable[Request], agents: Sequence[AgentState]) -> Mix:
     """Return the mix of a group's recent requests.
 
-    If there are few requests, the mix is blended with the default mix of the group's agents.
+    With fewer than ``_MIN_OWN_REQUESTS`` requests, the mix is blended with the default mix of the
+    agents.
     """
     counts: Counter[RequestKind] = Counter()
     own = 0
