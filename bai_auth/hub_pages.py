@@ -74,7 +74,7 @@ class SessionsPage(Page):
 
 
 class HomePage(SessionsPage, HomeHandler):
-    """The user's servers, and their sessions that have not started yet."""
+    """The user's servers, and the user's sessions that have not started yet."""
 
     _unstarted: Mapping[str, Session] = {}
 

@@ -1,7 +1,7 @@
 """Client of the manager, authenticated with the session's own token.
 
-The token never leaves this server: the browser sends its requests to the session, which sends them
-to the manager. The token authorizes as the session, not as the user
+The browser never receives the token: it sends its requests to the session, which sends them to the
+manager. The token authorizes as the session, not as the user
 (`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
@@ -79,7 +79,7 @@ class ManagerLink:
         return [key["public_key"] for key in (await self._client.get("/me/ssh-keys"))["items"]]
 
     async def read_sections(self, names: Collection[str]) -> tuple[dict[str, Any], BaiError | None]:
-        """Read the named sections, which are session, usage, folders and sessions.
+        """Read the named sections. The possible names are session, usage, folders and sessions.
 
         If a section cannot be read, return the sections before it, and the error.
         """
@@ -162,7 +162,7 @@ class ManagerLink:
         return {"items": [_pick(item, SHARE_FIELDS) for item in page["items"]]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
-        """Extend this session's maximum run time by ``seconds``, within its policy."""
+        """Extend this session's maximum run time by ``seconds``, if the owner's policy allows it."""
         path = self._path(self.session_id) + "/lifetime"
         return self._panel_session(await self._client.post(path, {"seconds": seconds}))
 

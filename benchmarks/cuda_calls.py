@@ -162,7 +162,7 @@ def _cublas_paths() -> Iterator[str]:
 
 
 def unavailable_reason() -> str:
-    """Return why CUDA cannot be used in this process; empty if it can."""
+    """Return why CUDA or cuBLAS cannot be used in this process; empty if both can be used."""
     try:
         Cuda()
         _open_cublas()

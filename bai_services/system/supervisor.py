@@ -3,7 +3,7 @@
     python -m bai_services.system.supervisor PACKAGE:MODULE [ARGUMENT …]
 
 The Hub checks its services only every 30 seconds. If the module fails to start, the supervisor
-exits with its exit code; the Hub reports it and tries again.
+exits with the module's exit code; the Hub reports the failure and tries again.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import sys
 import time
 
 CHECK_SECONDS = 0.25
-# A module that ends within QUICK_SECONDS has failed to start. The supervisor gives up after the
-# first exit, or after MAX_QUICK_EXITS kills in a row.
+# The supervisor gives up if the module exits within QUICK_SECONDS of its start, or if it is killed
+# within that time MAX_QUICK_EXITS times in a row.
 QUICK_SECONDS = 5.0
 MAX_QUICK_EXITS = 3
 STOP_SECONDS = 20.0
@@ -32,7 +32,7 @@ def supervise(command: list[str]) -> int:
 
     Return 0 after SIGTERM, SIGINT or the end of the parent process. Return the exit code of
     the command if it fails to start: it exits within 5 s, or it is killed within 5 s three
-    times in a row.
+    times in a row. The exit code of a killed command is 128 plus the number of the signal.
     """
     parent = os.getppid()
     quick_exits = 0

@@ -161,7 +161,7 @@ async def create_pending_half(user: Client) -> str:
     return str(half["id"])
 
 
-async def test_sessions_share_a_gpu_through_mps_and_outlive_their_agent(
+async def test_mps_limits_shares_and_continues_after_a_restart_of_the_agent(
     api: Api, agents: Agents, driver: Path, program: Program, run_folder: Path
 ) -> None:
     environ = {

@@ -1,4 +1,4 @@
-"""The table of entities, compared with the models of the REST API."""
+"""The table of entities, compared with the models of the REST API; values of its fields."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_only_nullable_fields_accept_none() -> None:
         validate_value(Field("limit", "", FieldKind.NUMBER), None)
 
 
-def test_numbers_in_text_fields_become_strings() -> None:
+def test_numbers_in_text_and_slots_become_strings() -> None:
     assert validate_value(Field("description", ""), 2026) == "2026"
     slots = Field("slots", "", FieldKind.SLOTS)
     assert validate_value(slots, {"cpu": 2, "cuda.shares": 0.5}) == {

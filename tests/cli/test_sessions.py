@@ -1,4 +1,4 @@
-"""`bai session` against a real manager with an agent."""
+"""`bai session` against a real manager with a fake agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUARTER = ("-r", "cpu=1", "-r", "mem=1g", "-r", "cuda.shares=0.25")
 
 
 async def bring_to_running(api: Api, agent: FakeAgent, name: str) -> None:
-    """Bring a pending session to RUNNING, as agent and spawner do."""
+    """Bring a pending session to RUNNING, as an agent and the spawner do."""
     user = await api.client("user")
     item = await agent.prepare()
     session = await user.get(f"/sessions/{name}", wait="PREPARED", timeout="60", timeout_seconds=70)
@@ -118,7 +118,9 @@ async def test_every_field_of_the_spec_has_an_option(bai: Bai, api: Api, agent: 
     assert reused.document["id"] == session["id"]
 
 
-async def test_create_requires_the_project_of_a_member_of_several(bai: Bai, api: Api) -> None:
+async def test_create_without_project_fails_for_members_of_several_projects_or_none(
+    bai: Bai, api: Api
+) -> None:
     for name in ("vision", "speech"):
         await bai("admin", "project", "create", name, by="domain-admin")
         await bai("admin", "project", "members", "add", name, "user", by="domain-admin")

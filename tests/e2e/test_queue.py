@@ -26,7 +26,7 @@ pytestmark = pytest.mark.e2e
 SESSIONS = int(os.environ.get("BAI_QUEUE_SESSIONS", "150"))
 CHAIN = 5
 PRIORITIES = 4
-# Number of sessions that run at the same time: far fewer than pending ones, so order matters.
+# Number of sessions that run at the same time: far fewer than are pending, so the order matters.
 CAPACITY = SESSIONS // 12
 TIMEOUT_SECONDS = 240
 CONFIG = """

@@ -8,7 +8,7 @@ from jupyterhub.proxy import Proxy
 
 
 class BareProxy(Proxy):
-    """Proxy that only stores the routes, without a process and a port."""
+    """Proxy that only stores the routes, without a process or a port."""
 
     should_start = False
 

@@ -140,7 +140,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("bad, reason", BAD)
-async def test_invalid_member_rejects_whole_archive(
+async def test_invalid_archive_changes_no_file(
     host: StorageHost, folder: Location, tmp_path: Path, bad: bytes, reason: str
 ) -> None:
     root, outside = Path(host.source_path(folder)), tmp_path / "outside"
@@ -423,7 +423,10 @@ async def download_archive(host: StorageHost, folder: Location, form: str, *path
 
 @pytest.fixture
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
-    """Create files, a link and a pipe; return the files. Archives must not read link or pipe."""
+    """Create files, an empty directory, a link and a pipe; return the files.
+
+    Archives must not read the link or the pipe.
+    """
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
     for path, content in files.items():
@@ -523,7 +526,7 @@ def test_tar_preserves_holes_of_1_tib_sparse_file(tmp_path: Path) -> None:
         assert (target / "after").read_bytes() == b"after"
 
 
-async def test_archive_of_missing_or_invalid_paths_is_rejected(
+async def test_archive_request_with_invalid_paths_or_format_is_rejected(
     host: StorageHost, folder: Location
 ) -> None:
     for paths, form in ((["none"], "zip"), (["../x"], "zip"), ([""], "rar"), ([], "zip")):

@@ -169,7 +169,7 @@ async def serve_fake_hub() -> AsyncIterator[FakeHub]:
 async def manager_with_hub(
     demo_database_url: str, home: Path, clock: MovableClock
 ) -> AsyncIterator[tuple[FakeHub, Manager]]:
-    """Yield a fake Hub, and a manager on the demo data that calls it."""
+    """Yield a fake Hub, and a manager that has the demo data and calls the fake Hub."""
     async with serve_fake_hub() as hub:
         where = {"hub_api_url": hub.url, "hub_api_token": "t"}
         async with manager_on(demo_database_url, home, clock, is_migrated=True, **where) as manager:

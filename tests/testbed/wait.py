@@ -1,4 +1,4 @@
-"""Polling for a condition with a timeout; tests must not sleep anywhere else."""
+"""Poll until a condition is met or a timeout elapses; use this instead of a fixed sleep."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import type {
 
 /** Polling interval of an app's state while it starts. */
 const STARTING_INTERVAL_SECONDS = 1;
-/** Sections that change rarely are queried only in every sixth poll. */
+/** Sections that change rarely are queried in every sixth poll. */
 const POLLS_PER_RARE_POLL = 6;
 
 /** State of the session. It is polled while the browser tab is visible. */

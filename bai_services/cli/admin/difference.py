@@ -35,7 +35,7 @@ class Change:
 
 
 def section_changes(entity: Entity, items: Sequence[Item], rows: Sequence[Row]) -> list[Change]:
-    """Return the objects to create and to update, in the order of the file."""
+    """Return the changes that create or update objects, in the order of the file."""
     changes = []
     for item in items:
         row = next((row for row in rows if _is_match(entity, item, row)), None)
@@ -117,7 +117,7 @@ def _relation_changes(
     prunes: bool,
     is_quoted: bool = False,
 ) -> list[Change]:
-    """Return the relations to create and delete; ``is_quoted`` targets are already URL-encoded."""
+    """Return the relations to create and delete; with ``is_quoted``, targets are URL-encoded."""
     targets, existing = dict.fromkeys(declared), set(current)
 
     def change(action: str, method: str, target: str) -> Change:

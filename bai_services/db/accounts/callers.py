@@ -1,4 +1,4 @@
-"""Read the account of a user name, a sign-in name or a keypair."""
+"""Accounts of callers by user name, sign-in name or keypair, and their caps and usage."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from ..tables.accounts import users
 from ..tables.sessions import counters
 
-# Higher than the ids that operating systems and directory services assign.
+# Higher than the ids that Linux distributions assign to local users (by default up to 60000).
 FIRST_UID = 100_001
 _NAME = "container-uid"
 

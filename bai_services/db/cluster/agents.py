@@ -92,8 +92,8 @@ class AgentStore:
     ) -> HeartbeatResult:
         """Store a heartbeat; create an unknown agent in the resource group that it reports.
 
-        A known agent stays in the group that an administrator assigned. Usage is not changed, so
-        capacity may drop below usage. A removed device is kept and marked unhealthy.
+        A known agent stays in its stored group, because an administrator may have assigned that
+        group. Usage is not changed, so capacity may drop below usage. ``write_devices`` describes the changes of the devices.
 
         Raises
         ------

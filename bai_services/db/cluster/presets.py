@@ -44,8 +44,8 @@ class PresetRow:
 class PresetStore:
     """Reads and writes presets. A preset with an empty ``resource_group`` is valid in every group.
 
-    ``user`` selects the presets of groups that the user may use; None selects all presets. Each
-    public method is one transaction.
+    ``user`` selects the presets that are valid in a group that the user may use, or in every group;
+    None selects all presets. Each public method is one transaction.
     """
 
     def __init__(self, database: Database) -> None:

@@ -74,7 +74,7 @@ async def read_mixed_shares(
     """Return the devices that need uniform shares, but whose sessions have different shares."""
     if not device_ids:
         return []
-    # Select the devices first: few devices need uniform shares, and the ledger has many rows.
+    # Select the devices first: few devices need uniform shares, and there are many allocations.
     uniform = sorted((await tx.execute(_UNIFORM, {"ids": sorted(device_ids)})).scalars())
     if not uniform:
         return []

@@ -1,4 +1,4 @@
-"""Every field of `SessionSpec` reaches REST model, template, database and launch plan."""
+"""Fields of `SessionSpec` in the REST model, templates, the database and the launch plan."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_columns_of_a_session_are_those_of_the_spec() -> None:
     assert named | COMMON_COLUMNS == resolved | {"cluster_size"}
 
 
-async def test_every_field_is_stored_and_part_of_templates(
+async def test_fields_are_stored_and_can_come_from_a_template(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
     # Without these loops, the sessions stay pending and the callback URL is not called.
@@ -118,7 +118,7 @@ async def test_every_field_is_stored_and_part_of_templates(
         await admin.post("/sessions", {**request, "template": "all", "priority": 1})
 
 
-async def test_every_field_reaches_the_launch_plan(
+async def test_fields_reach_the_launch_plan_unless_only_the_manager_uses_them(
     api: Api, agent: FakeAgent, admin: Client
 ) -> None:
     with_variable = {f.name for f in fields(SessionSpec) if traits_of(f).variable}

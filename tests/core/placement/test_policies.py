@@ -365,9 +365,7 @@ def test_default_policy_uses_several_agents_only_if_one_is_too_small(
         ),
     ],
 )
-def test_refusal_names_the_missing_resources(
-    agents: list[AgentState], wanted: Request, message: str
-) -> None:
+def test_refusal_states_its_reason(agents: list[AgentState], wanted: Request, message: str) -> None:
     placer = Placer(agents, Policy.PRICED)
     shape = placer.prepare(wanted)
     assert placer.place(shape) is None

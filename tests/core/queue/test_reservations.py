@@ -175,7 +175,7 @@ def test_reservation_has_a_placement_for_every_kernel() -> None:
     assert {place.agent_id for place in reservation.placements} == {"a", "b"}
 
 
-def test_no_reservation_for_infeasible_or_second_session() -> None:
+def test_infeasible_and_second_sessions_get_no_reservation() -> None:
     cluster = Cluster(agent("a", 4, 1))
     cluster.run("s", {"cpu": 4000}, ends=10)
     big, small = cluster.shape({"cpu": 5000}), cluster.shape({"cpu": 2000})
@@ -249,7 +249,7 @@ def test_reserved_session_starts_as_early_as_without_backfill() -> None:
 
 
 def earliest_start(agents, before, job, second):
-    """Return the second at which a job fits if only the jobs in ``before`` run."""
+    """Return the first second at which a job fits if only the jobs in ``before`` run."""
     for at in sorted({second, *(o.started + o.job.seconds for o in before)}):
         placer = Placer(agents, Policy.BEST_FIT)
         for outcome in before:

@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC212  # Blocking calls are harmless here: no other task runs in the event loop.
-"""Web UI of administrators: several users together, keypairs, allowed addresses, and roles."""
+"""Web UI for administrators: changes of several users, keypairs, allowed addresses, and roles."""
 
 from __future__ import annotations
 
@@ -145,7 +145,9 @@ async def test_user_is_locked_out_at_once_when_the_address_is_no_longer_allowed(
         admin.delete(f"/users/{name}")
 
 
-async def test_each_role_gets_only_the_actions_that_it_may_use(opened: Opener[Entities]) -> None:
+async def test_domain_admin_and_monitor_get_only_the_actions_that_they_may_use(
+    opened: Opener[Entities],
+) -> None:
     ui = await opened(Entities, "domain-admin", "/users?item=admin")
     await ui.drawer.get_by_text("You may only read this").wait_for()
     for action in ("Edit", "Deactivate", "Delete", "Sign out"):

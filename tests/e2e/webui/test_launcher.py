@@ -1,4 +1,4 @@
-"""Web UI: the launcher with its live preview, templates, and the same request as a command."""
+"""Web UI: the launcher with its form, live preview, templates, and equivalent `bai` command."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def test_template_and_recent_session_fill_in_the_form(
 async def test_command_requests_the_same_session(
     hub: RunningHub, opened: Opener[Launcher], rest: httpx.Client, tmp_path: Path
 ) -> None:
-    """The copied command runs with ``--preview``; the manager accepts every option."""
+    """Run the displayed command with ``--preview``: the manager accepts every option."""
     ui = await opened(Launcher, "user2", "/launch")
     await ui.page.get_by_text("Batch", exact=True).click()
     await ui.item("starts_at").get_by_text("It may start later").wait_for()
@@ -321,7 +321,7 @@ async def test_environment_and_version_are_chosen_and_repeated_variables_reporte
 
 
 @pytest.mark.checklist("LCH-11")
-async def test_amounts_are_limited_by_memory_image_and_policy(
+async def test_resources_outside_their_limits_are_reported(
     opened: Opener[Launcher], rest: httpx.Client, images: str
 ) -> None:
     ui = await opened(Launcher, "user2", "/launch")
@@ -336,7 +336,7 @@ async def test_amounts_are_limited_by_memory_image_and_policy(
     await ui.problem("resources.mem", "768m")
     await ui.fill(resources__mem="")
     await ui.requested("mem 768 MiB")
-    # No session may exceed the limits of its scopes and the largest agent.
+    # No session may exceed the limits of its scopes or the capacity of the largest agent.
     largest = read(rest, "/sessions/options")["limits"]["cpu"]["max"]
     slider = ui.item("resources.cpu").get_by_role("slider")
     assert await slider.get_attribute("aria-valuemax") == largest
@@ -425,7 +425,7 @@ async def test_folders_that_can_be_mounted_are_listed(
                 assert await ui.page.get_by_role("checkbox", name=name).count() == 0
         finally:
             remove_folder(other, "of-another")
-    # Folders with a dot are mounted into every session: the launcher and the review list them.
+    # A folder is always mounted if its name begins with a dot: the launcher and the review list it.
     await ui.step("folders").get_by_text("Always mounted:").wait_for()
     await ui.step("folders").get_by_text(".dotted").wait_for()
     dotted = ui.preview.get_by_role("listitem").filter(has_text=".dotted")
@@ -450,7 +450,7 @@ async def test_folders_that_can_be_mounted_are_listed(
 
 
 @pytest.mark.checklist("LCH-22")
-async def test_ports_are_tags(opened: Opener[Launcher], rest: httpx.Client) -> None:
+async def test_ports_are_entered_as_tags(opened: Opener[Launcher], rest: httpx.Client) -> None:
     limits = read(rest, "/sessions/options")["preopen_limits"]
     ui = await opened(Launcher, "user2", "/launch")
     help_text = f"{limits['lowest']} to {limits['highest']}, at most {limits['count']}"

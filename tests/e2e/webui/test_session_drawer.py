@@ -248,11 +248,11 @@ async def test_apps_are_connected_shared_and_opened(
     await ui.press("Connect to VS Code (desktop) of drawer-apps")
     await ui.page.get_by_role("link", name="Open VS Code").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # Each app starts with its own default port, not with the port chosen for the previous app.
+    # Each dialog starts with the default port of its app, not with the port chosen previously.
     await ui.press("Connect to database of drawer-apps")
     await ui.page.get_by_text("--tcp 5432 --bind 5432").wait_for()
     await ui.page.get_by_role("button", name="Close").last.click()
-    # A dialog says what the app needs before it opens.
+    # A dialog explains what the app needs before the app is opened.
     await ui.press("Open TensorBoard")
     await ui.page.get_by_text("the log folder that you chose last").wait_for()
     await ui.page.get_by_role("button", name="Cancel").click()

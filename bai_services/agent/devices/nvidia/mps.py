@@ -72,7 +72,7 @@ class Limits:
 
 
 class MpsControl:
-    """Starts, queries and stops the daemon of one GPU. Every call may block for some seconds."""
+    """Starts, queries and stops the daemon of one GPU. Calls may block for some seconds."""
 
     def __init__(self, folder: Path, uuid: str, *, has_own_shm: bool) -> None:
         """``has_own_shm``: run the daemon with its own ``/dev/shm``, which isolated sessions can
@@ -90,7 +90,8 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it does not start, or does not confirm its limits.
+            If its ``/dev/shm`` cannot be mounted, or it does not start, rejects a limit, or does
+            not confirm the limit of compute time.
         """
         self.kill()
         self._create_folders()
@@ -134,7 +135,7 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it does not respond, or the response is not a number.
+            If ``send`` fails, or the response is not a number.
         """
         response = self.send("get_default_active_thread_percentage")
         try:
@@ -161,7 +162,7 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it does not respond, or rejects the command.
+            If ``send`` fails.
         """
         self.send("quit")
         remaining = _wait_for_exit(self._processes())
@@ -181,7 +182,8 @@ class MpsControl:
         Raises
         ------
         MpsFailed
-            If it does not respond in time, or rejects the command.
+            If the program cannot be run, or the daemon does not respond in time or rejects the
+            command.
         """
         try:
             done = subprocess.run(

@@ -62,9 +62,9 @@ class Durations(Mapping[str, Sequence[int]]):
     def quantile(self, kind: str, part: float, elapsed: float = 0.0) -> Learned | None:
         """Return a quantile of the total run time of a session that has run ``elapsed`` seconds.
 
-        Only ended sessions that ran longer than ``elapsed`` are considered. If there are fewer than
-        ``_MIN_SAMPLES`` of them, the result is twice the elapsed time (the estimate for durations
-        of unknown scale). None: no session of the kind has ended.
+        If ``elapsed`` is not 0, only ended sessions that ran longer are considered. If there are
+        fewer than ``_MIN_SAMPLES`` of them, the result is twice the elapsed time (the estimate for
+        durations of unknown scale). None: no session of the kind has ended.
         """
         ordered = self._ordered(kind)
         if not ordered:

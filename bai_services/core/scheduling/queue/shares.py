@@ -109,8 +109,8 @@ def fair_factor(
     """Return the fair-share factor 2 ** (-usage / weight) of a scope: 1 without usage, near 0 for
     heavy usage or a weight of 0.
 
-    The usage of a resource is a fraction of the group's capacity over the lookback period. Usage is
-    halved in each half life. The result uses the weighted average over the resources.
+    The usage of a resource is a fraction of the group's capacity over the lookback period. The
+    weight of past usage is halved once per half-life. The result uses the weighted average over the resources.
     """
     used: dict[str, float] = {}
     for bucket in buckets:

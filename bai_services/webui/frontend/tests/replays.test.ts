@@ -37,7 +37,7 @@ const comparison: Comparison = {
   reports: [report(10, [100, null]), report(20, [50, 50])]
 };
 
-test('a policy in the URL', () => {
+test('a policy is converted from and to its text in the URL', () => {
   const policy = policyOf('drf.spread.');
   expect(policy).toEqual({ scheduler: 'drf', placement: 'spread', backfill: '' });
   expect(policyText(policy)).toBe('drf.spread.');

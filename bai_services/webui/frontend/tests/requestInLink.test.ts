@@ -8,7 +8,7 @@ const ORIGIN = 'https://hub.example.com';
 const parse = (text: string) => ({ request: JSON.parse(text.slice(1)) as unknown });
 const read = (link: string) => requestInLink(link, ORIGIN, '/services/bai', parse);
 
-test('a link to the launcher has a request without secret values', () => {
+test('the request in a link to the launcher has no secret values', () => {
   const request = { type: 'batch', environ: { KEY: 'x' }, secret_environ: ['KEY'] };
   const text = encodeURI(JSON.stringify(request));
   const plain = requestInLink(

@@ -1,6 +1,6 @@
 const inFlight = new Map<string, Promise<Response>>();
 
-/** Send a request, unless an identical change is in flight: then wait for its response.
+/** Send a request. If an identical request other than GET is in flight, wait for its response.
  *
  * A user who submits a form twice on a slow network thus sends only one request.
  */

@@ -8,7 +8,7 @@ export const readPageSize = (stored: unknown): number =>
 
 const pageSize = new Stored('bai-page-size', readPageSize);
 
-/** The number of rows per page if the URL does not set it: the last choice in this browser. */
+/** The rows per page if the URL does not set them: the last choice in this browser, or 20. */
 export const currentPageSize = () => pageSize.get();
 export const usePageSize = () => useStored(pageSize);
 export const keepPageSize = (size: number) => pageSize.set(readPageSize(size));

@@ -66,7 +66,7 @@ export const hostsQuery = queryOptions({
   queryFn: ({ signal }) => unwrap(api.GET('/storage-hosts', { signal }))
 });
 
-/** Usage and limits of one user, or of projects. */
+/** Usage and limits of the quota scopes that match the filters. */
 export const quotasQuery = (filters: Record<string, string>) =>
   queryOptions({
     queryKey: ['folders', 'quotas', filters],

@@ -8,8 +8,8 @@ import { idOf } from './Field';
 import { useLauncher } from './launcherForm';
 
 /**
- * Expected start of the session, reasons why it would wait, suggestions for an earlier start, and
- * quotas.
+ * Preview of the session: problems of the request; the expected start, with the reasons for a wait
+ * and suggestions for an earlier start; image, resources, folders and quotas.
  */
 export function PreviewPanel({ isCurrent }: { isCurrent: boolean }) {
   const { t } = useTranslation();

@@ -77,7 +77,7 @@ function HostUsage({ host }: { host: Item }) {
   );
 }
 
-/** Storage hosts with their quotas, permissions and usage by account. */
+/** Storage hosts with their quotas and permissions; usage by user and project. */
 export function StoragePage() {
   const { data: me } = useQuery(meQuery);
   const isSuperadmin = me?.role === 'superadmin';
