@@ -162,7 +162,7 @@ class ManagerLink:
         return {"items": [_pick(item, SHARE_FIELDS) for item in page["items"]]}
 
     async def extend(self, seconds: int) -> dict[str, Any]:
-        """Extend this session's maximum run time by ``seconds``, if the owner's policy allows it."""
+        """Extend this session's maximum run time by ``seconds``, if its policy allows this."""
         path = self._path(self.session_id) + "/lifetime"
         return self._panel_session(await self._client.post(path, {"seconds": seconds}))
 

@@ -47,7 +47,7 @@ def test_ssh_without_a_session_is_an_error() -> None:
         ("a\n", "something else\n", "something else\n"),
     ],
 )
-def test_only_new_output_of_a_truncated_log_is_returned(before: str, now: str, more: str) -> None:
+def test_only_new_output_of_a_log_is_returned(before: str, now: str, more: str) -> None:
     assert new_text(before, now) == more
 
 

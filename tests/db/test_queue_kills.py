@@ -1,4 +1,4 @@
-"""Kills (SIGKILL) before each statement of a transaction: all of it or nothing is stored."""
+"""A transaction is stored completely or not at all if SIGKILL arrives before any statement."""
 
 from __future__ import annotations
 

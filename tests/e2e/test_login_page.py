@@ -166,7 +166,7 @@ def new_account(hub: RunningHub, **fields: Any) -> str:
 
 
 @pytest.mark.checklist("AUTH-10")
-async def test_an_expired_password_is_changed_before_the_sign_in(
+async def test_a_password_that_must_change_is_changed_before_the_sign_in(
     hub: RunningHub, browser: Browser
 ) -> None:
     name = new_account(hub, need_password_change=True)

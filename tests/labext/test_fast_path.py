@@ -170,7 +170,7 @@ async def test_split_and_pipelined_requests_are_answered_in_order(
     ],
     ids=["chunked", "long", "keep-alive", "not-found", "empty"],
 )  # fmt: skip
-async def test_every_kind_of_response_is_complete_and_requested_once(
+async def test_response_is_complete_and_requested_once(
     server: JupyterServer, answer: bytes, expected: bytes
 ) -> None:
     async with serving_app(App(answer)) as app, caller_of(server, app) as caller:

@@ -93,7 +93,8 @@ class AgentStore:
         """Store a heartbeat; create an unknown agent in the resource group that it reports.
 
         A known agent stays in its stored group, because an administrator may have assigned that
-        group. Usage is not changed, so capacity may drop below usage. ``write_devices`` describes the changes of the devices.
+        group. Usage is not changed, so capacity may drop below usage. ``write_devices`` describes
+        the changes of the devices.
 
         Raises
         ------

@@ -41,6 +41,10 @@ class VFolderAccess:
             If no visible folder matches.
         Conflict
             If the name is ambiguous; the details contain the ids.
+        Forbidden
+            If the caller's role may see no folders.
+        InvalidRequest
+            If ``key`` contains NUL.
         """
         rows = await self._store.named(_check_key(key), visible_to(caller), statuses)
         if not rows:

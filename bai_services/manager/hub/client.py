@@ -217,7 +217,7 @@ class Hub:
         return HubToken(model["id"], model["token"], model.get("expires_at"))
 
     async def delete_token(self, token: str) -> None:
-        """Revoke one token of a user; does nothing if the token is not valid."""
+        """Revoke one token of a user; do nothing for an invalid token or a token of a service."""
         model = await self.user_of_token(token)
         if model is not None and model["kind"] == "user":
             await self._delete_token(model["name"], model["token_id"])

@@ -31,7 +31,7 @@ AS_WRITTEN = ("^(user|admin|monitor)$", "JupyterHub service bai$", "^placed on "
 
 @pytest.fixture(scope="module")
 def session(hub: RunningHub) -> Iterator[dict[str, Any]]:
-    """A session of ``admin`` with a folder, whose image declares apps of several kinds."""
+    """A session of ``admin`` with a folder and an image that declares apps of several kinds."""
     with hub.rest("admin") as rest:
         name = f"cr.example.com/{secrets.token_hex(3)}/languages:1"
         image = checked(rest.post("/images", json={"name": name, "labels": LABELS}), 201)["id"]
@@ -45,7 +45,7 @@ def session(hub: RunningHub) -> Iterator[dict[str, Any]]:
 
 
 class Tour(Shell):
-    """Checks the texts of what is shown, at both widths."""
+    """Checks the visible texts at both widths."""
 
     texts: Language
     wrong: dict[str, list[str]]

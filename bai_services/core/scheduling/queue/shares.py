@@ -110,7 +110,8 @@ def fair_factor(
     heavy usage or a weight of 0.
 
     The usage of a resource is a fraction of the group's capacity over the lookback period. The
-    weight of past usage is halved once per half-life. The result uses the weighted average over the resources.
+    weight of past usage is halved once per half-life. The result uses the weighted average over the
+    resources.
     """
     used: dict[str, float] = {}
     for bucket in buckets:

@@ -20,7 +20,7 @@ test('binary data is not text, and an incomplete character at the end of a part 
   expect(textOf(cut, true)).toBe('한');
 });
 
-test('the byte order mark and the line separator survive an edit', () => {
+test('the byte order mark is kept, and the line separator is detected', () => {
   expect(textOf(bytes('\uFEFFa'), false)).toBe('\uFEFFa');
   expect(lineSeparatorOf('a\r\nb\r\n')).toBe('\r\n');
   expect(lineSeparatorOf('a\r\nb\n')).toBe('\n');
