@@ -40,7 +40,7 @@ HOP_BY_HOP = (
 )
 # Query parameters that can authorize a request instead of its headers.
 CREDENTIAL_PARAMETERS = frozenset({"token", "_xsrf"})
-# A request with one of these headers does not end after its head.
+# After the head of a request with one of these headers, more data may follow.
 BODY_HEADERS = ("Content-Length", "Transfer-Encoding", "Upgrade", "Expect")
 
 # Key of the fast path in the settings of a Jupyter server; missing if the fast path is off.
@@ -113,7 +113,7 @@ class AppProxyHandler(ProxyHandler):
             self.set_nodelay(True)
 
     async def find_local_host(self, host: str, port: Any) -> None:
-        """Look up the address of a local port for ``get_client_uri``, which is not async."""
+        """Do nothing; a subclass can look up an address here, as ``get_client_uri`` is not async."""
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

@@ -6,8 +6,8 @@ same interface, so SQLAlchemy's aiosqlite dialect works with it.
 
 A SELECT in the event loop may take a limited number of steps of SQLite's virtual machine, its
 budget. A SELECT that exceeds the budget is interrupted and repeated in a thread; from then on, this
-statement runs in a thread. Operations that may wait for the disk or for another process
-always run in a thread.
+statement runs in a thread. The commit of a change also runs in a thread, because it waits for the
+disk, and so does a statement that finds the database locked.
 """
 
 from __future__ import annotations

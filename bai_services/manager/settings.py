@@ -30,7 +30,7 @@ class Settings:
     storage_root: Path
     hub_token: str = field(repr=False)
     agent_token: str = field(repr=False)
-    key: bytes = field(repr=False)  # Fernet key for keypair secrets
+    key: bytes = field(repr=False)  # Fernet key that encrypts secrets in the database
     hub_api_url: str = ""
     hub_api_token: str = field(default="", repr=False)
     base_url: str = "/services/bai"  # prefix of every route

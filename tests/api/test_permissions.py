@@ -1,4 +1,4 @@
-"""The outcome of every operation of the API for every role, as one literal table."""
+"""A table of the outcomes of all operations that require a sign-in, for each role."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bai_services.client import Client, Token
 from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import AGENT_TOKEN, HUB_TOKEN, SUPERADMIN, Api
 
-# Columns of the table, with the account of the demo data for each role. The owner and all
-# resources belong to domain default; "foreign" accounts belong to domain acme.
+# Columns of the table, with the account for each role; the Hub and the agent have a token instead.
+# The owner and all resources belong to domain default; "foreign" accounts belong to domain acme.
 ACCOUNTS = {
     "superadmin": "admin",
     "domain-admin": "domain-admin",
@@ -441,7 +441,9 @@ async def test_every_operation_has_the_listed_outcome(
     assert not errors, "\n".join(errors)
 
 
-async def test_every_operation_requires_a_sign_in(api: Api, factory: ResourceFactory) -> None:
+async def test_every_listed_operation_requires_a_sign_in(
+    api: Api, factory: ResourceFactory
+) -> None:
     errors = []
     async with httpx.AsyncClient(base_url=f"{api.url}/api/v1") as http:
         for row in TABLE:

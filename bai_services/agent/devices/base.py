@@ -123,7 +123,7 @@ class Finding:
 
 
 class DeviceKind(ABC):
-    """Devices of one family. Every method may block; the agent calls it in a thread."""
+    """Devices of one family. The methods may block; the agent calls them in a thread."""
 
     family: str
     # Whether the driver reports memory per process; if not, the device's total is used.

@@ -1,4 +1,4 @@
-"""Rules for new passwords, and delays after failed sign-ins."""
+"""Rules for new passwords, the expiry of passwords, and delays after failed sign-ins."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from .wait_states import WaitStates
 
 @dataclass(frozen=True, slots=True)
 class SchedulingServices:
-    """The scheduler, its lease, the wait states of pending sessions and the counter audit."""
+    """The scheduler with its lease, JIT warm-up and wait states, and the counter audit."""
 
     lease: Lease
     jit_warmup: JitWarmup

@@ -34,7 +34,7 @@ async def report_exit(api: Api, session: Session, code: int | None, **facts: Any
 
 
 async def wait_for_reason(client: Client, name: str, check: str) -> Session:
-    """Wait until this check is a pending reason of a session, and return the session."""
+    """Wait until a session is pending because of this check, and return the session."""
 
     async def session_with_reason() -> Session | None:
         session = dict(await client.get(f"/sessions/{name}"))

@@ -2,7 +2,7 @@ import { useTranslation } from 'react-i18next';
 import type { Session } from '../data/client';
 import { formatSeconds, useNow } from './time';
 
-/** Run time of a session, or the waiting time of a pending one. */
+/** Run time of a session; for a session that has not started, the time since its creation. */
 export function Elapsed({ session }: { session: Session }) {
   const now = useNow();
   const { i18n } = useTranslation();
