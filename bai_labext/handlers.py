@@ -68,7 +68,7 @@ class PanelHandler(APIHandler):
             super().log_exception(*exc_info)
 
     def _log(self) -> None:
-        # Successful polls, every few seconds, would fill the session's log.
+        # Polls, every few seconds, would fill the session's log; only unexpected statuses matter.
         is_routine = self.request.method == "GET"
         if not is_routine or self.get_status() not in (HTTPStatus.OK, UNAVAILABLE):
             super()._log()
@@ -107,8 +107,8 @@ class PollHandler(PanelHandler):
     """GET ``?usage=MARK&apps=MARK…`` returns all data that an open panel polls, in one response.
 
     A mark is a hash. A section whose mark equals the given one is omitted, because the panel has it
-    already. If the manager is unavailable, ``error`` and ``message`` contain the reason, and the
-    response contains the other sections.
+    already. If the manager is unavailable or returns an error, ``error`` and ``message`` contain
+    the reason, and the response contains the sections that could be read.
     """
 
     @web.authenticated

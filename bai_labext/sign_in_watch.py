@@ -19,7 +19,7 @@ from tornado.websocket import WebSocketClosedError
 
 # For requests, the Hub's response about a credential is cached for this time.
 CACHE_TTL_SECONDS = 3
-# Together with CLOSE_TIMEOUT_SECONDS: an open connection is closed at most 4.5 s after a sign-out.
+# Together with CLOSE_TIMEOUT_SECONDS: an open connection is closed about 4.5 s after a sign-out.
 CHECK_INTERVAL_SECONDS = 3.5
 # Timeout for the client's response to the close frame of a websocket.
 CLOSE_TIMEOUT_SECONDS = 1.0

@@ -113,7 +113,7 @@ class AppProxyHandler(ProxyHandler):
             self.set_nodelay(True)
 
     async def find_local_host(self, host: str, port: Any) -> None:
-        """Do nothing; a subclass can look up an address here, as ``get_client_uri`` is not async."""
+        """Hook for subclasses: look up an address, because ``get_client_uri`` is not async."""
 
     def on_connection_close(self) -> None:
         super().on_connection_close()

@@ -1,4 +1,4 @@
-"""A storage host: a backend on a mounted path. The manager accesses folders only through it."""
+"""A storage host: a backend on a mounted path, through which the manager accesses folders."""
 
 from __future__ import annotations
 

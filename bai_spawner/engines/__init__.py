@@ -1,1 +1,1 @@
-"""Engines start, watch and stop sessions. Each kind of agent has its own engine."""
+"""Engines start, watch and stop sessions. There is one for containers and one for processes."""

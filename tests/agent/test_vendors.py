@@ -37,7 +37,7 @@ class FakeMachine:
             place.write_text(f"{text}\n")
 
     def pci(self, address: str, link: str, texts: Mapping[str, str]) -> None:
-        """Create a PCI device and the ``device`` link to it."""
+        """Create a PCI device and the symbolic link ``link`` to it."""
         self.files({f"/sys/devices/{address}/{name}": text for name, text in texts.items()})
         place = self.root / link.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)

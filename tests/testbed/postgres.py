@@ -96,7 +96,10 @@ def find_programs() -> Path:
 
 
 def _unprivileged_prefix(folder: Path) -> list[str]:
-    """Return the command prefix that drops root privileges; PostgreSQL does not run as root."""
+    """Return the command prefix that stops the server with this process and drops root privileges.
+
+    PostgreSQL does not run as root.
+    """
     prefix = ["setpriv", "--pdeathsig=INT"]
     if os.geteuid() != 0:
         return prefix

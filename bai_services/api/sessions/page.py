@@ -25,7 +25,8 @@ from ..base import HTTP_STATUS, manager_of, to_json
 _HUB_TEMPLATES = FileSystemLoader(Path(DATA_FILES_PATH) / "templates")
 _FRAME_TEMPLATES = FileSystemLoader(Path(__file__).parents[3] / "bai_auth" / "templates")
 
-# The Hub finds the templates in the same order. A template that is replaced begins with the prefix.
+# The Hub searches for templates in the same order. The prefix ``templates/`` selects the Hub's own
+# template, even if another one replaces it.
 _templates = Environment(
     loader=ChoiceLoader(
         [

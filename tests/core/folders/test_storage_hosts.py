@@ -8,7 +8,7 @@ from bai_services.core.errors import InvalidRequest
 from bai_services.core.folders.storage_hosts import PERMISSIONS, check_hosts
 
 
-def test_host_permissions_are_known_and_ordered() -> None:
+def test_host_permissions_are_validated_and_ordered() -> None:
     given = {"local": ["upload-file", "create-vfolder", "upload-file"]}
     assert check_hosts(given) == {"local": ["create-vfolder", "upload-file"]}
     assert check_hosts({"local": list(reversed(PERMISSIONS))}) == {"local": list(PERMISSIONS)}

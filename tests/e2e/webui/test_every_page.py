@@ -1,4 +1,4 @@
-"""Every page of the sidebar: accessibility, and the language of the browser."""
+"""Accessibility of the pages of the web UI and the Hub, and the language of the browser."""
 
 from __future__ import annotations
 
