@@ -7,7 +7,7 @@ same interface, so SQLAlchemy's aiosqlite dialect works with it.
 A SELECT in the event loop may take a limited number of steps of SQLite's virtual machine, its
 budget. A SELECT that exceeds the budget is interrupted and repeated in a thread; from then on, this
 statement runs in a thread. The commit of a change also runs in a thread, because it waits for the
-disk, and so does a statement that finds the database locked.
+disk. A statement that finds the database locked is repeated in a thread.
 """
 
 from __future__ import annotations

@@ -316,9 +316,9 @@ class StorageHost:
         return await self.workers.run(work, *arguments)
 
     async def sweep(self, is_start: bool = False) -> int:
-        """Remove expired uploads, and with ``is_start`` the remains of a crash.
+        """Remove expired resumable uploads, and return their number.
 
-        Return the number of removed uploads.
+        Also remove old remains of other operations; with ``is_start``, all such remains.
         """
         return await self._long.run(sweep_all, self._root, time.time(), is_start, seconds=None)
 

@@ -1,4 +1,4 @@
-"""Refresh of the Hub's user before each start: only changed accounts are written."""
+"""Refresh of the Hub's user: detection of changed accounts, and the interval of refreshes."""
 
 from __future__ import annotations
 

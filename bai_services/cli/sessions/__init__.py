@@ -1,1 +1,1 @@
-"""Sessions: creation, lifecycle, kernels, logs, templates, callbacks, dependencies."""
+"""Commands for sessions and session templates."""

@@ -1,1 +1,1 @@
-"""The queue: admission, quotas, placement, estimates and the lease."""
+"""Scheduling: the queue, caps, placement, estimates and replays."""

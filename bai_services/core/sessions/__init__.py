@@ -1,1 +1,1 @@
-"""Sessions: creation, lifecycle, kernels, logs, templates, callbacks, dependencies."""
+"""Sessions: specs, lifecycle, kernels, logs, templates, callbacks, dependencies and usage."""

@@ -1,1 +1,1 @@
-"""Sessions: creation, lifecycle, kernels, logs, templates, callbacks, dependencies."""
+"""Sessions: requests, lifecycle, kernels, launch, logs, callbacks, time limits and usage."""

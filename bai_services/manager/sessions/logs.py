@@ -92,7 +92,7 @@ class Logs:
     async def follow(
         self, caller: Caller, key: str, kernel: str = MAIN_HOST, *, has_times: bool = False
     ) -> AsyncGenerator[LogChunk | None]:
-        """Yield a kernel's output so far, then new output until its session has ended.
+        """Yield a kernel's output so far, then new output as long as the kernel is live.
 
         Yields None before each pause, so that the caller can check whether the reader is still
         connected and still allowed to read.

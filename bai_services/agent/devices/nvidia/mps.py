@@ -170,7 +170,7 @@ class MpsControl:
         self._remove_folder()
 
     def kill(self) -> None:
-        """Kill all processes that use this folder, and remove the folder."""
+        """Kill the daemon and the servers of this folder, and remove the folder."""
         processes = self._processes()
         _signal(processes, is_kill=False)
         _signal(_wait_for_exit(processes), is_kill=True)

@@ -19,7 +19,7 @@ interface FolderList {
 }
 
 const BUSY: readonly string[] = ['cloning', 'performing', 'delete-ongoing'];
-// Busy folders are polled, because the API sends no events about their tasks.
+// Busy folders are polled, because the API sends no events about the progress of their tasks.
 const BUSY_POLL_MILLIS = 2_000;
 
 /** Whether the server is still copying, moving or deleting the files. */
