@@ -385,7 +385,7 @@ def operation_of(row: Row) -> tuple[str, str] | None:
     return None
 
 
-def test_table_lists_every_operation() -> None:
+def test_table_lists_every_operation_that_requires_a_sign_in() -> None:
     declared = operations()
     listed = {operation_of(row) for row in TABLE}
     assert {key for key, operation in declared.items() if operation.is_open} == OPEN
@@ -427,7 +427,7 @@ async def outcome_of(http: httpx.AsyncClient, factory: ResourceFactory, row: Row
 
 
 @pytest.mark.parametrize("role", ROLES)
-async def test_every_operation_has_the_listed_outcome(
+async def test_operations_have_the_listed_outcomes(
     api: Api, factory: ResourceFactory, role: str
 ) -> None:
     column = ROLES.index(role)

@@ -96,7 +96,9 @@ async def test_create_is_idempotent_and_has_defaults(bai: Bai, agent: FakeAgent)
     assert (other.code, other.error["error"]) == (1, "already-exists")
 
 
-async def test_every_field_of_the_spec_has_an_option(bai: Bai, api: Api, agent: FakeAgent) -> None:
+async def test_every_field_with_a_help_text_has_an_option(
+    bai: Bai, api: Api, agent: FakeAgent
+) -> None:
     with_help = {f.name for f in fields(SessionSpec) if traits_of(f).help}
     with_words = {name for name, example in FIELD_EXAMPLES.items() if example.words}
     assert with_help | {"name"} == with_words

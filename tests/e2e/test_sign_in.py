@@ -81,7 +81,7 @@ def test_sign_in_accepts_name_and_e_mail(
         assert f">{name}<" in browser.get("/hub/home").text
 
 
-def test_every_demo_account_signs_in(hub: RunningHub) -> None:
+def test_demo_accounts_sign_in(hub: RunningHub) -> None:
     for name in ("admin", "domain-admin", "user", "user2", "acme-user"):
         with hub.sign_in(name) as client:
             assert is_signed_in(client), name
@@ -212,7 +212,7 @@ def test_a_user_changes_their_own_password(
         ("NoSpecial123", "neither a letter nor a digit"),
     ],
 )
-def test_a_weak_password_is_rejected_everywhere(
+def test_a_weak_password_is_rejected_by_the_api_and_the_page(
     hub: RunningHub, admin: httpx.Client, create_account: Callable[..., str], weak: str, reason: str
 ) -> None:
     name = create_account()
