@@ -1,7 +1,7 @@
 """Client of the manager, authenticated with the session's own token.
 
-The browser never receives the token: it sends its requests to the session, which sends them to the
-manager. The token authorizes as the session, not as the user
+The panel in the browser needs no token: it sends its requests to the session, which sends them to
+the manager. The token authorizes as the session, not as the user
 (`bai_services.core.accounts.roles.Role.SESSION`).
 """
 
