@@ -57,7 +57,7 @@ class Hub:
         Raises
         ------
         OSError
-            If the Hub does not respond.
+            If the Hub does not respond, or responds with another error.
         """
         if not self._api:
             return True
@@ -73,7 +73,7 @@ class Hub:
         return bool(model.get("ready"))
 
     def report_activity(self) -> None:
-        """Report activity to the Hub; ignore a failure, because the report is repeated."""
+        """Report activity to the Hub; a failure must not end the thread that reports."""
         if not self._activity:
             return
         now = datetime.now(UTC).isoformat()

@@ -103,7 +103,7 @@ def _hide_xsrf_token_from_scripts() -> None:
         return
 
     def render_template(handler: BaseHandler, name: str, sync: bool = False, **ns: Any) -> Any:
-        # The page that has opened the window cannot read it.
+        # With this header, the page that opened this window cannot access the window.
         handler.set_header("Cross-Origin-Opener-Policy", "noopener-allow-popups")
         page = render(handler, name, sync, **ns)
         if handler.request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate":

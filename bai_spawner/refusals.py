@@ -68,7 +68,7 @@ def queued(session: Mapping[str, Any], page: str, translate: Translator) -> Star
 
 
 def of_manager(error: errors.BaiError, translate: Translator, page: str = "") -> StartRefused:
-    """Return the error for a request that the manager refused, with the manager's message."""
+    """Return the error for a request that the manager refused or did not respond to."""
     text = error.message
     if isinstance(error, errors.Unavailable):
         # The manager may have received the request, so do not claim that nothing was started.

@@ -16,7 +16,7 @@ from bai_labext.apps.arguments import Arguments
 from bai_labext.apps.catalogue import CATALOGUE, App
 from bai_services.core.apps.catalogue import AppKind
 
-# Directories with programs of apps that are not on the PATH of every user.
+# Directories with programs of apps; the PATH of a user may lack these directories.
 SYSTEM_PATH = "/usr/sbin:/usr/lib/rstudio-server/bin"
 
 
@@ -101,7 +101,7 @@ def user() -> str:
 def offer(app: App, environ: Mapping[str, str]) -> Offer:
     """Return whether and how a session with this environment offers ``app``.
 
-    The list of allowed apps applies only to programs, not to apps that the Jupyter server serves.
+    The list of allowed apps applies only to apps of the kinds ``PROCESS`` and ``PORT``.
     """
     program = find_program(app.program, environ.get("PATH")) if app.program else ()
     allowed = allowed_names(environ)

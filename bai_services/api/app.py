@@ -60,8 +60,8 @@ def make_app(manager: Manager, sign_in: Any, **settings: Any) -> Application:
         sign_in=sign_in,
         prefix=prefix,
         web_ui=web_ui,
-        # An app of a session has the same origin. It must not read the token in the cookies of a
-        # frame; pages of the manager contain the token instead.
+        # Apps of sessions have the same origin as the manager; without HttpOnly, their scripts
+        # could read the XSRF token. The HTML of the manager's own pages contains the token.
         xsrf_cookie_kwargs={"httponly": True},
         **settings,
     )

@@ -1,4 +1,4 @@
-"""Tables that fit the terminal: omit whole columns, never break words or URLs."""
+"""Tables that fit the terminal: omit whole columns instead of breaking words or URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dependencies that all services of the manager share."""
+"""Dependencies that services of the manager share."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class Health:
 
 
 class CopyProgress:
-    """Progress of a copy; written by one thread and read by another."""
+    """Progress of a copy, for the thread that copies and the thread that observes or cancels it."""
 
     def __init__(self) -> None:
         self.files = 0

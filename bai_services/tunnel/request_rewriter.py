@@ -185,7 +185,8 @@ def _check_same_site(fields: dict[str, str]) -> None:
     Raises
     ------
     RequestRejected
-        If the request comes from another site, or has another host name.
+        If a page of another site sends the request (following a link is allowed), or the host name
+        is not accepted.
     """
     host = fields.get("host", "")
     name = urlsplit(f"//{host}").hostname or ""

@@ -96,7 +96,7 @@ def test_benchmark_without_mps_reports_the_reason(
     assert {"pairs", "2_tenants", "4_tenants", "10_tenants", "launch_microseconds"} <= set(alone)
 
 
-def test_benchmark_without_gpu_exits_without_results(tmp_path: Path, driver: Path) -> None:
+def test_benchmark_without_gpu_or_cuda_exits_without_results(tmp_path: Path, driver: Path) -> None:
     assert run_benchmark(tmp_path, LD_LIBRARY_PATH=str(tmp_path)).returncode == MISSING
     done = run_benchmark(tmp_path, LD_LIBRARY_PATH=str(driver))
     assert (done.returncode, done.stdout) == (MISSING, "")

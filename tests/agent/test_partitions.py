@@ -1,4 +1,4 @@
-"""Hardware partitions of devices, groups of devices, and idle detection."""
+"""Hardware partitions of devices, NCCL settings, idle detection and masked devices."""
 
 from __future__ import annotations
 

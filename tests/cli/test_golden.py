@@ -54,7 +54,7 @@ def clock() -> MovableClock:
 
 
 def normalized(text: str) -> str:
-    """Replace every value that differs between runs by a placeholder of the same width."""
+    """Replace each value that differs between runs by a placeholder; remove control sequences."""
     text = text.replace("\r\n", "\n")
     text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text)
     text = re.sub(r"\bAK[A-Z0-9]{18}\b", "AK" + "X" * 18, text)

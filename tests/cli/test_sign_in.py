@@ -1,4 +1,4 @@
-"""Sign-in with keypair, password and browser; sign-out."""
+"""Sign-in with keypair, password and browser, change of the password, and sign-out."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "API404": {},
     "Template404": {},
 }
-# These routes would end the caller's own sign-in, or block.
+# The logout route would end the caller's own sign-in; the others only redirect or respond with 404.
 NOT_CALLED = {"LogoutHandler", "PrefixRedirectHandler", "Template404", "AddSlashHandler"}
 
 

@@ -57,7 +57,7 @@ async def token_of(running: HubAndManager, username: str) -> Client:
     return Client(running.manager_url, Token(response["token"]))
 
 
-async def test_create_start_and_stop_servers(hub: Hub) -> None:
+async def test_servers_are_created_started_and_stopped(hub: Hub) -> None:
     for _ in range(2):
         await hub.ensure_user("worker")
         await hub.create_server("worker", "first", "My First!", {"bai_session_id": "1"})

@@ -297,7 +297,7 @@ def test_device_requirements_are_added_to_the_administrators_settings() -> None:
     }
 
 
-async def test_launch_plan_overrides_the_administrators_settings(
+async def test_launch_plan_overrides_conflicting_settings_of_the_administrator(
     docker_engine: DockerEngine, shared: dict[str, Any], make_plan: Callable[..., LaunchPlan]
 ) -> None:
     config = Config()

@@ -60,7 +60,7 @@ def hashed_secret(db: Session, secret: str) -> str:
     ],
     ids=["random UUID", "zeros", "passphrase", "two UUIDs"],
 )
-def test_only_random_tokens_use_one_hash_round(db: Session, secret: str, rounds: str) -> None:
+def test_only_a_random_uuid_uses_one_hash_round(db: Session, secret: str, rounds: str) -> None:
     hashed = hashed_secret(db, secret)
     assert hashed.split(":")[1] == rounds
     assert compare_token(hashed, secret)
@@ -101,9 +101,9 @@ def test_functions_missing_in_jupyterhub_are_not_added(
     assert not any(hasattr(owner, name) for owner, name in PATCHED)
 
 
-# Functions of JupyterHub on which our patches and overrides rely. Each row has the name, our module
-# that relies on it, and a digest of its source. Compare JupyterHub's change with the patch before
-# you update a digest.
+# Functions and classes of JupyterHub on which our patches and overrides rely. Each row has the
+# name, our module that relies on the function or class, and a digest of its source. Compare
+# JupyterHub's change with the patch before you update a digest.
 RELIED_ON = [
     ("jupyterhub.orm:register_ping_connection", "bai_spawner/hub_patches.py", "f6064c664e07005f"),
     ("jupyterhub.orm:new_session_factory", "bai_spawner/hub_patches.py", "f9cf223cb8c45b84"),

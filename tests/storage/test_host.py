@@ -185,7 +185,7 @@ ESCAPES = [
 
 @pytest.fixture
 def escape_target(storage: StorageHost, folder: Location, tmp_path: Path) -> Path:
-    """Create links in the folder that lead to a file outside of it; return that file."""
+    """Create links in the folder, most of them to places outside; return a file outside."""
     outside = tmp_path / "outer" / "outside"
     outside.parent.mkdir()
     outside.write_bytes(b"secret")
@@ -201,7 +201,7 @@ def escape_target(storage: StorageHost, folder: Location, tmp_path: Path) -> Pat
 
 
 @pytest.mark.parametrize("path, error", ESCAPES)
-async def test_path_that_leads_out_is_rejected(
+async def test_path_that_is_invalid_or_leads_out_is_rejected(
     storage: StorageHost,
     folder: Location,
     escape_target: Path,
@@ -454,7 +454,7 @@ async def test_only_members_of_shared_group_have_access(
     location = fresh_location()
     await storage.create(location)
     await put(storage, location, "a/up", b"up", uid=100_001)
-    # A container mounts the folder; this test makes its parent directories accessible instead.
+    # A container mounts the folder; this test makes the folder's parents accessible instead.
     for path in (
         tmp_path,
         *tmp_path.parents,

@@ -1,4 +1,4 @@
-"""A fake agent: each method sends one request of the agent protocol to a real manager."""
+"""A fake agent, which sends requests of the agent protocol to a real manager."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both endpoints of a tunnel over an unreliable websocket: no byte is lost or duplicated."""
+"""Both endpoints of a tunnel: reconnects, flow control, limits and invalid frames."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ import test from 'node:test';
 
 import { amount, bytes, cores, duration, fraction, parseAmount, usedOf } from '../src/format.ts';
 
-test('bytes chooses the unit with the fewest digits', () => {
+test('bytes uses the largest unit that gives a value of at least 1', () => {
   const shown = [0, 1023, 1536, 1024 ** 2, 20 * 1024 ** 3].map(bytes);
   assert.deepEqual(shown, ['0 B', '1023 B', '1.5 KiB', '1 MiB', '20 GiB']);
 });

@@ -78,13 +78,13 @@ class InvalidRow(DeviceKind):
 def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
     """Return every device kind, one per family; blocking, because it searches for GPUs.
 
-    Without a real GPU, the kind ``cuda`` has simulated GPUs. Each error in the table file becomes
-    an ``InvalidRow``.
+    Without a real GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs. Each error in the
+    table file becomes an ``InvalidRow``.
 
     Raises
     ------
     InvalidRequest
-        If a plugin declares the device family of another kind.
+        If a plugin or a row of the table file declares the device family of another kind.
     """
     real = CudaGpus(rules=machine.gpus, host=machine.host)
     is_simulated = simulated_gpus and not real.discover()

@@ -1,7 +1,7 @@
 """Watchdog for device memory: acts on sessions that use more than their share.
 
 Between two checks a session can exceed its share. The watchdog works at every enforcement level,
-provided that the driver reports the memory of each process.
+provided that the driver reports used memory.
 """
 
 from __future__ import annotations

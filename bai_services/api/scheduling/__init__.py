@@ -1,1 +1,1 @@
-"""The queue: admission, quotas, placement, estimates and the lease."""
+"""REST handlers of the scheduler that belong to no other concept."""

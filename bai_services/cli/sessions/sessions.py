@@ -218,7 +218,7 @@ async def logs(
     search: str | None,
     as_json: bool,
 ) -> None:
-    """Print the log of a session: the output of its container."""
+    """Print the log of a session: the output of one kernel."""
     if follow and (as_json or lines or search):
         raise click.UsageError("--follow cannot be combined with --json, --lines or --search")
     options = {"kernel": kernel, "times": "true" if times else "", "lines": lines, "search": search}

@@ -77,6 +77,11 @@ class DomainStore:
 
         With ``signs_out``, all users of the domain are marked for sign-out. Superadmins are exempt:
         an inactive domain must not lock them out.
+
+        Raises
+        ------
+        NotFound
+            If the domain does not exist.
         """
         async with self._db.write() as tx:
             if changes:

@@ -31,7 +31,7 @@ from ..tables.sessions import sessions
 from .container_uids import next_container_uid
 from .projects import add_memberships
 
-# Columns that are never returned: the password hash and internal state.
+# Columns that a ``User`` does not have: the password hash and internal state.
 _HIDDEN = {"password_hash", "needs_hub_sign_out", "tokens_to_end"}
 _COLUMNS = [column for column in users.columns if column.name not in _HIDDEN]
 

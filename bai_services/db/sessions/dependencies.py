@@ -43,7 +43,7 @@ _PAIRS_OF = _PAIRS.where(session_dependencies.c.session_id.in_(sa.bindparam("ids
 class Graph:
     """Connected sessions, and their dependencies as pairs (session id, id of its dependency).
 
-    ``is_cut`` is true if sessions are missing because of GRAPH_LIMIT.
+    ``is_cut`` is true if sessions may be missing because of GRAPH_LIMIT.
     """
 
     sessions: Sequence[Dependency]
@@ -74,7 +74,10 @@ class DependencyStore:
             return list({row.session_id: _dependency(row) for row in rows}.items())
 
     async def graph(self, session_id: str) -> Graph:
-        """Return all sessions that dependencies, in either direction, connect with a session."""
+        """Return the sessions that dependencies, in either direction, connect with a session.
+
+        The graph has at most ``GRAPH_LIMIT`` sessions.
+        """
         pairs: set[tuple[str, str]] = set()
         seen, edge = {session_id}, [session_id]
         both = (session_dependencies.c.session_id, session_dependencies.c.depends_on)

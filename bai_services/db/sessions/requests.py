@@ -92,7 +92,7 @@ class PresetFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeypairFacts:
-    """A keypair and the fields of its policy that are not caps."""
+    """A keypair, and the maximum priority that its policy allows."""
 
     access_key: str
     is_active: bool
@@ -148,9 +148,9 @@ class RequestStore:
         )
 
     async def binds_subpaths(self, group: str) -> bool:
-        """Return whether at least one agent of a group can mount subdirectories of folders.
+        """Return whether at least one live agent of a group can mount subdirectories of folders.
 
-        True for a group without agents.
+        True for a group without live agents.
         """
         async with self._db.read() as tx:
             values = (await tx.scalars(_BINDS_SUBPATHS, {"of_group": group})).all()

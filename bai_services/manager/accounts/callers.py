@@ -33,7 +33,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """The parts of a request that a keypair signature covers."""
+    """The keypair signature of a request, and the parts of the request that it covers."""
 
     access_key: str
     signature: str

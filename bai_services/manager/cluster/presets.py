@@ -44,8 +44,8 @@ class Presets:
         """Return the visible presets.
 
         If a project, a resource group or a session type (``kind``) is given, return only the
-        presets of the resource group that such a session would get, and set ``allocatable`` to
-        whether the caller could start such a session with the preset now.
+        presets that apply to the resource group that such a session would get, and set
+        ``allocatable`` to whether the caller could start such a session with the preset now.
         """
         authorizer.require(caller, "preset.read")
         can_start: Callable[[PresetRow], bool] | None = None

@@ -83,7 +83,7 @@ class WaitStates:
     async def changed(self, snapshot: QueueSnapshot) -> ChangedStates:
         """Return the pending sessions whose state differs from the written one."""
         reasons, written = dict(self._reasons), dict(self._written)
-        # Positions are only needed if an event stream is open.
+        # Changed positions are only published if an event stream is open.
         current = dict(self._current) if self._lifecycle.is_followed else {}
         compared = await snapshot.query(partial(_compare, reasons, written, current))
         for session_id in compared.removed:
@@ -106,7 +106,7 @@ class WaitStates:
             self._lifecycle.publish_positions(changes)
 
     async def write(self, changed: ChangedStates, token: int) -> None:
-        """Write changed states, one batch at a time, and publish them.
+        """Write changed states, one batch at a time, and publish changed reasons.
 
         Raises
         ------
@@ -127,8 +127,8 @@ class WaitStates:
     def _select_due(self, changed: ChangedStates) -> ChangedStates:
         """Return the states to write now.
 
-        If more than one batch of states differs only in position, those states are written at most
-        once per ``WRITE_INTERVAL_SECONDS``.
+        If the reasons of more than one batch of the states are unchanged, those states are written
+        at most once per ``WRITE_INTERVAL_SECONDS``.
         """
         now = time.monotonic()
         with_new_reasons = [
@@ -181,7 +181,7 @@ def _positions(explainer: Explainer) -> Iterator[tuple[PendingSession, int, dict
 
 
 def _rounded(estimate: Estimate | None) -> dict[str, Any] | None:
-    """Return an estimate rounded to the minute; an exact one would change every second."""
+    """Return an estimate, rounded down to the minute so that it does not change every second."""
     if estimate is None or estimate.starts_at is None:
         return None
     starts_at = estimate.starts_at.replace(second=0, microsecond=0)

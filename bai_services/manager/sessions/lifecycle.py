@@ -92,7 +92,7 @@ class Lifecycle:
 
     @property
     def is_followed(self) -> bool:
-        """Whether any event stream receives queue positions; if not, none need be published."""
+        """Whether any event stream receives queue positions; if not, do not publish positions."""
         return self._events.is_followed
 
     def publish_positions(self, changes: Mapping[str, Change]) -> None:

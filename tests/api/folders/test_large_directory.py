@@ -30,7 +30,7 @@ def fill(place: Path) -> None:
     os.close(directory)
 
 
-async def test_pages_of_a_directory_with_100000_entries(api: Api, user: Client) -> None:
+async def test_directory_with_100000_entries_is_listed_in_pages(api: Api, user: Client) -> None:
     (root,) = api.world.manager.settings.storage_root.glob("user/*/[!.]*")
     await asyncio.to_thread(fill, root / "many")
 

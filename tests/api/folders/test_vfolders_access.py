@@ -117,7 +117,7 @@ async def test_user_with_a_folder_of_the_same_name_cannot_be_invited(
         with pytest.raises(AlreadyExists, match="already has a folder named data"):
             await shares()
     assert (await guest.get("/vfolder-invitations"))["items"] == []
-    # A folder in the trash has no name that could conflict.
+    # The name of a folder in the trash is free.
     await guest.delete(f"/vfolders/{own['id']}")
     assert (await invite(user, "user2"))["status"] == "pending"
 
@@ -299,7 +299,7 @@ async def test_quota_without_file_system_support_limits_uploads(api: Api, user: 
     await put(user, "second", b"x" * 60 * KIB)
 
 
-async def test_uploads_count_until_their_own_folder_is_scanned(api: Api, user: Client) -> None:
+async def test_scan_of_another_folder_keeps_uploaded_bytes(api: Api, user: Client) -> None:
     admin = await api.client("admin")
     await user.post("/vfolders", {"name": "other"})
     path = f"/quota-scopes/local/user:{await api.world.user_id('user')}"

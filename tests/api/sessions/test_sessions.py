@@ -158,7 +158,7 @@ async def test_session_without_capacity_is_pending_with_a_reason(
     await wait_for_status(user, "big2", "SCHEDULED")
 
 
-async def test_new_agent_starts_pending_sessions(api: Api, agent: FakeAgent) -> None:
+async def test_pending_session_is_placed_on_a_new_agent(api: Api, agent: FakeAgent) -> None:
     user = await api.client("user")
     await user.post("/sessions", {"name": "lab1", "resources": {"cpu": "8", "mem": "8g"}})
     await user.post("/sessions", {"name": "lab2", "resources": {"cpu": "8", "mem": "8g"}})

@@ -94,7 +94,7 @@ def test_invalid_service_ports_are_rejected(text: str, part: str) -> None:
     [
         pytest.param(labels(kernelspec="2"), "only 1", id="another kernelspec"),
         pytest.param(
-            labels(nonsense="1"), "unknown label", id="unknown label with the prefix of bai-hub"
+            labels(nonsense="1"), "unknown label", id="unknown label with the prefix ai.backend"
         ),
         pytest.param(labels(features="batch fly"), "'fly': valid are batch", id="unknown feature"),
         pytest.param({"ai.backend.min-cuda": "new"}, "12.4", id="invalid version"),

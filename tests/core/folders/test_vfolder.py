@@ -25,7 +25,7 @@ from bai_services.core.folders.vfolders import (
     "name",
     [
         pytest.param("a", id="one letter"),
-        pytest.param("Data_2-x.tar", id="all valid characters"),
+        pytest.param("Data_2-x.tar", id="each kind of valid character"),
         pytest.param("9", id="a leading digit"),
         pytest.param(".local", id="a leading dot"),
         pytest.param("x" * 64, id="maximum length"),

@@ -140,7 +140,7 @@ def test_missing_resources_get_defaults(
         ),
     ],
 )
-def test_resources_outside_image_bounds_are_rejected(
+def test_invalid_resources_are_rejected(
     given_slots: dict[str, str], shared: int, part: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=part):

@@ -1,4 +1,4 @@
-"""HTTP headers of the web UI's page and files, served through a real Hub."""
+"""The web UI's page and files through a real Hub: headers, redirects, cookies, XSRF tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue: decide which pending session starts when and where, and explain why the others cannot."""
+"""Queue: decide which pending session starts when and where, and explain why a session waits."""
 
 from .model import (
     Backfill,

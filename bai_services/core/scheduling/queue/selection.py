@@ -59,8 +59,8 @@ def _select(facts, rows, need, usage, limits, states, longest, is_shared, first,
     ``first`` is a scratch array. Before a reservation exists (``longest`` is -2), it holds the
     first shape without capacity of each lane, at request 0. Afterwards, it holds, for each lane and
     request, the first untried shape that may run longer than ``longest``. Other such shapes of the
-    same lane (and request) are skipped. If all parties share one order (``is_shared``), shapes
-    behind the first shape without capacity are skipped as well before a reservation exists.
+    same lane (and request) are skipped. Before a reservation exists, if all parties share one order
+    (``is_shared``), shapes behind the first shape without capacity are skipped as well.
     """
     count, capped, stop = 0, -1, -1
     first[:] = -1
@@ -145,7 +145,7 @@ class _Scratch:
         self.chosen: Ints = np.empty(0, np.int64)
 
     def fit(self, handles: int, shapes: int, lanes: int, width: int) -> None:
-        """Resize every array; clear only elements that a selection reads before writing them."""
+        """Resize the arrays if necessary, and reset the states to ``NEVER_FITS``."""
         if len(self.states) != handles:
             self.states = np.empty(handles, np.int64)
         self.states.fill(NEVER_FITS)
@@ -176,7 +176,7 @@ class Selection:
         self._scratch = _Scratch()
 
     def copy(self) -> Selection:
-        """Return an independent copy of the same shapes."""
+        """Return an independent copy with the same shapes."""
         other = copy.copy(self)
         other._facts, other._rows, other._need = (
             self._facts.copy(),

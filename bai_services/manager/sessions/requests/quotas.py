@@ -16,7 +16,8 @@ def scope_quotas(facts: AdmissionFacts) -> list[ScopeQuota]:
     """Return limit, usage and remainder of each slot that a scope limits or counts.
 
     If a scope forbids unspecified slots, its list also contains the slots of the agents and of the
-    other scopes. ``is_limiting`` is set if no other scope has less of the slot left.
+    other scopes. ``is_limiting`` is set if the scope limits the slot and no other scope has less of
+    the slot left.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     slots = {one.scope: _slots(one, facts) for one in caps}

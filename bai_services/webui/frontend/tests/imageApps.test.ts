@@ -15,6 +15,6 @@ test.each([
   ['cr.example.com:5000/stable/python:3.12', 'cr.example.com:5000', '3.12'],
   ['stable/python:3.12', '', '3.12'],
   ['python', '', '']
-])('registry and tag of %s', (name, registry, tag) => {
+])('registry and tag of %s are found', (name, registry, tag) => {
   expect(partsOf(name)).toEqual({ registry, tag });
 });

@@ -139,7 +139,10 @@ def add_pick(free, picks, at, kernel, i, j, amount):  # type: ignore[no-untyped-
 
 @inner
 def pick_whole(free, facts, has_graph, need, picks, at, kernel, i):  # type: ignore[no-untyped-def]
-    """Pick wholly free devices, close to each other; return the next index, or -1."""
+    """Pick wholly free devices; with ``has_graph``, prefer devices that are close to each other.
+
+    Return the next index, or -1.
+    """
     left = need[NEED_AMOUNT]
     if count_whole(free, facts, need, NUMA, ANY) < left:
         return -1

@@ -235,8 +235,8 @@ def pack_or_spread_score(policy, unrequested, left, cpu_left, mem_left):  # type
 
     Both prefer the agent with the fewest unrequested device families: requests without devices
     should not occupy agents with devices. Among those, pack prefers the least and spread the most
-    free device capacity, then cpu, then mem. The score is one integer that contains all three, mem
-    in units of 256 MiB.
+    free device capacity, then cpu, then mem. The score combines these values in one integer, mem in
+    units of 256 MiB.
     """
     devices = min(left, 2**20 - 1)
     cpu = min(max(cpu_left, 0), 2**21 - 1)
@@ -257,7 +257,7 @@ def is_plain(columns, n, shape):  # type: ignore[no-untyped-def]
 
     A shape is plain for an agent if it has one kernel and at most one need, and the agent has at
     most one device family. The need must not require several devices that are chosen by topology,
-    or a share that is divided over several devices.
+    or a share that may be divided over several devices.
     """
     family = columns.tallies[n, ONLY_FAMILY]
     if shape[KERNELS] != 1 or shape[NEED_COUNT] > 1 or shape[MAY_FRAGMENT] == 1 or family == MIXED:

@@ -1,5 +1,5 @@
-// Control characters except tab and line break, invisible characters except joiners, and characters
-// that change the direction of the text after them.
+// Control characters except tab and line feed, invisible characters except the zero-width joiner
+// and non-joiner, and characters that change the direction of the text after them.
 const HIDDEN =
   // eslint-disable-next-line no-control-regex
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]/g;

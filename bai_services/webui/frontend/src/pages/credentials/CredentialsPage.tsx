@@ -7,7 +7,7 @@ import { meQuery } from '../../data/accounts/me';
 import { KEYPAIRS } from './keypairs';
 import { ReplaceSecret } from './ReplaceSecret';
 
-/** Keypairs of all users. */
+/** List and change keypairs of users. */
 export function CredentialsPage() {
   const { t } = useTranslation();
   const { modal } = App.useApp();

@@ -41,7 +41,7 @@ function useSettled<T>(value: T): T {
   return settled;
 }
 
-/** The form of a new session, with a preview of its start; the URL contains the form. */
+/** The form of a new session, with a preview of its start; the URL has the form without secrets. */
 export function LauncherPage() {
   const { t } = useTranslation();
   const search = route.useSearch();

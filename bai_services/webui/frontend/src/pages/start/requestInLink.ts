@@ -1,6 +1,6 @@
 import { readLauncherSearch, type LauncherSearch } from '../launcher/search';
 
-/** Return the request in a link to the launcher of this hub; undefined if the link has none. */
+/** Return the request in a link to the launcher of this hub; undefined for any other link. */
 export function requestInLink(
   link: string,
   origin: string,

@@ -7,7 +7,7 @@ export type Unit = 'cores' | 'bytes' | 'percent' | 'rate';
 export interface UsageChart {
   key: 'cpu' | 'memory' | 'device-utilization' | 'device-memory' | 'network' | 'disk';
   unit: Unit;
-  /** The kernel's limit. */
+  /** The upper end of the value axis, for instance the kernel's limit. */
   limit?: number;
   series: { name: string; values: Values }[];
 }
