@@ -86,7 +86,7 @@ async def serve(environ: Mapping[str, str], sockets: Sequence[socket.socket]) ->
         cookie_secret=cookie_secret(settings),
     )
     server = HTTPServer(app, chunk_size=BODY_CHUNK_BYTES)
-    # Install the signal handlers first: a client may stop the manager after its first response.
+    # Install the signal handlers first: SIGTERM may arrive as soon as the manager responds.
     stop = _install_stop_signals()
     server.add_sockets(sockets)
     await manager.start()

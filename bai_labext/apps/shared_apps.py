@@ -88,7 +88,7 @@ def shared_handler(handler: type, app: App, visits: Visits) -> type:
 
 
 class _VisitMixin(LocalProxyHandler):
-    """Mixin for an app's handler, which is a ``LocalProxyHandler`` itself."""
+    """Mixin for the handler of an app; such a handler is a subclass of ``LocalProxyHandler``."""
 
     shared_app: App
     visits: Visits

@@ -23,8 +23,8 @@ class Translator:
     """Translates keys to one language: ``translate("sign_in.blocked_minutes", count=3)``.
 
     Replaces placeholders such as ``{count}``. A text may have the plural forms ``one`` and
-    ``other``; the value of ``count`` then selects the form. A key without a translation gives the
-    English text, and an unknown key the key itself, so that a missing text never breaks a page.
+    ``other``; the value of ``count`` then selects the form. The translation of a key that only
+    English has is the English text. The translation of an unknown key is the key itself.
     """
 
     language: str

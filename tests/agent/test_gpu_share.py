@@ -66,7 +66,7 @@ def test_benchmark_measures_tenants_with_mps(
     held = str(folder / "processes")
     results = results_of(run_benchmark(folder, LD_LIBRARY_PATH=str(cuda), NVML_PROCESSES=held))
     assert (results["level"], results["why_no_mps"]) == ("process", "")
-    # A quarter of 80 GiB, minus the memory of the MPS server itself.
+    # A quarter of the memory that remains after the reserve for the MPS server.
     assert 24 < results["max_memory_percent_at_quarter"] <= 25
     assert results["memory_percent_past_mps"] == 100
     assert results["watchdog_seconds"] > 0

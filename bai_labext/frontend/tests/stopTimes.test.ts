@@ -17,7 +17,7 @@ test('secondsLeft is null without a maximum run time and never negative', () => 
   assert.equal(secondsLeft({ ends_at: '2029-12-31T23:00:00+00:00' }, NOW), 0);
 });
 
-test('a warning is shown 30, 10 and 2 minutes before the maximum run time', () => {
+test('a warning is shown 30, 10 and 2 minutes before the maximum run time ends', () => {
   assert.deepEqual([1801, 1800, 700, 600, 121, 60, 0].map(stepReached), [
     null,
     1800,

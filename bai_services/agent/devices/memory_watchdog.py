@@ -36,8 +36,9 @@ IDLE_BYTES = 2**30
 # One check over the limit is ignored: the session may be between two allocations.
 CHECKS_BEFORE_ACTING = 2
 
-# For each device id: the bytes that a session may use, and its processes on the device.
+# Bytes that a session may use, by device id.
 Limits = Mapping[str, int]
+# Processes of a session, by device id.
 ProcessesByDevice = dict[str, list[DeviceProcess]]
 
 

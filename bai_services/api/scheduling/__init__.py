@@ -1,1 +1,1 @@
-"""REST handlers of the scheduler that belong to no other concept."""
+"""The audit of the scheduler's usage counters."""

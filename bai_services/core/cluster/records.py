@@ -30,7 +30,8 @@ class ResourceGroup:
 class GroupLink:
     """Permission to use a resource group.
 
-    ``kind`` is domain, project, user or keypair; ``target`` is an id.
+    ``kind`` is domain, project, user or keypair. ``target`` is the name of a domain, the id of a
+    project or user, or an access key.
     """
 
     kind: str

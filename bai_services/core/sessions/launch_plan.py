@@ -112,7 +112,7 @@ class Injection:
 class LaunchPlan:
     """Launch plan of one kernel.
 
-    ``slots`` are stored integers (millicores, bytes). Paths are paths on the agent's machine.
+    ``slots`` are stored integers (millicores, bytes). Sources of mounts are on the agent's machine.
     """
 
     session_id: str

@@ -46,7 +46,7 @@ _SESSIONS: sa.Select[Any] = REQUESTED.add_columns(
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The last placement of a session; ``count`` includes earlier ones."""
+    """The last placement of a session; ``count`` is the number of all its placements."""
 
     at: datetime
     freed_at: datetime | None

@@ -115,7 +115,7 @@ def slots(**texts: str) -> ResourceSlots:
         ),
     ],
 )
-def test_missing_resources_get_defaults(
+def test_missing_resources_come_from_preset_image_or_defaults(
     requested: dict[str, str],
     preset: dict[str, str],
     minimum: dict[str, str],

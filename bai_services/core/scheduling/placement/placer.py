@@ -63,8 +63,8 @@ _REUSED_ATTRIBUTES = (
 class Placer:
     """Places sessions on the agents of ONE resource group; owns its integer columns.
 
-    Deterministic: placers with equal arguments, agents in the same order and equal calls give equal
-    results. Of equally good agents, the first is chosen; a pass sorts agents by id. Not
+    Deterministic: placers with equal arguments (agents in the same order) give equal results for
+    equal calls. Of equally good agents, the first is chosen; a pass sorts agents by id. Not
     thread-safe.
 
     Typical use::

@@ -3,7 +3,7 @@ import { HOST, PREFIX, preview, usersOf } from '../src/pages/users/series';
 
 const series = { prefix: 'class', host: 'example.com', count: 10 };
 
-test('numbers have as many digits as the last one', () => {
+test('each number has as many digits as the last number', () => {
   expect(usersOf({ ...series, password: 'secret' }).at(0)).toEqual({
     username: 'class01',
     email: 'class01@example.com',

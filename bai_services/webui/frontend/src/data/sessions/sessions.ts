@@ -111,7 +111,7 @@ export function useStopSessions(isForced = false) {
   });
 }
 
-/** The direct and indirect dependencies and dependents of a session. */
+/** The sessions that dependencies, in either direction, connect with a session. */
 export const graphQuery = (id: string) =>
   queryOptions({
     queryKey: ['sessions', 'graph', id],

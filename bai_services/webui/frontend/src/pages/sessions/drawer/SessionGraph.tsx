@@ -18,7 +18,7 @@ interface Node {
   depends_on: string[];
 }
 
-/** Graph of a session's dependencies and dependents. */
+/** Graph of the sessions that dependencies, in either direction, connect with a session. */
 export function SessionGraph({ id }: { id: string }) {
   const { t } = useTranslation();
   const { data: graph, error, refetch } = useQuery(graphQuery(id));
