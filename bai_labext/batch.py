@@ -73,7 +73,7 @@ class Hub:
         return bool(model.get("ready"))
 
     def report_activity(self) -> None:
-        """Report activity to the Hub; a failure must not end the thread that reports."""
+        """Report activity to the Hub; an OSError must not end the thread that reports."""
         if not self._activity:
             return
         now = datetime.now(UTC).isoformat()

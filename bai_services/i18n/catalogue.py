@@ -23,8 +23,8 @@ class Translator:
     """Translates keys to one language: ``translate("sign_in.blocked_minutes", count=3)``.
 
     Replaces placeholders such as ``{count}``. A text may have the plural forms ``one`` and
-    ``other``; the value of ``count`` then selects the form. The translation of a key that only
-    English has is the English text. The translation of an unknown key is the key itself.
+    ``other``; the value of ``count`` then selects the form. If only English has the key, the result
+    is the English text. The result for an unknown key is the key itself.
     """
 
     language: str

@@ -127,8 +127,8 @@ class WaitStates:
     def _select_due(self, changed: ChangedStates) -> ChangedStates:
         """Return the states to write now.
 
-        If the reasons of more than one batch of the states are unchanged, those states are written
-        at most once per ``WRITE_INTERVAL_SECONDS``.
+        States with unchanged reasons are written at most once per ``WRITE_INTERVAL_SECONDS`` if
+        they are more than one batch.
         """
         now = time.monotonic()
         with_new_reasons = [
