@@ -87,7 +87,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "UserListAPIHandler": {"get": OPEN, "post": NOBODY},
     "UserAPIHandler": {"get": READ, "post": NOBODY, "patch": NOBODY, "delete": NOBODY},
     "SpawnProgressAPIHandler": {"get": SUPERADMIN},
-    "UserTokenListAPIHandler": {"get": OWN, "post": OWN},
+    "TokenListHandler": {"get": OWN, "post": OWN},
     "UserTokenAPIHandler": {"get": OWN, "delete": OWN},
     "ActivityAPIHandler": {"post": REPORT},
     "UserAdminAccessAPIHandler": {"post": OWN},

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.engines import checked, stop
 from tests.hub import RunningHub, running_session
+from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .pages import Shell
@@ -18,7 +19,7 @@ from .test_every_page import HEADING, NARROW, has_loaded, page_names, visit
 from .visible_texts import Language, language, problems
 
 if TYPE_CHECKING:
-    from playwright.async_api import Locator, ViewportSize
+    from playwright.async_api import Locator, Page, Request, ViewportSize
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser]
 
@@ -50,6 +51,24 @@ class Tour(Shell):
     texts: Language
     wrong: dict[str, list[str]]
 
+    def __init__(self, page: Page, hub: RunningHub) -> None:
+        super().__init__(page, hub)
+        self._requests: set[Request] = set()
+        page.on("request", lambda request: self._requests.add(request))
+        page.on("requestfinished", lambda request: self._requests.discard(request))
+        page.on("requestfailed", lambda request: self._requests.discard(request))
+
+    async def settled(self) -> None:
+        """Wait until every request except the event stream has its response.
+
+        The load state "networkidle" would wait another 0.5 s each time.
+        """
+        await wait_until_async(
+            lambda: all(request.resource_type == "eventsource" for request in self._requests),
+            30,
+            "the responses of the page",
+        )
+
     async def check(self, name: str, sizes: Sequence[ViewportSize] = (WIDE, NARROW)) -> None:
         for size in sizes:
             await self.page.set_viewport_size(size)
@@ -65,8 +84,9 @@ class Tour(Shell):
         return self.page.get_by_role("dialog").last
 
     async def visit(self, name: str) -> None:
+        self._requests.clear()
         await visit(self, name)
-        await self.page.wait_for_load_state("networkidle")
+        await self.settled()
 
     async def navigate(self, name: str) -> None:
         """Change to another page as a link does, without loading the scripts again."""
@@ -75,7 +95,7 @@ class Tour(Shell):
         # Until the new page can be shown, the previous one remains.
         await self.page.wait_for_function("heading => !heading.isConnected", arg=previous)
         await has_loaded(self)
-        await self.page.wait_for_load_state("networkidle")
+        await self.settled()
 
     async def loaded(self, within: str) -> None:
         await self.page.wait_for_function(
@@ -179,7 +199,7 @@ async def check_settings(tour: Tour) -> None:
 async def check_hub(tour: Tour, hub: RunningHub) -> None:
     for name in ("home", "token", "admin", "change-password", "no-such-page"):
         await tour.page.goto(f"{hub.url}/hub/{name}")
-        await tour.page.wait_for_load_state("networkidle")
+        await tour.settled()
         await tour.check(f"hub: {name}")
     await tour.page.context.clear_cookies(name=re.compile("jupyterhub"))
     await tour.page.goto(f"{hub.url}/hub/login")
