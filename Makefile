@@ -27,7 +27,7 @@ ENVIRONMENT := $(STAMP)-$(EXTRA)
 # Downloaded packages.
 PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
-.PHONY: install packages run test test-fast soak check check-style check-types check-labext check-webui docs image clean
+.PHONY: install packages run test test-parts test-fast soak check check-style check-types check-labext check-webui docs image clean
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
@@ -37,17 +37,21 @@ run:
 	@exec $(BIN)/python scripts/run
 
 # All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
-# without a demo often wait for other processes, so three workers keep two cores busy.
+# often wait for other processes, so the workers are more than the cores of a small machine.
 PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
 # More options for the tests, for example --reruns=1.
 TEST_OPTIONS ?=
 
-# The end-to-end tests run after the others, because each demo nearly uses the capacity of a small
+# Formatting and layers are checked first, because that takes seconds. The other checks run beside
+# the tests. The end-to-end tests run last, because each demo nearly uses the capacity of a small
 # machine.
 test: packages
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check $(STAMP)-compiled
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check-style $(STAMP)-compiled
+	@$(MAKE) --no-print-directory --jobs=2 test-parts check
+	$(PYTEST) --numprocesses=3 tests/e2e $(TEST_OPTIONS)
+
+test-parts: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
-	$(PYTEST) --numprocesses=2 tests/e2e $(TEST_OPTIONS)
 
 # pip uses one core and waits for the network, so npm runs beside it.
 packages:

@@ -31,7 +31,7 @@ from bai_services.core.accounts.records import NewKeypair
 from tests.api.resource_factory import ResourceFactory
 from tests.testbed.manager import MovableClock, make_world, manager_on, serving
 
-EXAMPLES = int(os.environ.get("BAI_FUZZ_EXAMPLES", "8"))
+EXAMPLES = int(os.environ.get("BAI_FUZZ_EXAMPLES", "5"))
 SEED = 20260302
 CHECKS = (
     not_a_server_error,
