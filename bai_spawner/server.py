@@ -64,8 +64,8 @@ class SessionServer(Spawner):
         min=0,
         help="""
         Seconds that a start from the Hub waits in the queue. Then the start ends with a link to
-        the session, which remains pending and starts later by itself. 0 checks once. The wait
-        counts towards `start_timeout`.
+        the session, which remains pending and starts later by itself. 0: the start does not wait.
+        The wait counts towards `start_timeout`.
         """,
     ).tag(config=True)
 
@@ -198,7 +198,10 @@ class SessionServer(Spawner):
         self._commit()
 
     def remember(self, running: Running) -> None:
-        """Save the running kernels now; the Hub saves its state only after ``start`` returns."""
+        """Save the running kernels now.
+
+        The Hub saves the spawner's state only after ``start`` returns.
+        """
         self._running, self._is_reported = running, False
         self.orm_spawner.state = self.get_state()
         self._commit()

@@ -3,11 +3,11 @@
 An estimate is exact if its session started in the estimated second. In the replays, every session
 runs until its time limit. `known_exact_percent` is the percentage of exact estimates among those
 labelled `known`; `known_late_percent` is the percentage of `known` estimates whose session started
-later than estimated. Both cover two workloads on generated clusters with reservations: in
-`together` all sessions are submitted at time 0, in `arriving` they arrive one after the other with
-equal priority. The reference is a replay that builds a new queue for each pass. `exact_percent`
-covers all estimates of `together`, regardless of their label; `known_percent` is the percentage of
-`known` estimates among them.
+later than estimated. Both cover two workloads on generated clusters whose backfill mode is
+`reserving`: in `together` all sessions are submitted at time 0, in `arriving` they arrive one after
+the other with equal priority. The reference is a replay that builds a new queue for each pass.
+`exact_percent` covers all estimates of `together`, regardless of their label; `known_percent` is
+the percentage of `known` estimates among them.
 
 The speed is measured on a full cluster with `--waiting` pending sessions. `horizon_sessions` is the
 number of starts simulated in one second of CPU time; `horizon_seconds` is the CPU time for all

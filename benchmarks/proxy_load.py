@@ -63,7 +63,7 @@ class _Connection(asyncio.BufferedProtocol):
                 return
             self._begin(head.lower())
         if self._is_chunked:
-            # These bytes end the last chunk. They do not occur earlier in the app's response.
+            # The body ends with "0\r\n\r\n", which does not occur earlier in the app's response.
             self._end = (self._end + data)[-5:]
             if self._end == b"0\r\n\r\n":
                 self._answer.set_result(None)
@@ -145,14 +145,17 @@ async def websocket_times(
     return taken
 
 
-def bytes_per_second(port: int, streams: int, each: int, *, is_push: bool) -> float:
-    """Transfer ``each`` bytes over each stream and return the total bytes per second."""
+def bytes_per_second(port: int, streams: int, stream_bytes: int, *, is_push: bool) -> float:
+    """Transfer data over concurrent TCP streams; return the total bytes per second.
+
+    Each stream sends ``stream_bytes`` to ``port`` if ``is_push``, and otherwise receives them.
+    """
     failures: list[str] = []
 
     def one() -> None:
-        count = _push(port, each) if is_push else _pull(port, each)
-        if count != each:
-            failures.append(f"{count} of {each} bytes")
+        count = _push(port, stream_bytes) if is_push else _pull(port, stream_bytes)
+        if count != stream_bytes:
+            failures.append(f"{count} of {stream_bytes} bytes")
 
     threads = [threading.Thread(target=one) for _ in range(streams)]
     begun = time.perf_counter()
@@ -162,7 +165,7 @@ def bytes_per_second(port: int, streams: int, each: int, *, is_push: bool) -> fl
         thread.join()
     if failures:
         raise RuntimeError(failures[0])
-    return streams * each / (time.perf_counter() - begun)
+    return streams * stream_bytes / (time.perf_counter() - begun)
 
 
 def _pull(port: int, size: int) -> int:

@@ -113,8 +113,8 @@ class Inventory:
             if device.id in devices_by_id:
                 log.error("duplicate device id %s; only the first device is offered", device.id)
             elif device.id in self._masked:
-                # Report a masked device, because running sessions may use it, but as unhealthy, so
-                # that no new session is placed on it.
+                # Running sessions may use a masked device, so it is reported. It is reported as
+                # unhealthy, so that no new session is placed on it.
                 facts = {**device.facts, "masked": True}
                 devices_by_id[device.id] = replace(device, is_healthy=False, facts=facts)
             else:

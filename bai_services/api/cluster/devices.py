@@ -14,8 +14,8 @@ from ..fields import ResponseModel
 class Device(ResponseModel):
     """``capacity`` and ``used`` are decimal numbers; "1" is the whole device.
 
-    ``share_in_force``: on a device that requires equal shares, the share of every session until
-    the device is empty; otherwise null.
+    ``share_in_force``: the share that all sessions on the device must have, if the device requires
+    equal shares and is in use; otherwise null.
     """
 
     id: str

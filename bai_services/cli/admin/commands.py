@@ -422,7 +422,9 @@ async def schedule(connection: Connection, group: str, *, as_json: bool) -> None
     ]
     columns = ("position", "session", "owner", "agents", "starts_at", "ends_at", "certainty")
     page = {"items": rows, "total": response["running_count"] + response["waiting_count"]}
-    output.print_page(page, columns, as_json=False, empty="no session runs or waits in this group")
+    output.print_page(
+        page, columns, as_json=False, empty="no running or pending sessions in this group"
+    )
 
 
 @admin.command("audit-counters", epilog=example("bai admin audit-counters"))
@@ -456,7 +458,7 @@ async def sign_out(connection: Connection, user: str, *, as_json: bool) -> None:
 @json_option
 @connected
 async def unlock(connection: Connection, user: str, *, as_json: bool) -> None:
-    """Clear the failed sign-ins of a user, which unblocks sign-in from all addresses."""
+    """Clear the failed sign-ins of a user and end their lockout; an address block remains."""
     await connection.client.post(f"/users/{segment(user)}/unlock")
     output.print_done(f"{user} can sign in again", {"username": user}, as_json=as_json)
 

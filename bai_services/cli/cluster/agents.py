@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 
 @click.group()
 def agent() -> None:
-    """Show agents, the machines that run sessions, and their accelerators."""
+    """Show agents (the machines that run sessions) and their accelerators."""
 
 
 @agent.command("list", epilog=example("bai agent list", "bai agent list --json"))
@@ -48,7 +48,7 @@ async def list_agents(connection: Connection, *, as_json: bool) -> None:
 @json_option
 @connected
 async def devices(connection: Connection, name: str | None, *, as_json: bool) -> None:
-    """List the detected accelerators with the shares they support, and why others are not found."""
+    """List the detected accelerators and their shares, and the reasons why others are missing."""
     client = connection.client
     if name is None:
         agents = [one async for one in client.items("/agents")]
@@ -106,7 +106,9 @@ def notes_of(device: Mapping[str, Any]) -> list[str]:
     elif not device["is_healthy"]:
         notes.append("lost by its driver or not responding; no new sessions are placed on it")
     if share := device.get("share_in_force"):
-        notes.append(f"all sessions on this device get a share of {share} until it is idle")
+        notes.append(
+            f"all sessions on this device get a share of {share} while any session uses it"
+        )
     if withheld := facts.get("shares_withheld"):
         notes.append(f"no shares: {withheld}")
     for level, reason in (facts.get("unavailable_levels") or {}).items():

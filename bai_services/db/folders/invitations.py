@@ -104,7 +104,9 @@ class InvitationStore:
                 )
                 if known:
                     what = "an invitation" if table is _table else "access"
-                    raise AlreadyExists(f"that user already has {what}; change its permission")
+                    raise AlreadyExists(
+                        f"that user already has {what}; change the permission instead"
+                    )
             await require_name_free_for_invitee(tx, row, values["invitee_id"])
             await tx.execute(_table.insert().values(**values, status=InvitationStatus.PENDING))
             await record(tx, audit)

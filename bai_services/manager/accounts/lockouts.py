@@ -48,7 +48,7 @@ class Attempt:
     address: str
     pair: str
     blocked_until: datetime | None  # shown to the client
-    is_locked: bool  # locked accounts reject even a correct password from a new address
+    is_locked: bool  # a locked account rejects correct passwords from unknown addresses
     is_from_known_address: bool
 
     @property
@@ -106,9 +106,11 @@ class Lockouts:
         )
 
     async def record_success(self, attempt: Attempt, now: datetime, audit: AuditEntry) -> None:
-        """Reset the failures, except those of the address, and store the address as known.
+        """Reset the failures of the account, name and pair, and store the address as known.
 
-        If the account is locked, it remains locked for unknown addresses.
+        The failures of the address are not reset, but this attempt is subtracted from them. If the
+        account is locked, only the failures of the pair are reset, so the account remains locked
+        for unknown addresses.
         """
         subjects_to_reset = [attempt.pair]
         if not attempt.is_locked:

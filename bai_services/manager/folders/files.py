@@ -37,7 +37,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 class Files:
-    """Operations on files; ``path`` is relative to the folder and separated by ``/``."""
+    """Operations on files; ``path`` is relative to the folder, with the separator ``/``."""
 
     def __init__(
         self,
@@ -71,7 +71,8 @@ class Files:
         is_known = sort.removeprefix("-") in ("name", *SORTS) and len(query.sort) < 2
         if not is_known or set(query.filters) - {"name__contains"}:
             raise InvalidRequest(
-                f"files can be sorted by name, {', '.join(SORTS)}, and filtered by name__contains"
+                f"files can be sorted by one of name, {', '.join(SORTS)}; "
+                "the only filter is name__contains"
             )
         entries = await self.host(row).list(
             location_of(row), path, query.offset, query.limit, sort, text
@@ -301,7 +302,7 @@ class OpenFile(Protocol):
 
 
 class Upload(Abortable, Protocol[Result]):
-    """A request body that is received; ``commit`` returns the result."""
+    """An upload in progress; ``commit`` completes it and returns its result."""
 
     async def write(self, chunk: bytes) -> None: ...
 

@@ -36,7 +36,7 @@ class Grants:
         self._events = context.events
 
     async def page(self, caller: Caller, key: str, query: ListQuery) -> Page[Grant]:
-        """Return a folder's grants; callers without the permission ``wd`` see only their own."""
+        """Return a folder's grants; without ``Permission.WD``, only the caller's own grant."""
         row = await self._access.find(caller, key)
         manages = permission_of(caller, row) is Permission.WD
         return await self._store.grants(row.id, query, None if manages else caller.user_id or "")
@@ -51,9 +51,9 @@ class Grants:
     async def put(self, caller: Caller, key: str, user_key: str, permission: Permission) -> Grant:
         """Share a folder with a user, or change the user's permission.
 
-        A user without access is invited and has no access until accepting the invitation. An
-        existing permission, also of a member of the folder's project, changes immediately. Running
-        sessions keep the permission with which they mounted the folder.
+        A user without access is invited and has no access until accepting the invitation. If the
+        user already has a grant or is a member of the folder's project, the permission changes
+        immediately. Running sessions keep the permission with which they mounted the folder.
 
         Raises
         ------

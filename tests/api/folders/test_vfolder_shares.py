@@ -19,7 +19,7 @@ async def api(api: Api) -> Api:
 
 
 async def mounts_of_new_session(api: Api, username: str, *names: str) -> list[str]:
-    """Return the mounts of a new session of a user that requests these folders."""
+    """Return the folders that a new session of the user mounts; it requests ``names``."""
     owner, project = await api.world.user_id(username), await api.world.project_id()
     requests = [MountRequest(name) for name in names]
     mounts = await api.world.manager.folders.mounts.resolve_mounts(

@@ -87,7 +87,7 @@ async def test_keypairs_are_created_replaced_deactivated_and_deleted(
     await ui.page.get_by_role("button", name="New keypair").click()
     await ui.choose("User", "monitor")
     await ui.fill(Requests_per_15_minutes="100")
-    await ui.drawer.get_by_text("Few requests").wait_for()
+    await ui.drawer.get_by_text("Low limit").wait_for()
     await ui.save()
     secret = ui.page.get_by_role("dialog").filter(has_text="The secret key is shown only now")
     first_secret_key = await secret.locator(".ant-typography").last.inner_text()

@@ -24,7 +24,7 @@ class AmdSmi:
     def open(self) -> bool:
         """Load the library and list its GPUs; return whether that worked.
 
-        Every call retries until the library can be loaded.
+        After a failure, the next call tries again.
         """
         if self._is_open:
             return True

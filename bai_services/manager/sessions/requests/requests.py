@@ -235,7 +235,7 @@ class Requests:
     async def _name_sources(
         self, caller: Caller, request: SessionSpec, cache: _RequestCache
     ) -> NameSources:
-        """Return the sources for looking up the names in a rejected request."""
+        """Return the data and functions to check the other fields of a rejected request."""
         owner = await cache.get_or_read(
             ("owner", request.owner), lambda: self.owner_of(caller, request.owner)
         )

@@ -5,7 +5,7 @@ import {
   type Entity
 } from '../../components/entities/entity';
 
-// Requests per 15 minutes. A lower limit can block the web UI, which sends several requests per page.
+// Requests per 15 minutes. Programs that sign their requests with the keypair soon reach a lower limit.
 const LOW_RATE_LIMIT = 101;
 
 export const KEYPAIRS: Entity = {
