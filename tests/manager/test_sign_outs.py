@@ -54,6 +54,7 @@ async def test_sign_out_of_an_active_user_keeps_pending_sessions(world: World) -
 
 async def test_background_loop_processes_pending_sign_outs(world: World) -> None:
     store = UserStore(world.manager.database)
+    await world.manager.sessions.sessions.create(await world.caller("user"), SPEC)
     world.manager.sign_outs.start()
     await world.manager.accounts.users.update(SUPERADMIN, "user", {"status": "inactive"})
 
@@ -61,6 +62,7 @@ async def test_background_loop_processes_pending_sign_outs(world: World) -> None
         return not await store.pending_sign_outs()
 
     await wait_until_async(is_done, 20, "the user to be signed out")
+    assert await statuses(world, "user") == ["CANCELLED"]
 
 
 async def test_sign_ins_end_when_an_address_is_no_longer_allowed(world: World) -> None:

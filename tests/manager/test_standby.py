@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -26,7 +27,7 @@ from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.both_databases
 
-# Lease durations: longer than any test, and short enough to wait for.
+# Lease durations in seconds: longer than any test, and short enough to wait for the expiry.
 LONG, SHORT = 600.0, 3.0
 
 
@@ -57,6 +58,11 @@ async def create_prepared(cluster: Cluster, name: str) -> Session:
     return session
 
 
+async def finish_start_tasks() -> None:
+    """Wait until all start tasks of the managers in this process have sent their requests."""
+    await asyncio.gather(*(t for t in asyncio.all_tasks() if t.get_name().startswith("start-")))
+
+
 async def test_standby_starts_no_servers(
     database_url: str, tmp_path: Path, clock: MovableClock
 ) -> None:
@@ -70,10 +76,9 @@ async def test_standby_starts_no_servers(
         )
         await standby.servers.starter.step()
         standby.servers.starter.begin(await cluster.store.find(session.id))
-        # The Hub answers this request after any start request of the standby manager.
-        await standby.hub.servers_of("user")
         cluster.hub.mark_ready(expected[0])
         await cluster.until(session.id, Status.RUNNING)
+        await finish_start_tasks()
         assert cluster.hub.start_requests == expected
 
 
@@ -106,7 +111,7 @@ async def test_standby_does_not_reconcile(
         await cluster.agent.beat(None)
         for _ in range(4):
             await standby.servers.reconciler.step()
-        await standby.hub.servers_of("user")
+        await finish_start_tasks()
         assert len(cluster.hub.start_requests) == 1
         assert (await cluster.store.find(stuck.id)).status is Status.SCHEDULED
         for _ in range(4):
@@ -156,7 +161,7 @@ async def test_new_lease_holder_takes_over_starts(
         await cluster.manager.servers.starter.step()
         for _ in range(4):
             await cluster.manager.servers.reconciler.step()
-        await cluster.manager.hub.servers_of("user")
+        await finish_start_tasks()
         assert len(cluster.hub.start_requests) == 2
 
 
@@ -226,7 +231,8 @@ async def test_manager_suspended_during_a_start_does_not_continue_it(
                     lambda: "was lost" in log_of("a"), 60, "manager a to log the loss of the lease"
                 )
                 await beat(after_seconds=0)
-                # The Hub rejects 40 starts, so a start by manager a would also be seen.
+                # Manager b must retry 40 times. In this time, a start request by manager a would
+                # reach the Hub.
                 hub.start_statuses = [429] * 40
                 two = await create_prepared_at_once("lab2")
                 await wait_for_status(two, Status.RUNNING)

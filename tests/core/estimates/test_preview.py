@@ -1,4 +1,4 @@
-"""Preview of a session: it predicts the start after a creation and lists all caps that apply."""
+"""Preview of a session: its estimated start if it were created now, and the caps that apply."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_preview_explains_a_session_that_stays_pending() -> None:
         lambda ns: st.tuples(*(sessions(n, priorities=True, depends=True) for n in range(len(ns))))
     ),
 )
-def test_preview_equals_the_start_after_creation(
+def test_preview_matches_the_decision_and_explanation_after_creation(
     agents: list[AgentState], jobs: tuple[PendingSession, ...]
 ) -> None:
     queue = queue_after_pass(snapshot(list(jobs[:-1]), agents))
@@ -89,5 +89,8 @@ def test_preview_equals_the_start_after_creation(
     starts = {decision.session_id for decision in queue.run(NOW).decisions}
     event("starts now" if new.id in starts else "waits")
     assert (found.explanation is None) == (new.id in starts)
-    if found.explanation is not None:
+    if found.explanation is None:
+        assert found.estimate == Estimate(NOW, Certainty.KNOWN)
+    else:
+        assert found.estimate == found.explanation.estimate
         assert found.explanation == Explainer(queue, NO_LIMIT).explain(new.id, Choices())

@@ -45,7 +45,7 @@ def test_decision_that_was_not_written_is_reverted() -> None:
 
 def test_cancelled_session_does_not_start() -> None:
     queue = Queue(snapshot([pending_session(1), pending_session(2)], [agent(used={"cpu": 8000})]))
-    queue.run(NOW)
+    assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(removed=["s1"], agents=[agent()]))
     assert started_sessions(queue.run(NOW)) == ["s2"]
 
@@ -115,7 +115,7 @@ def test_session_does_not_start_before_its_start_time() -> None:
 
 def test_session_starts_when_its_dependencies_have_ended() -> None:
     queue = Queue(snapshot([pending_session(1, unmet_dependencies="waits for s0")], [agent()]))
-    queue.run(NOW)
+    assert started_sessions(queue.run(NOW)) == []
     queue.apply(Changes(pending=[pending_session(1)]))
     assert started_sessions(queue.run(NOW)) == ["s1"]
 
