@@ -17,8 +17,8 @@ LOOPBACK = ("127.0.0.1", "::1")
 CONNECT_TIMEOUT_SECONDS = 10.0
 
 # For each kind of target: the app name under which its traffic is recorded as activity, and the
-# number of bytes up to which a message is not recorded. Commands send keepalives of that size. HTTP
-# is missing, because its request handlers record the activity.
+# largest transfer, in bytes, that does not count as activity. For commands, this is the size of a
+# keepalive. HTTP is missing, because its request handlers record the activity.
 USES = {"tcp": ("ports", 0), "ssh": ("ssh", 0), "exec": ("exec", len(pack(Channel.ALIVE)))}
 
 Serve = Callable[[Stream, str], Awaitable[None]]
@@ -85,8 +85,8 @@ def jupyter(port: int, base: str, token: str) -> Serve:
     """Return a function that connects a stream of HTTP requests to the session's Jupyter server.
 
     The requests are sent with the session's own token, which every program in the session can read
-    anyway, and never with the token of the tunnel's owner. The target after ``http:`` is the path
-    of an app.
+    anyway, and never with the token of the tunnel's owner. In the target ``http:PATH``, PATH is the
+    path of an app, relative to the server's base URL ``base``.
     """
 
     async def serve(stream: Stream, path: str) -> None:

@@ -82,7 +82,7 @@ def file_parts(path: str, is_new: bool = False) -> tuple[str, ...]:
     """
     parts = parse_new_path(path) if is_new else parse_path(path)
     if not parts:
-        raise InvalidRequest("name a file: path=…", field="path")
+        raise InvalidRequest("a path inside the folder is required", field="path")
     if path.endswith("/"):
         raise InvalidRequest("the path of a file must not end with /", field="path")
     return parts
@@ -160,8 +160,10 @@ def open_regular(opener: Opener, root: int, parts: Sequence[str]) -> int:
 
 
 def path_escape_error() -> Forbidden:
-    """Return the error for a path that leads out of its folder through a link."""
-    return Forbidden("the path leads out of the folder through a link", field="path")
+    """Return the error for a path with a link that is not followed."""
+    return Forbidden(
+        "the path contains a link that leads out of the folder or cannot be followed", field="path"
+    )
 
 
 def _is_link(directory: int, name: str) -> bool:

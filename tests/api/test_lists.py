@@ -57,8 +57,8 @@ LISTS = [
     for method in METHODS
     if getattr(getattr(getattr(handler, method), "operation", None), "is_list", False)
 ]
-# Lists of one resource: the path with the placeholder for which ResourceFactory creates the
-# resource.
+# Lists that belong to a resource, such as the members of a project: the path with the placeholder
+# that ResourceFactory replaces by the key of a new resource.
 TEMPLATES = {
     "/projects/{key}/members": "/projects/{project}/members",
     "/vfolders/{key}/grants": "/vfolders/{shared_folder}/grants",
@@ -69,7 +69,7 @@ TEMPLATES = {
 # A session may have several kernels, and so several agents.
 UNSORTABLE = {("/sessions", "agent")}
 # Directory listings have no filters; see test_files.py.
-UNSORTED = {"/vfolders/{key}/files"}
+WITHOUT_FILTERS = {"/vfolders/{key}/files"}
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_lists_accept_or_reject_every_filter_and_sort_order(
     await factory.session()
     errors: dict[str, str] = {}
     types: set[tuple[int, ...]] = set()
-    for path in sorted(set(LISTS) - UNSORTED):
+    for path in sorted(set(LISTS) - WITHOUT_FILTERS):
         url = await factory.fill(TEMPLATES.get(path, path))
         errors |= await errors_of_list(http, url, types)
     assert len(types) > 3
@@ -98,7 +98,8 @@ async def errors_of_list(
 ) -> dict[str, str]:
     """Send filters and sort orders for all fields of a list; return the unexpected responses.
 
-    ``types`` has the outcomes of the probes of the field types that are already tested.
+    ``types`` has one entry for each field type that is already tested: the statuses that the probes
+    returned. New types are added.
     """
     errors = {}
 

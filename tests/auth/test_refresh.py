@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,12 +20,12 @@ ACCOUNT: dict[str, Any] = {
 
 
 @pytest.fixture
-def hub_user() -> Iterator[Any]:
-    """Return the Hub's user after ``authentication`` was applied."""
+def hub_user() -> Any:
+    """Return a user of the Hub with the groups and roles of ``ACCOUNT``."""
     user = orm.User(name="ada", admin=False)
     user.groups = [orm.Group(name=name) for name in ACCOUNT["hub_groups"]]
     user.roles = [orm.Role(name="user", description="", scopes=["self"]), orm.Role(**ROLE)]
-    yield SimpleNamespace(name="ada", admin=False, orm_user=user)
+    return SimpleNamespace(name="ada", admin=False, orm_user=user)
 
 
 def test_unchanged_account_is_up_to_date(hub_user: Any) -> None:

@@ -74,7 +74,7 @@ async def test_stale_token_cannot_write(world: World, store: LeaseStore) -> None
 async def test_commit_rejects_only_the_decisions_that_lost_a_race(
     world: World, store: LeaseStore
 ) -> None:
-    """Some of the eight decisions use a failed device; of the others, three fit the CPU cores."""
+    """Some of the decisions use a failed device; the reduced CPU capacity fits three others."""
     rows = [(await world.sessions.enqueue(world.new_session(f"lab{n}"), NOW))[0] for n in range(8)]
     token = await store.acquire("a", None, NOW)
     decisions = await create_decisions(world)

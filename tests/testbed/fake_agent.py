@@ -75,7 +75,7 @@ class FakeAgent:
 
     @staticmethod
     def running(item: Mapping[str, Any], **facts: Any) -> dict[str, Any]:
-        """Return the report of a running kernel in a heartbeat."""
+        """Return a running kernel, as it is reported in a heartbeat."""
         return {
             "kernel_id": item["kernel_id"],
             "session_id": item["session_id"],

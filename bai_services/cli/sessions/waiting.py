@@ -23,7 +23,7 @@ from ..text import printable
 from .info import next_commands
 from .wait_reasons import position_and_reasons, remedy_texts
 
-# Timeouts of a long poll: short on a terminal, to redraw progress; longer otherwise.
+# Timeouts of a long poll: short on a terminal, to show current progress; longer otherwise.
 _TERMINAL_POLL_SECONDS = 1.0
 _PLAIN_POLL_SECONDS = 5.0
 _SILENT_POLL_SECONDS = 20.0
@@ -49,7 +49,7 @@ async def wait_for_status(
     """Return the session once its status is ``status`` or it has ended.
 
     Progress is written to standard error: on a terminal as a live line; elsewhere only with
-    ``show_progress``, as a line for each change of the reason. While the manager is unavailable,
+    ``show_progress``, as plain lines (see ``_PlainLines``). While the manager is unavailable,
     requests are retried for up to 30 s.
 
     Raises

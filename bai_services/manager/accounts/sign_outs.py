@@ -43,7 +43,10 @@ class TokenRevocations:
         self._listeners.append(listener)
 
     async def revoke(self, user: PendingSignOut, keep_session: str = "") -> None:
-        """End the sign-ins, or revoke all tokens, as ``tokens_to_end`` says.
+        """End the sign-ins and, if ``tokens_to_end`` is "all", also revoke the API tokens.
+
+        ``keep_session`` is the Hub's session id of a browser sign-in that does not end; with "all",
+        it has no effect. With "all", tokens of running servers stay valid.
 
         Raises
         ------

@@ -167,7 +167,7 @@ class Launch:
         NotFound
             If the session does not exist or belongs to another user or server.
         Conflict
-            If the session has another status.
+            If the session has another status, or is a batch session that is already running.
         Unavailable
             If the agent of a kernel is not alive.
         """
@@ -265,8 +265,8 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
     if end.exit_code == 0:
         return Event.EXITED, end.text, Result.SUCCESS
     if row.cluster_size > 1:
-        # Not FAILED: if the agent reports this end first (``Kernels._end_kernel_group``), the
-        # session becomes TERMINATED with the same reason.
+        # EXITED instead of FAILED, so that the session becomes TERMINATED with the same reason as
+        # if the agent reports this end first (``Kernels._end_kernel_group``).
         return Event.EXITED, kernel_end_text(MAIN_HOST, end.text, end.exit_code), Result.FAILURE
     return Event.FAILED, end.text, Result.FAILURE
 
@@ -274,7 +274,7 @@ def _map_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | Non
 def _map_batch_end(row: SessionRow, end: SessionEnd) -> tuple[Event, str, Result | None]:
     """Map the end of a batch session; only the exit of its command can be a success."""
     if row.status is Status.TERMINATING:
-        # The result was set when the stop was requested.
+        # Keep the result that the stop request stored; a stop by a user stores none.
         return Event.EXITED, end.text, None
     if end.reason is EndReason.STOPPED:
         return Event.EXITED, end.text, Result.UNDEFINED

@@ -53,8 +53,8 @@ class Descriptor:
     async def close(self) -> None:
         """Close the descriptor now, or in a worker thread after the step that is using it."""
         if self._step.acquire(blocking=False):
-            # Keep the lock while closing. A queued step could acquire a released lock, and would
-            # then block the event loop, which needs the lock to close the descriptor.
+            # Close before releasing the lock. Otherwise a queued step could acquire the lock first,
+            # and closing would have to wait for that step and block the event loop.
             try:
                 self._close()
             finally:
@@ -79,7 +79,7 @@ class Descriptor:
 class Download:
     """A file opened for reading; renaming or replacing the file has no effect on it.
 
-    The caller must call ``close``, also after an error.
+    ``file`` is the descriptor. The caller must call ``close``, also after an error.
     """
 
     def __init__(self, file: int, workers: Workers) -> None:
@@ -133,7 +133,10 @@ class Download:
 
 
 class ArchiveStream:
-    """An archive that is created while it is sent."""
+    """An archive that is created while it is sent.
+
+    ``root`` is the descriptor of the archived directory; ``close`` closes it.
+    """
 
     def __init__(self, root: int, chunks: Generator[bytes, None, None], workers: Workers) -> None:
         self._root = root

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bai_services.client import Client
 from bai_services.core import errors
 from bai_services.db.tables.sessions import sessions
+from bai_services.manager.sessions.requests.secret_environ import SECRET_NAMES
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -41,7 +42,7 @@ async def test_secret_variable_is_only_in_the_launch_plan(
     where = {"user": session["hub_user"], "server": session["hub_server"]}
     plan = await api.hub.post(f"{key}/launch", where)
     assert plan["environ"]["TOKEN"] == SECRET and plan["environ"]["SEED"] == "1"
-    assert ".secret" not in plan["environ"]
+    assert SECRET_NAMES not in plan["environ"]
 
 
 async def test_invalid_secret_environ_is_rejected(agent: FakeAgent, user: Client) -> None:

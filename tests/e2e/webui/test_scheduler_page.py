@@ -30,7 +30,7 @@ class Scheduler(Sessions):
         return self.page.locator(".bai-bar", has_text=name)
 
     async def choose(self, label: str, option: str) -> None:
-        """Choose an option of a select with the keyboard."""
+        """Open a select with the keyboard and click one of its options."""
         select = self.page.get_by_label(label, exact=True)
         await select.focus()
         await select.press("Enter")
@@ -40,7 +40,7 @@ class Scheduler(Sessions):
         await self.page.get_by_role("button", name="Start the replay").press("Enter")
 
     def measure(self, name: str) -> Locator:
-        """The cells of a measure in the comparison of a replay."""
+        """Return the cells of one row (a measure) in the table that compares policies."""
         row = self.page.get_by_role("row").filter(
             has=self.page.get_by_role("rowheader", name=name, exact=True)
         )

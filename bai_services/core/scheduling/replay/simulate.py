@@ -41,7 +41,7 @@ _PROGRESS_STEP = 0.01
 
 
 class Start(NamedTuple):
-    """The start of a job that is given by the caller and not decided by the queue."""
+    """Start of a job, set by the caller instead of decided by the queue."""
 
     seconds: int
     placements: tuple[Placement, ...]
@@ -106,7 +106,7 @@ class Replay:
 
 
 class _Kind(IntEnum):
-    """Kinds of events, in the order in which events of one second are applied."""
+    """Kinds of events; ``_changes`` reads the events of one second in this order."""
 
     AGENT_LEFT = 0
     AGENT_JOINED = 1
@@ -156,9 +156,10 @@ def replay(
     """Replay a workload under the options of a resource group; deterministic.
 
     Jobs arrive, start in a pass, and end after their recorded run time. A pass runs in each second
-    with an event, and when the previous pass requests one. Run times and shares are learned during
-    the replay, as in production. The tables are learned from the requests of the workload, unless
-    ``state`` has tables. Without ``conditions``, all agents are empty at the start.
+    with an event, and when the previous pass requests one. Run-time predictions and fair-share
+    usage are updated when jobs end, as in production. If ``state`` has no price tables, they are
+    computed from the requests of the workload. Without ``conditions``, all agents are empty at the
+    start.
     """
     driver = _Driver(jobs, agents, state, strategy, allow_fragmentation, conditions or Conditions())
     driver.run(on_progress)
@@ -238,8 +239,9 @@ class _Driver:
         return sorted(events)
 
     def _learned(self, state: GroupState) -> GroupState:
-        """Return the group with tables learned from the workload's mix of requests. Every policy
-        needs the tables, because they define the measured fragmentation.
+        """Return the group with price tables computed from the latest requests of the workload.
+
+        Every policy needs the tables, because they define the measured fragmentation.
         """
         if state.tables is not None:
             return state

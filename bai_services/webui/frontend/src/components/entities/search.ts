@@ -1,6 +1,6 @@
 import { defined, readListSearch, textIn, type ListSearch } from '../list/listSearch';
 
-/** State of a page of a collection in the URL. */
+/** Search parameters in the URL of a page that lists a collection. */
 export interface EntitySearch extends ListSearch {
   /** Key of the object in the drawer. */
   item?: string;
