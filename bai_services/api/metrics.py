@@ -65,8 +65,8 @@ class AccessLog:
 def _level_of(status: int, caller: Caller | None) -> int:
     if status >= 500:
         return logging.WARNING
-    # Requests of the Hub and of agents are too many for the log; the services log the important
-    # ones.
+    # Successful requests of the Hub and of agents are too many for the log; the manager's services
+    # log the important actions.
     is_component = caller is not None and caller.role in (Role.HUB, Role.AGENT)
     return logging.DEBUG if is_component and status < 400 else logging.INFO
 

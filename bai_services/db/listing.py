@@ -28,10 +28,11 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]] = {
 _ORDERED = frozenset({"gt", "gte", "lt", "lte"})
 _OPERATORS = ("contains", "in", *filter(None, _COMPARISONS))
 
-
-# A condition on names that matches more keys than this is applied to the joined table instead.
+# Maximum number of keys to which a condition on names is resolved. A condition that matches more
+# keys remains a condition on the joined table.
 _MAX_KEYS = 20
-_NAMING = frozenset({"", "in", "contains"})
+# Operators of the conditions that are resolved to keys.
+_RESOLVED_OPERATORS = frozenset({"", "in", "contains"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Listing:
         return Page(items, int(total or 0), query.limit, query.offset)
 
     def _sort(self, query: ListQuery) -> list[str]:
-        """Return the requested sort order, with the default one for rows that are equal in it.
+        """Return the requested sort order, followed by the default one, which orders equal rows.
 
         PostgreSQL returns equal rows in any order, so pages could repeat rows and miss others.
         """
@@ -107,7 +108,7 @@ class Listing:
         if related := self.related.get(field_name):
             return related.referring.in_(sa.select(related.key).where(condition))
         named = self.named.get(field_name)
-        if named is None or comparison not in _NAMING:
+        if named is None or comparison not in _RESOLVED_OPERATORS:
             return condition
         select = sa.select(named.key).where(condition).limit(_MAX_KEYS + 1)
         keys = (await tx.scalars(select)).all()
@@ -160,7 +161,7 @@ class Listing:
 def _contains(
     column: sa.ColumnElement[Any], value: str, *, is_sqlite: bool
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a column contains a text, ignoring case (SQLite: of ASCII letters).
+    """Return the condition that a column contains a text, ignoring case (SQLite: ASCII only).
 
     Return the cheapest equivalent form, because it may be evaluated for every row of a long list.
     """

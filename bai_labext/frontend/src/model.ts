@@ -35,6 +35,7 @@ export class Model {
   private readonly _changed = new Signal<this, void>(this);
   private readonly poll: Poll;
   private pollCount = 0;
+  /** Marks of the sections that the panel has; the server omits these until they change. */
   private marks: Marks = {};
   private isPanelShown = false;
 
@@ -77,7 +78,7 @@ export class Model {
     }
   }
 
-  /** Query all visible sections completely now, for example after a change. */
+  /** Query all visible sections now, also those that have not changed. */
   refresh(): void {
     this.pollCount = 0;
     this.marks = {};

@@ -26,7 +26,7 @@ from .kernel_folders import Folders
 log = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 30.0
-# Seconds of pause per second of measuring, so that measuring takes at most a tenth of the time.
+# Pause in seconds per second of measuring, so that measuring takes at most a tenth of the time.
 PAUSE_PER_SECOND = 10.0
 # Time limit for measuring one kernel; its usage is then reported as incomplete.
 BUDGET_SECONDS = 20.0
@@ -51,7 +51,7 @@ class DiskSettings(Configurable):
         "50g",
         help="Disk space of one kernel for its home and its container's layer together, such as "
         "`50g`; 0: unlimited and not measured. Docker's storage driver limits the layer where it "
-        "supports that; all other usage is measured every 30 s. "
+        "supports that; all other usage is measured every 30 s or less often. "
         "Environment: `BAI_AGENT_DISK_LIMIT`.",
     ).tag(config=True)
 
@@ -130,7 +130,7 @@ class DiskWatch:
         is_stopped = self._excess is ExcessAction.STOP
         used = f"{usage.used_bytes / GIB:.2f} of {limit / GIB:.2f} GiB"
         if usage.used_bytes <= limit:
-            warning = " Above the limit it is stopped." if is_stopped else ""
+            warning = " It is stopped if it exceeds the limit." if is_stopped else ""
             facts["disk_notice"] = (
                 f"The session uses {used} of disk space outside of folders.{warning}"
             )

@@ -468,7 +468,8 @@ class CapUse(ResponseModel):
 
     ``asked``: amount that the session requests. ``left``: amount that remains without the session.
     ``used_percent``: used percentage of the limit, without the session. ``total_percent``: the same
-    with the session; more than 100 if the session exceeds the limit.
+    with the session. Both are rounded down, and 100 if the limit is 0. Therefore a session can
+    exceed a limit with a ``total_percent`` of 100.
     """
 
     scope: str

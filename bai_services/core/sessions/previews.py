@@ -26,7 +26,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartExplanation:
-    """When a session can start, and which checks prevent an earlier start.
+    """When a session can start, and which checks of the scheduler it passes and fails.
 
     ``position``: position in the queue. ``ahead``: number of sessions before it. ``sooner``:
     changes that would let the session start earlier. ``is_complete``: false if no explanation
@@ -96,8 +96,8 @@ class CapUse:
 
     ``asked``: amount that the session requests. ``used`` and ``left``: used and free amounts before
     the session is created. ``used_percent``: used percentage of the limit before the session is
-    created. ``total_percent``: used percentage with the session; it is above 100 if the session
-    exceeds the limit.
+    created. ``total_percent``: used percentage with the session. Both are rounded down, and 100 if
+    the limit is 0. Therefore a session can exceed a limit with a ``total_percent`` of 100.
     """
 
     scope: str

@@ -71,6 +71,9 @@ class ImageStore:
     async def named(self, key: str, canonical: str | None = None) -> list[ImageRow]:
         """Return the image with the id or alias ``key``, else all images named ``key`` or
         ``canonical``; a name has one image per architecture.
+
+        ``canonical`` is ``key`` with its tag, such as ``py:latest`` for ``py``; None if ``key`` is
+        not a valid name.
         """
         async with self._db.read() as tx:
             return await find_images(tx, key, canonical)
@@ -96,6 +99,15 @@ class ImageStore:
     async def update(
         self, image_id: str, changes: Mapping[str, Any], audit: AuditEntry
     ) -> ImageRow:
+        """Change columns of an image and return it.
+
+        Raises
+        ------
+        AlreadyExists
+            If another image has the new name and architecture.
+        NotFound
+            If the image does not exist.
+        """
         already_exists = AlreadyExists("an image with that name and architecture already exists")
         async with self._db.write() as tx:
             if changes:
@@ -170,7 +182,13 @@ class ImageAliasStore:
             return await _alias(tx, alias)
 
     async def update(self, alias: str, image_id: str, audit: AuditEntry) -> ImageAlias:
-        """Point an alias to another image."""
+        """Point an alias at another image.
+
+        Raises
+        ------
+        NotFound
+            If the alias or the image does not exist.
+        """
         async with self._db.write() as tx:
             await _lock_image(tx, image_id)
             await tx.execute(
@@ -204,7 +222,7 @@ async def find_images(
     tx: AsyncConnection, key: str, canonical: str | None = None
 ) -> list[ImageRow]:
     """Return the image with the id or alias ``key``, else all images named ``key`` or
-    ``canonical``, sorted by architecture.
+    ``canonical`` (see ``ImageStore.named``), sorted by architecture.
     """
     aliased = sa.select(image_aliases.c.image_id).where(image_aliases.c.alias == key)
     names = sorted({key, canonical or key})

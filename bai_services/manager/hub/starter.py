@@ -40,7 +40,8 @@ _STARTABLE = (Status.PREPARED, Status.RUNNING)
 class Starter:
     """Runs one start task per PREPARED session; a restarted manager begins them again.
 
-    Only the manager that holds the lease starts servers, so that each is started once.
+    The reconciler also begins one for a RUNNING session whose server the Hub has lost. Only the
+    manager that holds the lease starts servers, so that each is started once.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Starter:
         task.add_done_callback(lambda done: self._remove_task(row.id, done))
 
     async def _is_due(self, view: SessionKernels) -> bool:
+        """Return whether the manager must start the server; take over an overdue start."""
         kernel, row = view.kernels[0], view.row
         if kernel.container_id is not None or row.started_by == "manager":
             return True
@@ -136,8 +138,9 @@ class Starter:
         # If the Hub began the start, first wait for its result. The Hub responds to a request of
         # the manager with a conflict if the server is already running or starting.
         is_ready = await self._wait_until_ready(row) if row.started_by == "hub" else False
-        reason, failures = "the Hub could not start it", 0
-        is_fresh = row.started_by != "hub"  # the row was read just now
+        reason, failures = "the Hub could not start the session", 0
+        # Without that wait, ``row`` is still current and is not read again.
+        is_fresh = row.started_by != "hub"
         while not is_ready and failures < MAX_FAILURES and (is_fresh or await self._is_needed(row)):
             is_fresh = False
             try:

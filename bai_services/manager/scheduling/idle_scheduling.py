@@ -2,10 +2,10 @@
 
 A computing thread and the event loop share the GIL. The loop releases the GIL at every query and
 socket operation, and then waits for the thread's whole switch interval: a response of a few
-milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` every few
-microseconds, which pauses them while the loop is busy, and long work in the loop awaits
-``wait_until_idle`` between its steps. Both pauses are bounded, so that a loop that is never idle
-slows the work down but does not stop it.
+milliseconds would take 100 ms. Therefore threads call ``pause_if_busy`` at short intervals, which
+pauses them while the loop is busy, and long work in the loop awaits ``wait_until_idle`` between its
+steps. Both pauses are bounded, so that a loop that is never idle slows the work down but does not
+stop it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,10 @@ _SELECTORS: WeakKeyDictionary[asyncio.AbstractEventLoop, _IdleSelector] = WeakKe
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that detects when it is idle; in other loops, long work never pauses."""
+    """Return an event loop that detects when it is idle.
+
+    In other loops, long work does not pause for the loop.
+    """
     selector = _IdleSelector()
     loop = asyncio.SelectorEventLoop(selector)
     _SELECTORS[loop] = selector
@@ -78,7 +81,10 @@ def freeze_objects() -> None:
 
 
 async def wait_until_idle() -> None:
-    """Wait until the loop is idle, for at most ``MAX_PAUSE_SECONDS``."""
+    """Wait until the loop is idle, for at most ``MAX_PAUSE_SECONDS``.
+
+    If the loop is not from ``new_loop``, only let its other tasks run once.
+    """
     loop = asyncio.get_running_loop()
     selector = _SELECTORS.get(loop)
     if selector is None:

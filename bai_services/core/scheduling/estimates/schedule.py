@@ -25,7 +25,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningPart:
+class RunningEntry:
     """A running session; ``certainty`` describes its end."""
 
     session_id: str
@@ -36,7 +36,7 @@ class RunningPart:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingPart:
+class PendingEntry:
     """A pending session; ``certainty`` describes its start.
 
     ``placements`` is the reservation of the session, or empty. ``standing`` has the values by which
@@ -56,13 +56,16 @@ class WaitingPart:
 
 @dataclass(frozen=True, slots=True)
 class GroupSchedule:
-    """The first running and pending sessions of a group, and the counts of all such sessions."""
+    """The schedule of a group: the running sessions that end first, and the next pending sessions.
+
+    ``running_count`` and ``waiting_count`` count all running and all pending sessions.
+    """
 
     at: datetime
     order: Order
     lanes: tuple[Lane, ...]
-    running: tuple[RunningPart, ...]
-    waiting: tuple[WaitingPart, ...]
+    running: tuple[RunningEntry, ...]
+    waiting: tuple[PendingEntry, ...]
     running_count: int
     waiting_count: int
 
@@ -89,7 +92,7 @@ def group_schedule(
             continue
         estimate = estimates[session_id]
         waiting.append(
-            WaitingPart(
+            PendingEntry(
                 session_id,
                 positions[session_id],
                 pending.priority,
@@ -97,7 +100,7 @@ def group_schedule(
                 estimate.starts_at,
                 _after(estimate.starts_at, run_time(pending, durations)),
                 estimate.certainty,
-                _failed(queue.reasons_of(session_id)),
+                _first_failure(queue.reasons_of(session_id)),
                 _standing(explainer, group, pending),
             )
         )
@@ -106,7 +109,7 @@ def group_schedule(
         order=group_queue.state.order,
         lanes=_lanes(explainer, group),
         running=tuple(
-            RunningPart(s.id, s.placements, s.started_at, _after(now, end), end.certainty)
+            RunningEntry(s.id, s.placements, s.started_at, _after(now, end), end.certainty)
             for s, end in running[:max_running]
         ),
         waiting=tuple(waiting),
@@ -116,10 +119,12 @@ def group_schedule(
 
 
 def _after(at: datetime | None, end: End) -> datetime | None:
+    """Return ``at`` plus a run time; None if either is unknown."""
     return None if at is None or isinf(end.seconds) else at + timedelta(seconds=end.seconds)
 
 
-def _failed(reasons: Sequence[Reason]) -> str:
+def _first_failure(reasons: Sequence[Reason]) -> str:
+    """Return the message of the first check that failed; empty if there is none."""
     return next((str(r["message"]) for r in reasons if not r.get("passed", False)), "")
 
 

@@ -15,12 +15,13 @@ from ..caps import SESSIONS, Scope, ScopeCaps, Usage, Violation, violation
 Ints = NDArray[np.int64]
 
 UNLIMITED = 2**62
+# Initial number of rows of the matrices.
 _ROWS = 64
 
 
 @njit(cache=True, nogil=True)
 def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
-    """Return whether ``need`` plus the usage would exceed a cap of any scope."""
+    """Return whether ``need`` plus the usage would exceed a cap in any of ``rows``."""
     for row in rows:
         for slot in range(need.size):
             if need[slot] > 0 and usage[row, slot] + need[slot] > caps[row, slot]:
@@ -30,7 +31,7 @@ def _exceeds_cap(usage, caps, rows, need):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _add_usage(usage, rows, need, sign):  # type: ignore[no-untyped-def]
-    """Add ``need`` to the usage of every scope, or subtract it if ``sign`` is -1."""
+    """Add ``need`` to the usage in each of ``rows``, or subtract it if ``sign`` is -1."""
     for row in rows:
         for slot in range(need.size):
             usage[row, slot] += sign * need[slot]
@@ -67,7 +68,7 @@ class Quotas:
             self.set_usage(scope, used)
 
     def copy(self) -> Quotas:
-        """Return an independent copy; caps, rows and needs are immutable and shared."""
+        """Return an independent copy; it shares only objects that never change."""
         other = copy.copy(self)
         other._row, other._slot, other._slots = dict(self._row), dict(self._slot), [*self._slots]
         other._caps = list(self._caps)
@@ -116,8 +117,10 @@ class Quotas:
         _add_usage(self._usage, rows, need, -1)
 
     def checks(self, rows: Ints, need: Ints) -> list[tuple[bool, Violation]]:
-        """Return every cap that applies to a session, in order, each with True if the session does
-        not exceed the cap.
+        """Return every cap that applies to a session, each with True if the session does not exceed
+        the cap.
+
+        The caps are in the order of ``rows``, those of a scope by slot, the session count last.
         """
         return [
             (asked + used <= limit, violation(caps, slot, asked, limit, used))
@@ -125,7 +128,7 @@ class Quotas:
         ]
 
     def violations(self, rows: Ints, need: Ints) -> list[Violation]:
-        """Return a violation of every cap that prevents one more session, in order."""
+        """Return every cap that prevents one more session, in the order of ``checks``."""
         if not self.exceeds_cap(rows, need):
             return []
         return [
@@ -159,7 +162,7 @@ class Quotas:
             caps = self._caps[row]
             if caps is None:
                 continue
-            # Sort the slots of the session by name, and put the session count last.
+            # Sort the requested slots by name, and put the session count last.
             for slot in sorted(np.flatnonzero(need).tolist(), key=self._by_name):
                 limit = int(self._limits[row, slot])
                 if limit < UNLIMITED:

@@ -11,7 +11,7 @@ from bai_services.core.cluster import image_labels
 from bai_services.core.cluster.devices import is_device_slot
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.resources import MEM, ResourceSlots, format_amount, slot_type
-from bai_services.core.scheduling import caps as policy
+from bai_services.core.scheduling import caps as cap_rules
 from bai_services.core.scheduling.placement import Mode, Request
 from bai_services.core.sessions import rules as session_rules
 from bai_services.core.sessions.kernel_group import request_of
@@ -46,7 +46,7 @@ from .requests import Folders, Requests, access_key_of
 
 
 class Options:
-    """Lists options for one project and resource group: those requested, or the defaults."""
+    """Lists options for one project and resource group; chooses them if none are requested."""
 
     def __init__(
         self, store: RequestStore, requests: Requests, vfolders: Folders, jit_warmup: JitWarmup
@@ -59,7 +59,10 @@ class Options:
     async def get(
         self, caller: Caller, owner_name: str | None, project_key: str | None, group: str | None
     ) -> SessionOptions:
-        """Return projects, groups, images, presets, limits and folders for a new session."""
+        """Return projects, groups, images, presets, limits and folders for a new session.
+
+        If no project is given, and there is no default, the first project is used.
+        """
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, owner_name)
         projects = [p for p in await self._store.projects_of(owner.id) if p.is_active]
@@ -89,8 +92,8 @@ class Options:
     ) -> SessionQuotas:
         """Return quotas of the caller, and total and used resources of a resource group.
 
-        The quotas are those for sessions of the project in that group. For a project or group that
-        is not given, the default of a new session is used.
+        The quotas are those for sessions of the project in that group. If no project is given, the
+        first one is used; if no group is given, the default of a new session.
         """
         authorizer.require(caller, "session.create")
         owner = await self._requests.owner_of(caller, None)
@@ -200,13 +203,13 @@ def limits(facts: AdmissionFacts, agents: AgentCapacity) -> dict[str, SlotLimit]
     the free capacity of one agent.
     """
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
-    sessions_left = policy.left(caps, policy.SESSIONS, facts.usage)
+    sessions_left = cap_rules.left(caps, cap_rules.SESSIONS, facts.usage)
     result = {}
     for slot, amounts in agents.amounts.items():
         kind = slot_type(slot)
-        highest = policy.highest(caps, slot)
+        highest = cap_rules.highest(caps, slot)
         maximum = amounts.largest if highest is None else min(highest, amounts.largest)
-        left = policy.left(caps, slot, facts.usage)
+        left = cap_rules.left(caps, slot, facts.usage)
         now = amounts.free if left is None else min(left, amounts.free)
         now = 0 if sessions_left == 0 else min(now, maximum)
         maximum, now = maximum - maximum % kind.step, now - now % kind.step
@@ -236,7 +239,7 @@ def is_allocatable(
         return False
     caps = [facts.caps[scope] for scope in facts.scopes if scope in facts.caps]
     slots = session_rules.fill_slots(ResourceSlots(), preset.slots, {})
-    if policy.violations(caps, slots, facts.usage):
+    if cap_rules.violations(caps, slots, facts.usage):
         return False
     requests = [
         Request(slots, group.name, architecture, group.engine)
@@ -270,6 +273,9 @@ def preopen_limits() -> PreopenLimits:
 
 
 def _usable(images: Sequence[ImageFacts], facts: AdmissionFacts) -> list[ImageFacts]:
+    """Return the images that users may choose and that an agent can run; without agents, assume
+    that each architecture can run.
+    """
     served = {agent.architecture for agent in facts.agents}
     runnable = [i for i in images if not served or i.architecture in served]
     return [i for i in runnable if not image_labels.parse_labels(dict(i.labels)).is_private]

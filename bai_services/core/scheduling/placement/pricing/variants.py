@@ -1,7 +1,7 @@
 """Build the placement tables of a resource group.
 
 The mix of requests is learned from the group's latest requests. Of several variants of the tables,
-the one that places most of the mix is chosen.
+the one that places the largest part of the mix is chosen.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def build_tables(
     """Return the tables of a group, learned from its latest requests.
 
     This takes up to several seconds, so NEVER call it inside a pass. It releases the GIL most of
-    the time. ``recent`` are the group's latest requests; 2,000 are enough. If there are none, the
-    default mix of the agents is used. ``seconds`` contains the run time of each request's session,
-    or None if the session has not ended.
+    the time. ``recent`` are the group's latest requests; 2,000 are enough. If there are few or
+    none, the default mix of the agents is added. ``seconds`` contains the run time of each
+    request's session, or None if the session has not ended.
     """
     return choose_tables(learn_mix(recent, agents), agents, mean_runtime_seconds(recent, seconds))
 
@@ -60,8 +60,8 @@ def choose_tables(
 ) -> Tables:
     """Return the tables of the best variant for the mix on the agents.
 
-    If run times are known, the best variant places most of the demand while sessions start and end.
-    Otherwise, the best variant allocates most on empty agents.
+    If run times are known, the best variant places the largest part of the demand while sessions
+    start and end. Otherwise, the best variant allocates the most devices on empty agents.
     """
     fleet = Fleet.of(agents)
     has_shares = any(shares_of(mix, family) for family in fleet.families)
@@ -116,7 +116,7 @@ def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanR
         run_steps = seconds * (load * trial.capacity / work)
         mean_steps = float((weights * run_steps).sum() / weights.sum())
         count = int(min(_MAX_ARRIVALS, max(_MIN_ARRIVALS, _MEAN_RUNTIMES * mean_steps)))
-        kind_numbers, length_numbers = _quasi_random(2 * count).reshape(2, count)
+        kind_numbers, length_numbers = _pseudo_random(2 * count).reshape(2, count)
         bounds = np.cumsum(weights)
         arrivals = np.searchsorted(bounds, kind_numbers * bounds[-1], side="right")
         lengths = run_steps[arrivals] * -np.log1p(-length_numbers)  # exponentially distributed
@@ -128,7 +128,7 @@ def measure_served(tables: Tables, agents: Sequence[AgentState], runtimes: MeanR
     return total
 
 
-def _quasi_random(count: int) -> Floats:
+def _pseudo_random(count: int) -> Floats:
     """Return pseudo-random numbers from 0 to below 1, always the same (splitmix64)."""
     x = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

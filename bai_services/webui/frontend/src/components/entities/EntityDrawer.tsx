@@ -12,7 +12,7 @@ import { showValue } from './showValue';
 interface EntityDrawerProps {
   entity: Entity;
   itemKey: string;
-  /** The object if the page of the list contains it; otherwise it is fetched. */
+  /** The object, if it is on the current page of the list; otherwise it is fetched. */
   known: Item | undefined;
   /** Role of the caller. */
   role: string | undefined;
@@ -61,7 +61,7 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
       title={item === undefined ? itemKey : nameOf(entity, item)}
     >
       {item === undefined ? (
-        <NotFound error={fetched.error} isPending={fetched.isPending} name={itemKey} />
+        <Placeholder error={fetched.error} isPending={fetched.isPending} name={itemKey} />
       ) : (
         <>
           {isRefused && (
@@ -101,7 +101,8 @@ export function EntityDrawer({ entity, itemKey, known, ...props }: EntityDrawerP
   );
 }
 
-function NotFound(props: { error: Error | null; isPending: boolean; name: string }) {
+/** Shown while there is no object: the error, that it is being fetched, or that it is missing. */
+function Placeholder(props: { error: Error | null; isPending: boolean; name: string }) {
   const { t } = useTranslation();
   if (props.error) {
     return <ErrorNotice error={props.error} />;
