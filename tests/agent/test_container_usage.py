@@ -5,8 +5,7 @@ from __future__ import annotations
 from bai_services.agent.docker.container_usage import Meter
 
 
-def test_container_usage_excludes_page_cache() -> None:
-    meter = Meter()
+def test_usage_is_read_from_statistics_without_page_cache() -> None:
     stats = {
         "cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}},
         "memory_stats": {"usage": 100, "limit": 1000, "stats": {"inactive_file": 30}},
@@ -16,7 +15,7 @@ def test_container_usage_excludes_page_cache() -> None:
         },
         "pids_stats": {"current": 4},
     }
-    assert meter.read("c", stats) == {
+    assert Meter().read("c", stats) == {
         "cpu_seconds": 2.5,
         "cpu_cores": 0.0,
         "mem_bytes": 70,
@@ -27,5 +26,9 @@ def test_container_usage_excludes_page_cache() -> None:
         "io_write_bytes": 7,
         "processes": 4,
     }
-    # A container that has just ended returns almost no data.
+
+
+def test_statistics_of_a_container_that_has_just_ended_may_be_missing() -> None:
+    meter = Meter()
+    meter.read("c", {"cpu_stats": {"cpu_usage": {"total_usage": 2_500_000_000}}})
     assert meter.read("c", {"blkio_stats": {"io_service_bytes_recursive": None}})["mem_bytes"] == 0

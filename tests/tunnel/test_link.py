@@ -176,16 +176,19 @@ def test_hanging_receiver_gets_at_most_its_window() -> None:
 
 
 def test_streams_send_round_robin() -> None:
-    client, server = Endpoint(is_client=True), Endpoint(is_client=False)
-    numbers = [client.streams.open(str(n)) for n in range(3)]
+    streams = Streams(is_client=True)
+    numbers = [streams.open(str(n)) for n in range(3)]
     for number in numbers:
         assert number
-        client.streams.send(number, b"z" * FIRST * 2)
-    for _ in range(6):
-        client.send_frame()
-    for _ in range(6):
-        server.receive_frame(client, consumes=False)
-    assert [len(server.got[n]) for n in numbers if n] == [FIRST] * 3
+        # Credit for two full frames: no stream has to wait for more credit after its first frame.
+        streams.receive(decode(encode_credit(number, 2 * MAX_DATA_BYTES)))
+        streams.send(number, b"z" * 2 * MAX_DATA_BYTES)
+    order = []
+    while (message := streams.next_frame()[0]) is not None:
+        frame = decode(message)
+        if frame.kind is FrameKind.DATA:
+            order.append(frame.stream)
+    assert order == numbers * 2
 
 
 def test_windows_of_fast_streams_grow_within_the_total_limit() -> None:
@@ -245,7 +248,7 @@ BAD: dict[str, Callable[[], bytes]] = {
     "data for an unopened stream": lambda: encode(FrameKind.DATA, 9, b"x"),
     "duplicate stream number": lambda: encode_text(FrameKind.OPEN, 1, "tcp:80"),
     "data beyond the credit": lambda: encode(FrameKind.DATA, 1, b"x" * (FIRST + 1)),
-    "credit without a count": lambda: encode(FrameKind.CREDIT, 1, b"xyz"),
+    "credit with a truncated count": lambda: encode(FrameKind.CREDIT, 1, b"xyz"),
     "second hello": lambda: encode_hello(Hello(KEY, False, 0)),
     "ack of unsent frames": lambda: encode_ack(5),
     "unknown kind": lambda: b"\xff\0\0\0\0",
@@ -276,10 +279,17 @@ def test_data_and_finish_after_finish_are_protocol_errors() -> None:
             streams.receive(decode(message))
 
 
+# Random bytes, and frames of streams 0 to 2 with a random payload.
+MESSAGES = st.binary(max_size=40) | st.builds(
+    encode, st.sampled_from(FrameKind), st.integers(0, 2), st.binary(max_size=40)
+)
+
+
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.binary(max_size=40), max_size=8))
+@given(st.lists(MESSAGES, max_size=8))
 def test_rejected_messages_open_and_end_no_stream(messages: list[bytes]) -> None:
     link = Link(KEY, Streams(is_client=False))
+    link.streams.receive(decode(encode_text(FrameKind.OPEN, 1, "tcp:80")))
     for message in messages:
         before = len(link.streams)
         try:
@@ -295,5 +305,8 @@ def test_rejected_messages_open_and_end_no_stream(messages: list[bytes]) -> None
 def test_hello_of_another_version_or_size_is_rejected(content: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_hello(decode(encode(FrameKind.HELLO, 0, content)))
+
+
+def test_frame_of_another_kind_is_not_a_hello() -> None:
     with pytest.raises(ProtocolError):
         decode_hello(decode(encode(FrameKind.PING)))

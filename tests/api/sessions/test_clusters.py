@@ -301,7 +301,7 @@ async def test_kernels_are_placed_on_several_agents(
         pytest.param(
             {"agent_list": ["a1"]},
             errors.Forbidden,
-            "may",
+            r"session\.designate",
             id="agent list of a user without permission",
         ),
     ],

@@ -45,7 +45,7 @@ class IdleSession:
         self._api.world.clock.advance(seconds=seconds)
 
 
-async def idle_limit(api: Api, seconds: int) -> None:
+async def set_idle_timeout(api: Api, seconds: int) -> None:
     admin = await api.client("admin")
     await admin.patch("/keypair-policies/default", {"idle_timeout_seconds": seconds})
 
@@ -57,7 +57,7 @@ async def start_session(api: Api, agent: FakeAgent, **body: Any) -> IdleSession:
 
 
 async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, user: Client) -> None:
-    await idle_limit(api, 600)
+    await set_idle_timeout(api, 600)
     session_server = await start_session(api, agent)
     session_server.wait(100)
     # The last activity was 10 s ago.
@@ -93,7 +93,7 @@ async def test_idle_session_is_warned_and_stopped(api: Api, agent: FakeAgent, us
 async def test_session_is_not_stopped_after_an_outage_of_the_manager(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:
-    await idle_limit(api, 120)
+    await set_idle_timeout(api, 120)
     session_server = await start_session(api, agent)
     session_server.wait(10)
     await session_server.report(0)
@@ -117,7 +117,7 @@ async def test_owner_extends_the_idle_timeout(api: Api, agent: FakeAgent, user: 
     session_server = await start_session(api, agent)
     unlimited = await user.post("/sessions/lab1/activity", {})
     assert (unlimited["idle_ends_at"], unlimited["next_report_seconds"]) == (None, 300)
-    await idle_limit(api, 300)
+    await set_idle_timeout(api, 300)
     session_server.wait(250)
     extended = await user.post("/sessions/lab1/activity", {})
     session = await user.get("/sessions/lab1")
@@ -146,17 +146,17 @@ async def test_changed_idle_timeout_applies_to_running_sessions(
     assert (await session_server.report(600)).idle_since is None
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
     assert await session_server.status() == "RUNNING"
-    await idle_limit(api, 700)
+    await set_idle_timeout(api, 700)
     await session_server.report(600)
     assert await session_server.status() == "RUNNING"
-    await idle_limit(api, 0)
+    await set_idle_timeout(api, 0)
     assert (await user.get("/sessions/lab1"))["idle_ends_at"] is None
-    await idle_limit(api, 300)
+    await set_idle_timeout(api, 300)
     await wait_for_status(user, "lab1", "TERMINATING")
 
 
 async def test_batch_session_has_no_idle_timeout(api: Api, agent: FakeAgent, user: Client) -> None:
-    await idle_limit(api, 60)
+    await set_idle_timeout(api, 60)
     session_server = await start_session(
         api, agent, type="batch", startup_command="python train.py"
     )

@@ -129,10 +129,10 @@ def test_permission_depends_on_the_rank_of_the_owner(
 
 
 @pytest.mark.parametrize("action", sorted(ACTIONS))
-def test_only_metadata_and_unrestricted_actions_reach_an_owner_of_higher_rank(action: str) -> None:
-    is_metadata = action in ("user.read", "keypair.read", "quota.read")
+def test_owner_of_higher_rank_allows_only_account_reads_unless_reach_is_all(action: str) -> None:
+    is_account_read = action in ("user.read", "keypair.read", "quota.read")
     allowed = reaches(MEMBER, action, SUPERADMINS)
-    assert not allowed or is_metadata or reach(Role.ADMIN, action) is Reach.ALL
+    assert not allowed or is_account_read or reach(Role.ADMIN, action) is Reach.ALL
 
 
 def test_a_caller_without_user_id_does_not_match_a_target_without_owner() -> None:
@@ -148,7 +148,7 @@ def test_read_reaches_at_least_as_far_as_write(action: str) -> None:
         assert reach(role, read) >= reach(role, action)
 
 
-def test_invisible_session_is_not_found() -> None:
+def test_invisible_session_is_not_found_and_visible_one_is_forbidden() -> None:
     with pytest.raises(NotFound):
         require(USER, "session.write", SAME_DOMAIN)
     with pytest.raises(Forbidden, match=r"monitor.*session\.write"):

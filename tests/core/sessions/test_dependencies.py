@@ -33,20 +33,20 @@ def test_only_success_meets_a_dependency(status: Status, result: Result) -> None
 
 
 CYCLES = {
-    "itself": ({"a": ["a"]}, "a -> a"),
-    "two": ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
-    "behind a tail": ({"a": ["b"], "b": ["c"], "c": ["b"]}, "b -> c -> b"),
+    "session depends on itself": ({"a": ["a"]}, "a -> a"),
+    "two sessions": ({"a": ["b"], "b": ["a"]}, "a -> b -> a"),
+    "first session is not in the cycle": ({"a": ["b"], "b": ["c"], "c": ["b"]}, "b -> c -> b"),
 }
 
 
 @pytest.mark.parametrize("case", CYCLES)
-def test_cycles_are_named(case: str) -> None:
-    items, circle = CYCLES[case]
+def test_error_names_the_sessions_of_a_cycle(case: str) -> None:
+    items, expected = CYCLES[case]
     with pytest.raises(InvalidRequest) as caught:
         check_no_cycles(items)
     cycle = caught.value.details["circle"]
     assert cycle[0] == cycle[-1]
-    assert set(cycle) == set(circle.split(" -> "))
+    assert set(cycle) == set(expected.split(" -> "))
     assert " -> ".join(cycle) in str(caught.value)
 
 
