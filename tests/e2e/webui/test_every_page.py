@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -47,6 +47,24 @@ async def visit(ui: Shell, name: str) -> None:
     await has_loaded(ui)
 
 
+async def navigate(ui: Shell, name: str) -> None:
+    """Change to another page as a link does, without loading the scripts again."""
+    previous = await ui.page.locator(HEADING).first.element_handle()
+    await ui.page.evaluate("path => history.pushState({}, '', path)", f"{ui.url}/{name}")
+    # Until the new page can be shown, the previous one remains.
+    await ui.page.wait_for_function("heading => !heading.isConnected", arg=previous)
+    await has_loaded(ui)
+
+
+async def every_page(ui: Shell) -> AsyncIterator[str]:
+    """Show each page of the sidebar, the settings and the replay form, and yield its name."""
+    names = await page_names(ui)
+    await visit(ui, names[-1])
+    for name in names:
+        await navigate(ui, name)
+        yield name
+
+
 async def has_loaded(ui: Shell) -> None:
     """Wait until the page has loaded its data."""
     await ui.page.locator(HEADING).first.wait_for()
@@ -81,8 +99,7 @@ async def violations_in_both_themes(page: Page) -> list[str]:
 async def test_no_page_violates_wcag(opened: Opener[Shell]) -> None:
     ui = await opened(Shell, "admin", "/start")
     wrong = {}
-    for name in await page_names(ui):
-        await visit(ui, name)
+    async for name in every_page(ui):
         problems = await violations_in_both_themes(ui.page)
         row = ui.page.locator(".ant-table-row button.ant-btn-link").first
         if await row.count():

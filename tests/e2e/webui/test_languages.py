@@ -15,7 +15,7 @@ from tests.testbed.wait import wait_until_async
 
 from .conftest import Opener
 from .pages import Shell
-from .test_every_page import HEADING, NARROW, has_loaded, page_names, visit
+from .test_every_page import NARROW, every_page, visit
 from .visible_texts import Language, language, problems
 
 if TYPE_CHECKING:
@@ -88,15 +88,6 @@ class Tour(Shell):
         await visit(self, name)
         await self.settled()
 
-    async def navigate(self, name: str) -> None:
-        """Change to another page as a link does, without loading the scripts again."""
-        previous = await self.page.locator(HEADING).first.element_handle()
-        await self.page.evaluate("path => history.pushState({}, '', path)", f"{self.url}/{name}")
-        # Until the new page can be shown, the previous one remains.
-        await self.page.wait_for_function("heading => !heading.isConnected", arg=previous)
-        await has_loaded(self)
-        await self.settled()
-
     async def loaded(self, within: str) -> None:
         await self.page.wait_for_function(
             "selector => document.querySelector(selector) === null",
@@ -113,10 +104,8 @@ class Tour(Shell):
 
 async def check_pages(tour: Tour) -> None:
     """Check every page, and the first drawer and the form of pages that have them."""
-    names = await page_names(tour)
-    await tour.visit(names[-1])
-    for name in names:
-        await tour.navigate(name)
+    async for name in every_page(tour):
+        await tour.settled()
         await tour.check(name)
         row = tour.page.locator(".ant-table-row button.ant-btn-link").first
         if await row.count():

@@ -30,7 +30,7 @@ from .conftest import Opener
 from .data_page import Data
 from .entities_page import Entities
 from .pages import Shell
-from .test_every_page import page_names, visit
+from .test_every_page import every_page
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser
@@ -192,8 +192,7 @@ async def test_markup_is_shown_as_text_on_every_page(opened: Opener[Any], hub: R
     try:
         for username in ("admin", "user2"):
             ui = await opened(Shell, username, "/start")
-            for page in await page_names(ui):
-                await visit(ui, page)
+            async for page in every_page(ui):
                 await assert_nothing_injected(ui, page)
         admin = await opened(Entities, "admin", f'/projects?filters={{"name":"{name}"}}')
         await admin.show(name)

@@ -1,8 +1,9 @@
 import { useEffect } from 'react';
-import { Button, Result } from 'antd';
+import { Button } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { config } from '../config';
 import { queries } from '../data/queries';
+import { PageResult } from '../components/PageResult';
 
 const ACCOUNT_REASONS: readonly string[] = ['inactive', 'deleted', 'address'];
 
@@ -23,7 +24,7 @@ export function SignedOut({ reason }: { reason: string }) {
   };
   return (
     <main>
-      <Result
+      <PageResult
         status="403"
         title={t('errors.signed-out')}
         subTitle={t(`errors.${help}`)}

@@ -1,4 +1,5 @@
 import { createContext, useContext, useEffect, useMemo, useState, type ReactNode } from 'react';
+import { generate } from '@ant-design/colors';
 import { ConfigProvider, theme, type ThemeConfig } from 'antd';
 import { useTranslation } from 'react-i18next';
 import type { Locale } from 'antd/es/locale';
@@ -18,6 +19,9 @@ const LOCALES: Record<string, () => Promise<{ default: Locale }>> = {
   th: () => import('antd/es/locale/th_TH')
 };
 
+/** The next darker shade of the palette that AntD derives from a colour. */
+const darker = (color: string) => generate(color)[6] ?? color;
+
 // AntD's own colours of links and secondary text have less contrast than WCAG 2.1 AA requires.
 const LIGHT: ThemeConfig = {
   algorithm: theme.defaultAlgorithm,
@@ -26,6 +30,7 @@ const LIGHT: ThemeConfig = {
     colorPrimary: config.brandColor,
     colorError: '#cf1322',
     colorLink: config.brandColor,
+    colorLinkHover: darker(config.brandColor),
     colorTextTertiary: 'rgba(0, 0, 0, 0.65)',
     colorTextPlaceholder: 'rgba(0, 0, 0, 0.6)'
   }
@@ -37,6 +42,7 @@ const DARK: ThemeConfig = {
     motion: HAS_MOTION,
     colorError: '#ff7875',
     colorLink: DARK_LINK,
+    colorLinkHover: '#91caff',
     colorTextTertiary: 'rgba(255, 255, 255, 0.7)',
     colorTextPlaceholder: 'rgba(255, 255, 255, 0.6)'
   },

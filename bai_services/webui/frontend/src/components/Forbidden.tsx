@@ -1,12 +1,13 @@
-import { Button, Result } from 'antd';
+import { Button } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { PageResult } from './PageResult';
 
 /** Error that replaces a page which the user is not permitted to open. */
 export function Forbidden() {
   const { t } = useTranslation();
   return (
-    <Result
+    <PageResult
       status="403"
       title={t('errors.forbidden')}
       subTitle={t('errors.forbidden-help')}

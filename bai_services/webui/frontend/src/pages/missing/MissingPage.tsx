@@ -1,11 +1,12 @@
-import { Button, Result } from 'antd';
+import { Button } from 'antd';
 import { Link } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
+import { PageResult } from '../../components/PageResult';
 
 export function MissingPage() {
   const { t } = useTranslation();
   return (
-    <Result
+    <PageResult
       status="404"
       title={t('errors.missing')}
       subTitle={t('errors.missing-help')}

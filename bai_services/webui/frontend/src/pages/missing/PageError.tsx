@@ -1,17 +1,17 @@
-import { Result } from 'antd';
 import type { ErrorComponentProps } from '@tanstack/react-router';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { PageResult } from '../../components/PageResult';
 
 /** Replaces a page that failed to render; header and sidebar remain usable. */
 export function PageError({ error, reset }: ErrorComponentProps) {
   const { t } = useTranslation();
   return (
-    <Result status="500" title={t('errors.page')}>
+    <PageResult status="500" title={t('errors.page')}>
       <ErrorNotice
         error={error instanceof Error ? error : new Error(String(error))}
         onRetry={reset}
       />
-    </Result>
+    </PageResult>
   );
 }

@@ -28,10 +28,13 @@ export function SchedulerPage() {
   const range = search.range ?? DEFAULT_RANGE;
   const change = (changes: SchedulerSearch) =>
     void navigate({ search: old => ({ ...old, ...changes }) });
-  if (me && !READERS.includes(me.role)) {
+  if (me === undefined) {
+    return <Skeleton active />;
+  }
+  if (!READERS.includes(me.role)) {
     return <Forbidden />;
   }
-  const mayChange = me?.role !== 'monitor';
+  const mayChange = me.role !== 'monitor';
   return (
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 8 }}>
