@@ -262,12 +262,17 @@ class SessionUsage:
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """The output of one kernel; ``is_live``: the kernel may still write."""
+    """The output of one kernel.
+
+    ``is_live``: the kernel may still write. ``has_ended``: its session has ended. Before the start
+    of the kernel, both are false.
+    """
 
     session_id: str
     kernel: str
     log: str
     is_live: bool
+    has_ended: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class Logs:
     async def follow(
         self, caller: Caller, key: str, kernel: str = MAIN_HOST, *, has_times: bool = False
     ) -> AsyncGenerator[LogChunk | None]:
-        """Yield a kernel's output so far, then new output as long as the kernel is live.
+        """Yield a kernel's output so far, then new output until its session ends.
 
         Yields None before each pause, so that the caller can check whether the reader is still
         connected and still allowed to read.
@@ -112,7 +112,7 @@ class Logs:
                 if more:
                     yield LogChunk(more, is_gap)
                     before, pause = text, MIN_POLL_SECONDS
-                if not output.is_live:
+                if output.has_ended:
                     return
             yield None
             await asyncio.sleep(pause)

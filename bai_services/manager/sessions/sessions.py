@@ -258,9 +258,10 @@ class Sessions:
         if kernel is None:
             names = ", ".join(k.hostname for k in view.kernels)
             raise NotFound(f"session {row.name} has no kernel {hostname!r}; it has {names}")
-        is_live = row.status in LIVE and kernel.launched_at is not None
+        has_ended = view.row.status not in LIVE
+        is_live = not has_ended and kernel.launched_at is not None
         text = await (self._kernels.log(kernel) if is_live else self._store.log(row.id, hostname))
-        return KernelLog(row.id, hostname, text, is_live)
+        return KernelLog(row.id, hostname, text, is_live, has_ended)
 
     async def history(self, caller: Caller, key: str) -> list[StatusChange]:
         """Return the status changes of a session, oldest first."""

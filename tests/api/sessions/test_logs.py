@@ -12,7 +12,7 @@ import pytest
 
 from bai_services.client import Client
 from bai_services.core import errors
-from tests.api.sessions.test_sessions import create_running_session
+from tests.api.sessions.test_sessions import QUARTER, create_running_session
 from tests.testbed.fake_agent import FakeAgent
 from tests.testbed.manager import Api
 
@@ -107,6 +107,31 @@ async def test_log_stream_ends_with_the_session(
                     }
                     await api.hub.post(f"{key}/exited", facts)
     assert (pieces, event) == (["one\n", "two\n", "last\n"], "end")
+
+
+async def test_log_stream_of_a_pending_session_ends_with_the_session(
+    api: Api, user: Client
+) -> None:
+    session = await user.post("/sessions", {"name": "pending", "resources": QUARTER})
+    key = f"/sessions/{session['id']}"
+    pause_count, event = 0, ""
+    async with (
+        httpx.AsyncClient(
+            base_url=f"{api.url}/api/v1",
+            headers={"Authorization": "Bearer hub-secret"},
+            timeout=60,
+        ) as client,
+        client.stream("GET", f"{key}/log-stream") as answer,
+    ):
+        async for line in answer.aiter_lines():
+            if line.startswith("event: "):
+                event = line.removeprefix("event: ")
+            if line.startswith(": "):
+                pause_count += 1
+                if pause_count == 2:
+                    await user.delete(key)
+    assert pause_count >= 2
+    assert event == "end"
 
 
 async def test_logs_of_another_user_are_not_found(
