@@ -151,7 +151,7 @@ class TunnelClient:
             try:
                 return await self._connect()
             except _CONNECTION_ERRORS as error:
-                _raise_if_permanent(error)
+                raise_if_permanent(error)
                 if loop.time() + pause > deadline:
                     raise Unavailable(
                         f"the session does not respond: {error}; see bai session info",
@@ -279,8 +279,8 @@ class _Connection:
             self._closed.set_exception(error)
 
 
-def _raise_if_permanent(error: Exception) -> None:
-    """Raise an error for which a retry is pointless.
+def raise_if_permanent(error: Exception) -> None:
+    """Raise an error if it is pointless to retry the connection to a session after ``error``.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import json
 import os
@@ -18,7 +19,8 @@ from tornado.httpclient import HTTPError, HTTPRequest
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from bai_services.core.errors import Unavailable
+from bai_services.core.errors import NotFound, Unavailable
+from bai_services.tunnel.client import raise_if_permanent
 
 from .. import output
 from ..command import Connection, connected, example
@@ -48,26 +50,37 @@ async def attach(connection: Connection, session: str, *, terminal: str | None) 
     else:
         await remote.request("GET", f"api/terminals/{quote(terminal, safe='')}")
     with _raw_terminal():
-        has_ended = await _TerminalConnection(remote, terminal).run()
+        has_ended = await TerminalConnection(remote, terminal).run()
     if has_ended:
         output.note(f"terminal {terminal} of {session} has ended")
     else:
         output.note(f"detached; reattach with: bai session attach {session} {terminal}")
 
 
-class _TerminalConnection:
+class TerminalConnection:
     """Forwards input, output and window size between this terminal and one in the session."""
 
     def __init__(self, remote: Remote, name: str) -> None:
         address = remote.url.replace("http", "ws", 1)
         self._url = f"{address}terminals/websocket/{quote(name, safe='')}"
+        self._name = name
         self._token = remote.token
+        # One read may end within a character.
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         # Messages to the session's terminal; None detaches.
         self._outgoing: asyncio.Queue[list[object] | None] = asyncio.Queue()
         self._has_output = False
 
     async def run(self) -> bool:
-        """Return True when the terminal has ended, False when the user has detached."""
+        """Return True when the terminal has ended, False when the user has detached.
+
+        Raises
+        ------
+        NotSignedIn, Forbidden, NotFound
+            If the session rejects the token or the user, or has no such terminal.
+        Unavailable
+            If the session does not respond for a minute.
+        """
         loop = asyncio.get_running_loop()
         loop.add_reader(sys.stdin.fileno(), self._read_input)
         loop.add_signal_handler(signal.SIGWINCH, self._send_size)
@@ -87,8 +100,8 @@ class _TerminalConnection:
     def _read_input(self) -> None:
         content = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
         before, detach, _ = content.partition(DETACH)
-        if before:
-            self._outgoing.put_nowait(["stdin", before.decode(errors="replace")])
+        if text := self._decoder.decode(before):
+            self._outgoing.put_nowait(["stdin", text])
         if detach or not content:
             self._outgoing.put_nowait(None)
 
@@ -109,6 +122,11 @@ class _TerminalConnection:
             try:
                 return await websocket_connect(request)
             except _CONNECTION_ERRORS as error:
+                raise_if_permanent(error)
+                if isinstance(error, HTTPError) and error.code < 500:
+                    raise NotFound(
+                        f"the session or its terminal {self._name} has ended: {error}"
+                    ) from error
                 if loop.time() > deadline:
                     raise Unavailable(f"the session does not respond: {error}") from error
             await asyncio.sleep(_RETRY_SECONDS)
