@@ -34,6 +34,11 @@ def revisions() -> list[str]:
     return [script.revision for script in scripts][::-1]
 
 
+def next_revision() -> str:
+    """Return the name of the revision after the newest one; numbers may be missing."""
+    return f"{max(map(int, revisions()), default=0) + 1:04}"
+
+
 def current(url: str) -> str | None:
     """Return the revision of the database at ``url``, None for an empty database."""
     with _connected(url) as connection:
@@ -49,9 +54,8 @@ def differences(url: str) -> list[object]:
 
 def write_revision(url: str, message: str) -> None:
     """Generate the migration script from the newest revision to the current ``tables``."""
-    number = f"{len(revisions()) + 1:04}"
     with _connected(url) as connection:
-        command.revision(_config(connection), message, autogenerate=True, rev_id=number)
+        command.revision(_config(connection), message, autogenerate=True, rev_id=next_revision())
 
 
 def _config(connection: sa.Connection | None = None) -> Config:

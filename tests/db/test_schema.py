@@ -38,3 +38,7 @@ def test_concurrent_upgrades_succeed(empty_database_url: str) -> None:
     ended = [process.communicate(timeout=60)[1] for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], ended
     assert schema.differences(empty_database_url) == []
+
+
+def test_next_revision_follows_the_newest() -> None:
+    assert int(schema.next_revision()) == int(schema.revisions()[-1]) + 1
