@@ -60,6 +60,15 @@ async def test_move_all_skips_invalid_transitions_and_unknown_ids(world: World) 
     assert len(await world.sessions.history(ids[0])) == 1
 
 
+async def test_cluster_session_on_a_lost_agent_is_listed_once(world: World) -> None:
+    new = world.new_session("lab", sub_kernel_ids=("k1", "k2"))
+    await world.sessions.enqueue(new, NOW)
+    assert await world.run_pass() == [new.id]
+    await world.write(sa.update(cluster.agents).values(status="LOST", status_changed_at=NOW))
+    assert await world.kernels.on_lost_agents(NOW, Status.SCHEDULED) == []
+    assert await world.kernels.on_lost_agents(world.advance(), Status.SCHEDULED) == [new.id]
+
+
 async def test_status_info_of_ended_session_is_not_changed(world: World) -> None:
     row, _ = await world.sessions.enqueue(world.new_session("lab"), NOW)
     await world.sessions.set_status_info(row.id, "waits for the Hub")

@@ -214,12 +214,16 @@ class KernelStore:
         async with self._db.read() as tx:
             found = await tx.execute(
                 sa.select(sessions.c.id)
-                .join_from(kernels, sessions, kernels.c.session_id == sessions.c.id)
-                .join(agents, kernels.c.agent_id == agents.c.id)
                 .where(
                     sessions.c.status.in_(statuses),
-                    agents.c.status != AgentStatus.ALIVE,
-                    agents.c.status_changed_at < before,
+                    sessions.c.id.in_(
+                        sa.select(kernels.c.session_id)
+                        .join_from(kernels, agents, kernels.c.agent_id == agents.c.id)
+                        .where(
+                            agents.c.status != AgentStatus.ALIVE,
+                            agents.c.status_changed_at < before,
+                        )
+                    ),
                 )
                 .order_by(sessions.c.sequence)
             )
