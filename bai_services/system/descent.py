@@ -189,15 +189,15 @@ class _Removal:
             if os.fstat(here).st_mode & stat.S_IRWXU != stat.S_IRWXU:
                 os.fchmod(here, stat.S_IRWXU)
         directories = []
-        with os.scandir(here) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    directories.append(entry.name)
-                    continue
-                try:
-                    os.unlink(entry.name, dir_fd=here)
-                except OSError as error:
-                    self._record(error)
+        try:
+            with os.scandir(here) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.name)
+                    else:
+                        self._try_unlink(entry.name, here)
+        except OSError as error:
+            self._record(error)
         return directories
 
     def _enter(self, at: Descent, name: str) -> bool:
@@ -214,6 +214,12 @@ class _Removal:
         except OSError as error:
             self._record(error)
         return False
+
+    def _try_unlink(self, name: str, parent: int) -> None:
+        try:
+            os.unlink(name, dir_fd=parent)
+        except OSError as error:
+            self._record(error)
 
     def _try_rmdir(self, name: str, parent: int) -> None:
         try:

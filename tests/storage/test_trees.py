@@ -255,6 +255,38 @@ def test_append_preserves_holes(tmp_path: Path) -> None:
     assert target.read_bytes() == b"first" + source.read_bytes()
 
 
+def test_removal_continues_after_a_directory_that_cannot_be_listed(tmp_path: Path) -> None:
+    # With three descriptors, an entry of the tree can be opened but not listed.
+    script = """
+import os, pathlib, resource
+from bai_services.system.descent import remove_tree
+tree = pathlib.Path("tree")
+(tree / "full").mkdir(parents=True)
+(tree / "full/f").touch()
+for name in "abcdef":
+    (tree / name).mkdir()
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+opened = []
+try:
+    while True:
+        opened.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    for number in opened[-3:]:
+        os.close(number)
+try:
+    remove_tree(tree)
+except OSError as error:
+    print(error.strerror)
+os.closerange(opened[0], 100)
+print(os.listdir(tree))
+"""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+    assert done.stdout == "Too many open files\n['full']\n", done.stderr
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="requires root (setuid)")
 def test_unprivileged_user_removes_tree_with_locked_directories(tmp_path: Path) -> None:
     place = tmp_path / "place"
