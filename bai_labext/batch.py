@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -57,7 +58,7 @@ class Hub:
         Raises
         ------
         OSError
-            If the Hub does not respond, or responds with another error.
+            If the Hub does not respond, or responds with another error or invalid content.
         """
         if not self._api:
             return True
@@ -86,9 +87,14 @@ class Hub:
         request = urllib.request.Request(url, data, {"Authorization": f"token {self._token}"})
         if data is not None:
             request.add_header("Content-Type", "application/json")
-        with self._opener.open(request, timeout=CALL_TIMEOUT_SECONDS) as response:
-            text = response.read()
-        content: Mapping[str, Any] = json.loads(text) if text else {}
+        try:
+            with self._opener.open(request, timeout=CALL_TIMEOUT_SECONDS) as response:
+                text = response.read()
+            content = json.loads(text) if text else {}
+        except (HTTPException, ValueError) as error:
+            raise OSError(f"the response of the Hub is invalid: {error}") from error
+        if not isinstance(content, dict):
+            raise OSError("the response of the Hub is not a JSON object")
         return content
 
 
@@ -137,7 +143,7 @@ class Runner:
         while not self._stopping.is_set():
             # Query the Hub only after its readiness check (or any other request) has arrived.
             if self._requested.wait(FIRST_POLL_PAUSE_SECONDS):
-                with suppress(OSError, ValueError):
+                with suppress(OSError):
                     if self._hub.has_server():
                         return True
                 self._stopping.wait(pause)

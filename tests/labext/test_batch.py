@@ -31,6 +31,8 @@ class FakeHub:
     url: str = ""
     status: int = 200
     is_ready: bool = True
+    # Response to reports of activity.
+    activity_response: bytes = b"{}"
     queries: list[str] = field(default_factory=list)
     activity: list[dict[str, Any]] = field(default_factory=list)
     credentials: set[str | None] = field(default_factory=set)
@@ -44,16 +46,15 @@ def fake_hub() -> Iterator[FakeHub]:
         def do_GET(self) -> None:
             hub.credentials.add(self.headers["Authorization"])
             hub.queries.append(self.path)
-            self.respond(hub.status, {"ready": hub.is_ready})
+            self.respond(hub.status, json.dumps({"ready": hub.is_ready}).encode())
 
         def do_POST(self) -> None:
             hub.credentials.add(self.headers["Authorization"])
             text = self.rfile.read(int(self.headers["Content-Length"]))
             hub.activity.append(json.loads(text))
-            self.respond(200, {})
+            self.respond(200, hub.activity_response)
 
-        def respond(self, status: int, content: dict[str, Any]) -> None:
-            body = json.dumps(content).encode()
+        def respond(self, status: int, body: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -100,6 +101,7 @@ def runner(hub: FakeHub, folder: Path, command: str) -> Iterator[RunningBatch]:
         "JUPYTERHUB_SERVICE_URL": url,
         "JUPYTERHUB_BASE_URL": "/",
         "JUPYTERHUB_API_URL": f"{hub.url}/hub/api",
+        "JUPYTERHUB_ACTIVITY_INTERVAL": "0.1",
         "JUPYTERHUB_ACTIVITY_URL": f"{hub.url}/hub/api/users/ann/activity",
         "JUPYTERHUB_API_TOKEN": "secret",
         "JUPYTERHUB_USER": "ann",
@@ -158,6 +160,19 @@ def test_the_command_runs_if_the_hub_denies_queries(tmp_path: Path, status: int)
         with runner(hub, tmp_path, "true") as running:
             wait_until(running.is_up, 20, "a response of the batch runner")
             assert running.wait_for_exit() == (0, "")
+
+
+@pytest.mark.parametrize("response", [b"<html>", b"[]", b"\xff"])
+def test_activity_is_reported_again_after_an_invalid_response(
+    tmp_path: Path, response: bytes
+) -> None:
+    with fake_hub() as hub:
+        hub.activity_response = response
+        with runner(hub, tmp_path, "sleep 30") as running:
+            wait_until(running.is_up, 20, "a response of the batch runner")
+            wait_until(lambda: len(hub.activity) > 1, 20, "a second report of activity")
+            running.process.send_signal(signal.SIGTERM)
+            running.wait_for_exit()
 
 
 def test_a_signal_reaches_all_processes_of_the_command(tmp_path: Path) -> None:
