@@ -32,7 +32,7 @@ from .base import (
     Usage,
 )
 from .folder import OpenFolder, Owner
-from .transfers.archives import FORMATS, generate_archive
+from .transfers.archives import FORMATS, check_path, generate_archive
 from .transfers.downloads import ArchiveStream, Download
 from .transfers.staging import (
     DIRECTORY,
@@ -244,7 +244,7 @@ class StorageHost:
         opened = OpenFolder(root, self._opener)
         try:
             for top in tops:
-                await self.workers.run(opened.entry if top else _nothing, top)
+                await self.workers.run(check_path, opened, top)
         except BaseException:
             os.close(root)
             raise
@@ -519,7 +519,3 @@ class StorageHost:
             entry = opened.put(writer.path, writer.file, parts, expected)
         writer.close()
         return entry
-
-
-def _nothing(parts: Any) -> None:
-    return None

@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import os
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -425,7 +426,7 @@ async def download_archive(host: StorageHost, folder: Location, form: str, *path
 def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes]:
     """Create files, an empty directory, a link and a pipe; return the files.
 
-    Archives must not read the link or the pipe.
+    Archives contain the link as a link, and must not read the pipe.
     """
     root = Path(host.source_path(folder))
     files = {"a/big": os.urandom(3 * 2**20 + 1), "a/b/한글.txt": b"hi", "top": b"", "z/x": b"9"}
@@ -439,14 +440,15 @@ def tree(host: StorageHost, folder: Location, tmp_path: Path) -> dict[str, bytes
     return files
 
 
-async def test_zip_contains_tree(
-    host: StorageHost, folder: Location, tree: dict[str, bytes]
+async def test_zip_contains_tree_with_links_as_links(
+    host: StorageHost, folder: Location, tree: dict[str, bytes], tmp_path: Path
 ) -> None:
     with zipfile.ZipFile(io.BytesIO(await download_archive(host, folder, "zip", ""))) as archive:
         assert archive.testzip() is None
         found = {name: archive.read(name) for name in archive.namelist() if name[-1] != "/"}
         assert "empty/" in archive.namelist()
-    assert found == tree
+        assert stat.S_ISLNK(archive.getinfo("a/out").external_attr >> 16)
+    assert found == {**tree, "a/out": os.fsencode(tmp_path / "secret")}
 
 
 async def test_tar_contains_tree_with_links_as_links(
@@ -459,6 +461,21 @@ async def test_tar_contains_tree_with_links_as_links(
     assert files == {name: tree[name] for name in ("a/big", "a/b/한글.txt", "top")}
     assert members["a/out"].issym()
     assert "a/pipe" not in members and "a/b" in members
+
+
+@pytest.mark.parametrize("form", ["zip", "tar"])
+async def test_archive_of_a_named_link_or_pipe(
+    host: StorageHost, folder: Location, tree: dict[str, bytes], form: str
+) -> None:
+    content = io.BytesIO(await download_archive(host, folder, form, "a/out"))
+    if form == "zip":
+        with zipfile.ZipFile(content) as archive:
+            assert archive.namelist() == ["out"]
+    else:
+        with tarfile.open(fileobj=content) as tar:
+            assert tar.getnames() == ["out"]
+    with pytest.raises(Conflict, match="pipe is a pipe, socket or device"):
+        await host.open_archive(folder, ["top", "a/pipe"], form)
 
 
 async def test_downloaded_tar_can_be_unpacked(

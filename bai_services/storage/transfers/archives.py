@@ -13,6 +13,7 @@ from itertools import chain
 from typing import IO, cast
 
 from bai_services.core.errors import Conflict
+from bai_services.core.folders.entries import FileType
 from bai_services.system.descent import Descent
 
 from .. import safe_paths
@@ -44,11 +45,28 @@ class Member:
     facts: os.stat_result
 
 
+def check_path(folder: OpenFolder, path: Parts) -> None:
+    """Check whether an archive can contain the entry at ``path``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such entry.
+    Conflict
+        If it is a pipe, socket or device.
+    """
+    if path and folder.entry(path).type is FileType.OTHER:
+        raise Conflict(
+            f"{path[-1][:200]} is a pipe, socket or device; archives cannot contain it",
+            field="path",
+        )
+
+
 def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
     """Yield the entries at ``tops`` and below them, a directory before its entries.
 
-    Special files below ``tops`` are left out, and links are not followed. Only the length of paths
-    limits the depth of directories.
+    Special files are left out, and links are not followed. Only the length of paths limits the
+    depth of directories.
 
     Raises
     ------
@@ -59,6 +77,8 @@ def walk(folder: OpenFolder, tops: Sequence[Parts]) -> Iterator[Member]:
         if top:
             with folder.directory(top[:-1]) as parent:
                 facts = os.stat(top[-1], dir_fd=parent, follow_symlinks=False)
+                if _is_special(facts):
+                    continue
                 yield Member(top[-1], parent, top[-1], facts)
             if not stat.S_ISDIR(facts.st_mode):
                 continue
@@ -80,7 +100,7 @@ def _entries(here: int, above: str, directories: list[str]) -> Iterator[Member]:
                 facts = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
                 continue  # removed since its name was read
-            if stat.S_IFMT(facts.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+            if _is_special(facts):
                 continue
             path = f"{above}/{entry.name}" if above else entry.name
             if len(os.fsencode(path)) > MAX_PATH_BYTES:
@@ -90,6 +110,10 @@ def _entries(here: int, above: str, directories: list[str]) -> Iterator[Member]:
             if stat.S_ISDIR(facts.st_mode):
                 directories.append(entry.name)
             yield Member(path, here, entry.name, facts)
+
+
+def _is_special(facts: os.stat_result) -> bool:
+    return stat.S_IFMT(facts.st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 
 
 class _Sink:
@@ -124,8 +148,8 @@ def generate_archive(
 ) -> Generator[bytes, None, None]:
     """Yield the chunks of a zip or tar archive of the paths ``tops``.
 
-    It is not a snapshot: each file is read when the archive reaches it. Zip archives contain no
-    symbolic links.
+    It is not a snapshot: each file is read when the archive reaches it. Links are archived as
+    links.
     """
     sink = _Sink()
     make = _zip if form == "zip" else _tar
@@ -145,6 +169,9 @@ def _zip(folder: OpenFolder, tops: Sequence[Parts], sink: _Sink) -> Iterator[Non
             if stat.S_ISDIR(member.facts.st_mode):
                 info.filename += "/"
                 archive.writestr(info, b"")
+            elif stat.S_ISLNK(member.facts.st_mode):
+                target = os.readlink(member.name, dir_fd=member.directory)
+                archive.writestr(info, os.fsencode(target))
             elif stat.S_ISREG(member.facts.st_mode):
                 info.file_size = member.facts.st_size
                 is_huge = member.facts.st_size >= 2**31 - CHUNK_BYTES
