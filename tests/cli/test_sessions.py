@@ -174,8 +174,8 @@ async def test_wait_fails_if_the_session_fails(bai: Bai, api: Api, agent: FakeAg
     assert "the image is not there" in done.error["message"]
 
 
-async def test_wait_fails_after_its_timeout(bai: Bai, agent: FakeAgent) -> None:
-    arguments = ("session", "create", "lab1", *QUARTER, "--wait", "--timeout", 0.5, "--json")
+async def test_timeout_implies_a_wait_that_fails_after_it(bai: Bai, agent: FakeAgent) -> None:
+    arguments = ("session", "create", "lab1", *QUARTER, "--timeout", 0.5, "--json")
     done = await bai(*arguments, by="user")
     assert (done.code, done.error["details"]["session"]["name"]) == (1, "lab1")
     assert "after 0.5 s" in done.error["message"]
@@ -200,7 +200,7 @@ async def test_rm_waits_for_several_sessions(bai: Bai, api: Api, agent: FakeAgen
     user = await api.client("user")
     first = await user.get("/sessions/lab1")
     stopping = asyncio.create_task(
-        bai("session", "rm", "lab1", "lab2", "--wait", "--json", by="user")
+        bai("session", "rm", "lab1", "lab2", "--timeout", 60, "--json", by="user")
     )
     await user.get("/sessions/lab1", wait="TERMINATING", timeout="10")
     await report_exit(api, first["id"])

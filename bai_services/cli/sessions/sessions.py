@@ -92,7 +92,8 @@ for _command in (
 )
 @click.option(
     "--enqueue-only", is_flag=True,
-    help="Return as soon as the session is queued (the default). Cannot be combined with --wait.",
+    help="Return as soon as the session is queued (the default). "
+    "Cannot be combined with --wait or --timeout.",
 )  # fmt: skip
 @click.option(
     "--preview", is_flag=True,
@@ -104,7 +105,7 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS",
-    help="Maximum wait with --wait; the session remains pending afterwards. Default: no limit.",
+    help="Maximum wait; implies --wait. The session remains pending afterwards. Default: no limit.",
 )  # fmt: skip
 @json_option
 @connected
@@ -125,12 +126,13 @@ async def create(
     The command is idempotent: with the same name and the same options it returns
     the session that already exists.
     """
-    if timeout_seconds is not None and not wait:
-        raise click.UsageError("--timeout needs --wait")
+    wait = wait or timeout_seconds is not None
     if wait and enqueue_only:
-        raise click.UsageError("--wait and --enqueue-only are mutually exclusive")
+        raise click.UsageError("--enqueue-only cannot be combined with --wait or --timeout")
     if preview and (wait or enqueue_only):
-        raise click.UsageError("--preview creates no session: omit --wait and --enqueue-only")
+        raise click.UsageError(
+            "--preview creates no session: omit --wait, --timeout and --enqueue-only"
+        )
     body = {"name": name, **request_fields(spec)}
     if template is not None:
         body["template"] = template
@@ -243,7 +245,7 @@ async def logs(
     "timeout_seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Maximum wait for each session with --wait. Default: no limit.",
+    help="Maximum wait for each session; implies --wait. Default: no limit.",
 )
 @json_option
 @connected
@@ -264,7 +266,7 @@ async def rm(
         for name in names:
             await connection.client.get(f"/sessions/{segment(name)}")
     stopped = [await _stop(connection, name, force=force) for name in names]
-    if wait:
+    if wait or timeout_seconds is not None:
         stopped = [
             await wait_for_status(connection.client, found, Status.TERMINATED, timeout_seconds)
             for found in stopped
