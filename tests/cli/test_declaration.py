@@ -81,6 +81,7 @@ def test_empty_file_declares_nothing(tmp_path: Path) -> None:
         (USER + ",\n  allowed_client_ip: [nowhere]}", 3, "'nowhere' is not a network"),
         (USER + ", password_env: MISSING}", 2, "variable MISSING contains no password"),
         (USER + ", password_file: missing}", 2, "missing: No such file"),
+        (USER + ", password_file: latin-1}", 2, "latin-1: not a UTF-8 text file$"),
         (USER + ", password: secret1!}", 2, "unknown field 'password' of a user"),
         (USER + ", password_env: P, generate_password: true}", 2, "are mutually exclusive"),
     ],
@@ -88,10 +89,17 @@ def test_empty_file_declares_nothing(tmp_path: Path) -> None:
 )
 def test_error_names_file_and_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
     path = write(tmp_path, text)
+    (tmp_path / "latin-1").write_text("geheim-ü", encoding="latin-1")
     with pytest.raises(InvalidRequest, match=problem) as caught:
         load_declaration(path, {"P": "secret1!"})
     assert caught.value.message.startswith(f"{path}:{line}: ")
     assert caught.value.details == {"file": str(path), "line": line}
+
+
+def test_error_names_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=f"{tmp_path}: Is a directory") as caught:
+        load_declaration(tmp_path)
+    assert caught.value.details == {"file": str(tmp_path)}
 
 
 def test_initial_password_is_loaded_and_hidden_in_repr(tmp_path: Path) -> None:

@@ -105,10 +105,12 @@ def load_declaration(path: Path, environ: Mapping[str, str] = os.environ) -> dic
     ------
     InvalidRequest
         With file and line, for invalid YAML, an unknown key, a missing field or password, an
-        invalid value, or a duplicate declaration.
+        invalid value, or a duplicate declaration; with the file, if it cannot be read.
     """
     try:
         loader = BoundedLoader(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidRequest(f"{path}: {error.strerror}", file=str(path)) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise _error_at(f"{path}:1", f"not a YAML text file: {error}") from None
     try:
@@ -245,6 +247,8 @@ def _initial_password(
             password = file.read_text(encoding="utf-8").rstrip("\r\n")
         except OSError as error:
             raise _error_at(location, f"{source}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise _error_at(location, f"{source}: not a UTF-8 text file") from None
     if not password:
         raise _error_at(location, f"{source} contains no password")
     return password
