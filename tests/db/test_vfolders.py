@@ -14,6 +14,7 @@ from bai_services.core.audit import AuditEntry
 from bai_services.core.errors import AlreadyExists, InUse, InvalidTransition, QuotaExceeded
 from bai_services.core.folders.vfolders import VfolderEvent, VfolderStatus
 from bai_services.core.sessions.lifecycle import Event, Status
+from bai_services.db.folders.grants import GrantStore
 from bai_services.db.folders.vfolders import VfolderRow, VfolderStore, VfolderVisibility
 from bai_services.db.tables import accounts
 from bai_services.db.tables.folders import vfolder_mounts
@@ -207,3 +208,14 @@ def test_concurrent_creates_respect_max_vfolder_count(database_url: str) -> None
     asyncio.run(prepare())
     in_threads([lambda n=n: create(n) for n in range(6)])  # type: ignore[misc]
     assert asyncio.run(count()) == 5
+
+
+async def test_user_is_found_by_id_before_name(world: World) -> None:
+    await world.add_user(3, "u2")
+    store = GrantStore(world.database)
+    for key, user_id in (("u1", "u1"), ("u2", "u2"), (" BOB ", "u2"), ("u2@example.org", "u3")):
+        found = await store.find_user_in_any_domain(key)
+        assert found is not None and found["id"] == user_id
+        assert await store.find_user(key, "d") == found
+        assert await store.find_user(key, "other") is None
+    assert await store.find_user_in_any_domain("nobody") is None

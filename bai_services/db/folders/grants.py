@@ -36,7 +36,7 @@ _GRANTS = Listing(
 
 
 class GrantStore:
-    """Each public method is one transaction, except ``find_user_in_any_domain``."""
+    """Each public method is one transaction."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -71,30 +71,28 @@ class GrantStore:
 
     async def find_user(self, key: str, domain: str) -> sa.RowMapping | None:
         """Return the user of a domain whose id, user name or e-mail address is ``key``, or None."""
-        lower = key.strip().lower()
-        async with self._db.read() as tx:
-            result = await tx.execute(
-                sa.select(users.c.id, users.c.username, users.c.status, users.c.domain).where(
-                    users.c.domain == domain,
-                    sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower),
-                )
-            )
-            rows = result.mappings().all()
-        # Several rows may match: ``key`` can be the id of one user and the name of another.
-        ranked = sorted(rows, key=lambda row: (row["id"] != key, row["username"] != lower))
-        return ranked[0] if ranked else None
+        return await self._find_user(key, users.c.domain == domain)
 
     async def find_user_in_any_domain(self, key: str) -> sa.RowMapping | None:
         """Return the user in any domain with id, user name or e-mail address ``key``, or None."""
+        return await self._find_user(key)
+
+    async def _find_user(
+        self, key: str, *conditions: sa.ColumnElement[bool]
+    ) -> sa.RowMapping | None:
         lower = key.strip().lower()
         async with self._db.read() as tx:
-            domain = await tx.scalar(
-                sa.select(users.c.domain)
-                .where(sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower))
+            result = await tx.execute(
+                sa.select(users.c.id, users.c.username, users.c.status, users.c.domain)
+                .where(
+                    sa.or_(users.c.id == key, users.c.username == lower, users.c.email == lower),
+                    *conditions,
+                )
+                # Several rows may match: ``key`` can be the id of one user and the name of another.
                 .order_by(users.c.id != key, users.c.username != lower)
                 .limit(1)
             )
-        return None if domain is None else await self.find_user(key, domain)
+            return result.mappings().one_or_none()
 
     async def container_uid(self, user_id: str | None) -> int | None:
         """Return the uid of a user's containers, None if not set."""
