@@ -229,6 +229,8 @@ class APIHandler(RequestHandler):
     """
 
     caller: Caller
+    # Whether the duration of the request measures performance: not for streams and long polls.
+    is_timed: bool = True
 
     @property
     def manager(self) -> Manager:

@@ -21,6 +21,8 @@ KEEPALIVE_SECONDS = 10.0
 class EventsHandler(APIHandler):
     """Streams notifications that name the changed object; the client fetches its current state."""
 
+    is_timed = False
+
     @operation(
         "Stream change notifications of sessions, folders and invitations (text/event-stream)",
         tag="sessions",

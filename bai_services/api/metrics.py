@@ -42,10 +42,7 @@ class AccessLog:
         route = self._paths.get(type(handler), "other")
         method = request.method or ""
         self._metrics.requests.labels(method, route, str(status)).inc()
-        # Long polls and the stream of events are excluded, because their duration does not measure
-        # performance.
-        is_long_poll = "wait" in request.query_arguments or route == "/events"
-        if not is_long_poll:
+        if not isinstance(handler, APIHandler) or handler.is_timed:
             self._metrics.request_seconds.labels(method, route).observe(request.request_time())
         # In the handlers of pages, ``caller`` is a method; in those of the API, an attribute.
         attribute = getattr(handler, "caller", None)

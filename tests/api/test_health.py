@@ -53,6 +53,32 @@ async def test_metrics_are_served_to_monitors_but_not_to_users(api: Api) -> None
     assert "bai_requests_total" in text
 
 
+async def test_duration_of_streams_and_long_polls_is_not_measured(api: Api) -> None:
+    user = await api.client("user")
+    resources = {"cpu": "1", "mem": "1g"}
+    created = {"name": "created", "resources": resources}
+    await user.post("/sessions/preview", created)
+    session = await user.post("/sessions", {**created, "max_wait_seconds": 0.1})
+    path = f"/sessions/{session['id']}"
+    await user.get(path, wait="RUNNING", timeout="0.1")
+    await user.delete(path)
+    await user.send("GET", f"{path}/log-stream")
+    families = {family.name: family for family in api.world.manager.metrics.registry.collect()}
+    counted = {sample.labels["route"] for sample in families["bai_requests"].samples}
+    routes = {"/sessions", "/sessions/{key}", "/sessions/{key}/log-stream", "/sessions/preview"}
+    assert routes <= counted
+    measured = {
+        (sample.labels["method"], sample.labels["route"])
+        for sample in families["bai_request_duration_seconds"].samples
+    }
+    assert measured & {
+        ("POST", "/sessions"),
+        ("GET", "/sessions/{key}"),
+        ("GET", "/sessions/{key}/log-stream"),
+        ("POST", "/sessions/preview"),
+    } == {("POST", "/sessions/preview")}
+
+
 async def test_openapi_document_needs_no_sign_in(api: Api) -> None:
     async with httpx.AsyncClient() as http:
         document = (await http.get(f"{api.url}/api/v1/openapi.json")).json()

@@ -230,6 +230,8 @@ class HeartbeatHandler(APIHandler):
 class WorkHandler(APIHandler):
     """Serves the long poll of an agent for work items."""
 
+    is_timed = False
+
     _poll: asyncio.Task[Sequence[Mapping[str, Any]]] | None = None
 
     @operation("Wait for work", tag=_TAG, returns=WorkList)

@@ -102,6 +102,8 @@ class LogStreamHandler(LogHandler):
     An error after the first event is sent as ``event: error``.
     """
 
+    is_timed = False
+
     @operation(
         "Stream a session's output (text/event-stream)",
         tag=_TAG,

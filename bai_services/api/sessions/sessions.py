@@ -76,6 +76,7 @@ class SessionsHandler(APIHandler):
         request = await apply_template(self, body)
         row, is_new = await self.manager.sessions.sessions.create(self.caller, request.to_spec())
         if body.max_wait_seconds:
+            self.is_timed = False
             row = await self.manager.sessions.sessions.wait(
                 self.caller, row.id, Status.RUNNING, body.max_wait_seconds
             )
@@ -126,6 +127,7 @@ class SessionHandler(APIHandler):
         until = self.get_query_argument("wait", "")
         if not until:
             return await self.manager.sessions.sessions.get(self.caller, key)
+        self.is_timed = False
         timeout = read_seconds(
             "timeout", self.get_query_argument("timeout", str(DEFAULT_WAIT_SECONDS))
         )
