@@ -49,7 +49,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     optional["brand"] = read_brand(environ)
     optional["callback_reach"] = _callback_reach(environ)
     if scopes:
-        optional["hub_access_scopes"] = frozenset(json.loads(scopes))
+        optional["hub_access_scopes"] = _scopes("JUPYTERHUB_OAUTH_ACCESS_SCOPES", scopes)
     database_url = environ.get("BAI_DATABASE_URL") or sqlite
     if database_url == sqlite:
         home.database("bai.sqlite")
@@ -78,6 +78,16 @@ def _is_on(variable: str, text: str) -> bool:
     if text not in ("0", "1"):
         raise SystemExit(f"{variable} must be 0 or 1, not {text!r}")
     return text == "1"
+
+
+def _scopes(variable: str, text: str) -> frozenset[str]:
+    try:
+        scopes = json.loads(text)
+    except ValueError:
+        scopes = None
+    if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+        raise SystemExit(f"{variable} must be a JSON list of scopes, not {text!r}")
+    return frozenset(scopes)
 
 
 def _callback_reach(environ: Mapping[str, str]) -> AllowedTargets:

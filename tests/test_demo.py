@@ -131,6 +131,9 @@ def test_random_passwords_satisfy_the_rules() -> None:
         ("BAI_STORAGE_HOSTS", "a=local:/x,a=local:/y", "duplicate host name 'a'"),
         ("BAI_STORAGE_HOSTS", "a=local", "is not NAME=BACKEND:/PATH"),
         ("BAI_TRUSTED_PROXIES", "nowhere", "list networks and addresses"),
+        ("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "[access", "must be a JSON list of scopes"),
+        ("JUPYTERHUB_OAUTH_ACCESS_SCOPES", '"access"', "must be a JSON list of scopes"),
+        ("JUPYTERHUB_OAUTH_ACCESS_SCOPES", "[1]", "must be a JSON list of scopes"),
     ],
 )
 def test_error_names_an_invalid_variable(
