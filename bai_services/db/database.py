@@ -183,7 +183,7 @@ def _prepare_sqlite(engine: sa.Engine) -> None:
 
 
 class _translate_errors:
-    """Convert errors of an unreachable or full database to ``Unavailable``."""
+    """Convert errors of an unreachable or full database or its disk to ``Unavailable``."""
 
     def __enter__(self) -> None:
         return None
@@ -192,11 +192,18 @@ class _translate_errors:
         if not isinstance(error, DBAPIError):
             return
         text = str(error.orig).lower()
-        if "disk is full" in text or "no space left" in text or "disk i/o error" in text:
+        name = getattr(error.orig, "sqlite_errorname", "")
+        # SQLITE_IOERR_SHMSIZE: there is no space for the index of the write-ahead log.
+        if "disk is full" in text or "no space left" in text or name == "SQLITE_IOERR_SHMSIZE":
             raise Unavailable(
                 "the disk of the database is full; nothing was changed. An administrator must free "
                 "space; no restart is needed",
                 reason="database-full",
+            ) from error
+        if name.startswith("SQLITE_IOERR"):
+            raise Unavailable(
+                f"the database reports an I/O error of its disk ({name}); an administrator must "
+                "check the disk"
             ) from error
         if error.connection_invalidated or isinstance(error, OperationalError):
             raise Unavailable("the database cannot be reached; try again shortly") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -170,3 +171,19 @@ async def test_opening_waits_for_a_writer_of_a_new_database(tmp_path: Path) -> N
     await opening
     await database.close()
     other.close()
+
+
+async def test_io_error_is_not_reported_as_a_full_disk(database: Database) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The write-ahead log cannot grow, although there is free space.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**16, limits[1]))
+    try:
+        with pytest.raises(Unavailable, match="I/O error of its disk") as caught:
+            async with database.write() as tx:
+                await tx.execute(
+                    sa.text("INSERT INTO words (word) VALUES (:word)"), {"word": "x" * 2**18}
+                )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.details == {}
+    assert await words_of(database) == []
