@@ -6,7 +6,7 @@ import asyncio
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from bai_services.agent.folders.kernel_folders import Folders
 from bai_services.agent.kernels import Kernel, Task
 from bai_services.agent.processes import ProcessEngine
 from bai_services.core.cluster.egress import Policy
-from bai_services.core.errors import InvalidRequest
+from bai_services.core.errors import InvalidRequest, Unavailable
 from tests.testbed.docker_engine import DockerEngine
 from tests.testbed.images import base_image
 
@@ -102,6 +102,25 @@ async def test_disk_usage_near_or_over_the_limit_is_reported(
     unlimited.set_kernels([Kernel(kernel, session, is_running=True)])
     await unlimited.check()
     assert unlimited.usage(kernel) == {}
+
+
+class UnreachableEngine(ProcessEngine):
+    """An engine that cannot measure layers."""
+
+    async def writable_layer(self, kernel: Kernel) -> tuple[Sequence[Path], int]:
+        raise Unavailable("the engine does not respond")
+
+
+async def test_disk_usage_without_the_layer_is_partial(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    session, kernel = str(uuid.uuid4()), str(uuid.uuid4())
+    fill(folders.create(Task("w", "prepare", session, kernel), None, None) / "data", 1)
+    watch = DiskWatch(UnreachableEngine("disk", folders, 0), folders, 20 * MIB, ExcessAction.STOP)
+    watch.set_kernels([Kernel(kernel, session, is_running=True)])
+    await watch.check()
+    usage = watch.usage(kernel)
+    assert usage["disk_bytes"] >= MIB
+    assert usage["disk_is_partial"]
 
 
 def test_invalid_disk_limit_is_rejected() -> None:

@@ -164,16 +164,17 @@ class DiskWatch:
         homes = await asyncio.to_thread(self._homes)
         for kernel_id, kernel in list(self._running.items()):
             home = homes.get(kernel_id)
+            has_layer = True
             try:
                 paths, other_bytes = await self._engine.writable_layer(kernel)
             except BaiError as error:
                 log.info("the layer of kernel %s cannot be measured: %s", kernel_id, error)
-                paths, other_bytes = (), 0
+                paths, other_bytes, has_layer = (), 0, False
             all_paths = [*([home] if home else []), *paths]
             usage = await asyncio.to_thread(measure, all_paths, BUDGET_SECONDS)
             if kernel_id in self._running:
                 total = usage.used_bytes + other_bytes
-                self._usages[kernel_id] = DiskUsage(total, usage.is_complete)
+                self._usages[kernel_id] = DiskUsage(total, usage.is_complete and has_layer)
 
     def _homes(self) -> Mapping[str, Path]:
         return {f.kernel_id: self._folders.home(f.name) for f in self._folders.all()}
