@@ -205,11 +205,13 @@ class AgentApp(Application):
         "`BAI_ENGINE`.",
     ).tag(config=True)
     simulated_gpus = Integer(
-        2,
+        None,
         min=0,
         max=64,
-        help="Number of simulated GPUs on a machine without a real GPU; 0 offers none. No effect "
-        "on a machine with a real GPU. Environment: `BAI_AGENT_SIMULATED_GPUS`.",
+        allow_none=True,
+        help="Number of simulated GPUs on a machine without an NVIDIA GPU; 0 offers none. Default: "
+        "2 on a machine without any accelerator. No effect on a machine with an NVIDIA GPU. "
+        "Environment: `BAI_AGENT_SIMULATED_GPUS`.",
     ).tag(config=True)
     accelerator_table = Unicode(
         help="YAML file that adds rows to the table of accelerators or replaces some of them; see "

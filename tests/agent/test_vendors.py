@@ -420,6 +420,20 @@ async def test_masked_device_is_reported_as_unhealthy(
     }
 
 
+async def test_gpus_are_simulated_by_default_only_without_any_accelerator(
+    machine: FakeMachine,
+) -> None:
+    async def devices(simulated_gpus: int | None) -> set[str]:
+        kinds = all_kinds(Machine("m1", HostFiles(machine.root)), simulated_gpus, "")
+        return {report["id"] for report in await Inventory(kinds).refresh()}
+
+    assert await devices(None) == {"SIM-m1-0", "SIM-m1-1"}
+    assert await devices(0) == set()
+    furiosa(machine)
+    assert await devices(None) == {UUID, "RNGD-1"}
+    assert await devices(1) == {"SIM-m1-0", UUID, "RNGD-1"}
+
+
 def test_json_pointer_follows_rfc_6901() -> None:
     data = {"a/b": [{"m~n": 8}], "": 0}
     assert json_pointer(data, "") == data

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 # Entry points of plugins: callables that take the Machine and return a DeviceKind.
 ENTRY_POINT_GROUP = "bai.accelerators"
+# On a machine without any accelerator.
+DEFAULT_SIMULATED_GPUS = 2
 # Classes of the families that need code in addition to their row in the table.
 VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {
     "rocm": AmdGpus,
@@ -75,20 +77,18 @@ class InvalidRow(DeviceKind):
         raise Unavailable(self._finding.reason)
 
 
-def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[DeviceKind]:
-    """Return every device kind, one per family; blocking, because it searches for GPUs.
+def all_kinds(machine: Machine, simulated_gpus: int | None, table_file: str) -> list[DeviceKind]:
+    """Return every device kind, one per family; blocking, because it searches for devices.
 
-    Without a real GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs. Each error in the
-    table file becomes an ``InvalidRow``.
+    Without an NVIDIA GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs; None: two, but
+    none if there are devices of another kind. Each error in the table file becomes an
+    ``InvalidRow``.
 
     Raises
     ------
     InvalidRequest
         If a plugin or a row of the table file declares the device family of another kind.
     """
-    real = CudaGpus(rules=machine.gpus, host=machine.host)
-    is_simulated = simulated_gpus and not real.discover()
-    gpus = SimulatedGpus(machine.agent_id, simulated_gpus) if is_simulated else real
     rows, problems = load_table(table_file)
     rows["rngd"] = replace(rows["rngd"], parts=machine.rngd_parts)
     table_kinds = [
@@ -96,7 +96,8 @@ def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[De
         for row in rows.values()
     ]
     invalid = [InvalidRow(family, problem) for family, problem in problems.items()]
-    kinds: list[DeviceKind] = [gpus, *table_kinds, *_plugins(machine), *invalid]
+    others: list[DeviceKind] = [*table_kinds, *_plugins(machine), *invalid]
+    kinds = [_gpus(machine, simulated_gpus, others), *others]
     families: set[str] = set()
     for kind in kinds:
         if kind.family in families:
@@ -107,6 +108,26 @@ def all_kinds(machine: Machine, simulated_gpus: int, table_file: str) -> list[De
             )
         families.add(kind.family)
     return kinds
+
+
+def _gpus(machine: Machine, simulated_gpus: int | None, others: Sequence[DeviceKind]) -> DeviceKind:
+    """Return the kind ``cuda``: real or simulated GPUs."""
+    real = CudaGpus(rules=machine.gpus, host=machine.host)
+    if simulated_gpus == 0 or real.discover():
+        return real
+    if simulated_gpus is None:
+        if any(_has_devices(kind) for kind in others):
+            return real
+        simulated_gpus = DEFAULT_SIMULATED_GPUS
+    return SimulatedGpus(machine.agent_id, simulated_gpus)
+
+
+def _has_devices(kind: DeviceKind) -> bool:
+    try:
+        return bool(kind.discover())
+    except Exception:
+        log.exception("the search for devices of the kind %s failed", kind.family)
+        return False
 
 
 def _plugins(machine: Machine) -> Sequence[DeviceKind]:
