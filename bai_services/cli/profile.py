@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from bai_services.client import Keypair, Token
 from bai_services.core.errors import InvalidRequest, NotSignedIn
 
 SERVICE = "/services/bai"
+# Beginning of the path of a page below the base URL.
+_PAGE_PATH = re.compile(r"/(?:hub|services|user)(?=/|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Profile:
 def hub_url(text: str) -> str:
     """Return the base URL of the hub, without a trailing slash.
 
-    ``text`` may also be the URL of a page of the Hub or of the manager.
+    ``text`` may also be the URL of a page of the Hub, of a service or of a session.
 
     Raises
     ------
@@ -49,13 +52,8 @@ def hub_url(text: str) -> str:
         raise InvalidRequest(f"{text!r} is not a valid URL; for example http://127.0.0.1:8000")
     if parts.username or parts.password:
         raise InvalidRequest("the URL must not contain a user name or a password")
-    path = parts.path.rstrip("/")
-    for ours in (SERVICE, "/hub"):
-        before, found, after = path.rpartition(ours)
-        if found and (not after or after.startswith("/")):
-            path = before
-            break
-    return f"{parts.scheme}://{parts.netloc}{path}"
+    base = _PAGE_PATH.split(parts.path.rstrip("/"), maxsplit=1)[0]
+    return f"{parts.scheme}://{parts.netloc}{base}"
 
 
 def folder(environ: Mapping[str, str] = os.environ) -> Path:

@@ -31,6 +31,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
         ("https://hub.example/services/bai/api/v1", "https://hub.example"),
         ("https://hub.example/hub/login?next=%2Fhub%2F", "https://hub.example"),
         ("https://hub.example/hubs", "https://hub.example/hubs"),
+        ("https://hub.example/lab/hub", "https://hub.example/lab"),
+        ("https://hub.example/user/ann/lab/tree/hub", "https://hub.example"),
+        ("https://hub.example/a/user/ann/my-lab/lab", "https://hub.example/a"),
+        ("https://hub.example/a/services/bai/data/services/bai/x", "https://hub.example/a"),
+        ("https://hub.example/services/mlflow/", "https://hub.example"),
         (" http://[::1]:8000 ", "http://[::1]:8000"),
     ],
 )
