@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -29,7 +29,8 @@ class DockerCalls:
     """Run calls in threads: one pool per endpoint.
 
     A hanging call occupies one thread of its endpoint until the timeout. A user has at most
-    ``calls_per_user`` calls in progress at an endpoint, not counting cancelled calls.
+    ``calls_per_user`` calls in progress at an endpoint; a cancelled call counts until its thread
+    has ended.
     """
 
     def __init__(self, limits: CallLimits, tls_folder: str = "") -> None:
@@ -59,16 +60,23 @@ class DockerCalls:
         semaphore = self._users.setdefault(
             (endpoint, user), asyncio.Semaphore(self._limits.calls_per_user)
         )
-        async with semaphore:
-            work = functools.partial(self._call, endpoint, call)
-            future = asyncio.get_running_loop().run_in_executor(pool, work)
-            if not shield:
-                return await future
-            try:
-                return await asyncio.shield(future)
-            except asyncio.CancelledError:
-                await asyncio.wait([future])
-                raise
+        loop = asyncio.get_running_loop()
+
+        def release(_: Future[T]) -> None:
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(semaphore.release)
+
+        await semaphore.acquire()
+        work = pool.submit(self._call, endpoint, call)
+        work.add_done_callback(release)
+        future = asyncio.wrap_future(work)
+        if not shield:
+            return await future
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            await asyncio.wait([future])
+            raise
 
     def close(self) -> None:
         """Close the pools and the clients' connections without waiting for running calls."""
