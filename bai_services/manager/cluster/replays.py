@@ -35,7 +35,7 @@ MAX_POLICIES = 2
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Maximum number of worker processes of this manager.
 MAX_RUNNING = 2
-# Ended replays are kept in memory: at most this number, and at most for this time.
+# Ended replays are kept in memory: at most this number. Each request discards older ones.
 MAX_KEPT = 20
 KEEP_FOR = timedelta(hours=24)
 
@@ -192,6 +192,7 @@ class GroupReplays:
 
     async def _find(self, caller: Caller, group: str, replay_id: str) -> _Entry:
         await self._groups.get(caller, group)
+        self._discard_old()
         entry = self._entries.get(replay_id)
         if entry is None or entry.group != group:
             raise NotFound(

@@ -126,7 +126,9 @@ async def test_replay_compares_the_history_with_policies(
         await user.get(f"{PATH}/{started['id']}")
 
 
-async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(api: Api) -> None:
+async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
     first = await admin.post(PATH, an_hour(api))
     (listed,) = (await domain_admin.get(PATH))["replays"]
@@ -143,6 +145,10 @@ async def test_replay_can_be_cancelled_by_its_starter_and_superadmins(api: Api) 
     fourth = await admin.post(PATH, an_hour(api))
     answer = await result_of(admin, fourth)
     assert answer["comparison"]["sessions"] == 0
+    monkeypatch.setattr(replays, "KEEP_FOR", timedelta(seconds=10))
+    api.world.clock.advance(seconds=11)
+    with pytest.raises(NotFound, match="for at most a day"):
+        await admin.get(f"{PATH}/{fourth['id']}")
 
 
 async def test_number_of_replays_of_all_callers_is_limited(
