@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, is_dataclass
 from datetime import datetime
 from http import HTTPStatus
@@ -72,6 +72,7 @@ class Operation:
     is_list: bool
     is_open: bool
     parameters: Mapping[str, str]
+    repeated: Collection[str]
     is_file: bool
     is_for_sessions: bool
     is_expensive: bool
@@ -87,6 +88,7 @@ def operation(
     is_list: bool = False,
     is_open: bool = False,
     parameters: Mapping[str, str] | None = None,
+    repeated: Collection[str] = (),
     is_file: bool = False,
     is_for_sessions: bool = False,
     is_expensive: bool = False,
@@ -105,6 +107,8 @@ def operation(
         The operation requires no sign-in.
     parameters
         Descriptions of the query parameters.
+    repeated
+        Names of the query parameters that may be repeated.
     is_file
         The response to a GET, or the body of a PUT or PATCH, is the content of a file.
     is_for_sessions
@@ -121,6 +125,7 @@ def operation(
         is_list,
         is_open,
         parameters or {},
+        repeated,
         is_file,
         is_for_sessions,
         is_expensive or is_list,

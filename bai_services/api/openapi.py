@@ -28,6 +28,9 @@ _ERROR = {
 
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
+# Query parameter that may be repeated.
+_STRINGS = {"type": "array", "items": {"type": "string"}}
+
 # Upload chunk: the body of a tus ``PATCH`` request.
 _UPLOAD_CHUNK = {
     "application/offset+octet-stream": {"schema": {"type": "string", "format": "binary"}}
@@ -128,7 +131,12 @@ def _operation(
             for name in names
         ]
         + [
-            {"name": name, "in": "query", "description": text, "schema": {"type": "string"}}
+            {
+                "name": name,
+                "in": "query",
+                "description": text,
+                "schema": _STRINGS if name in op.repeated else {"type": "string"},
+            }
             for name, text in op.parameters.items()
         ]
         + (_LIST_PARAMETERS if op.is_list else []),

@@ -84,3 +84,5 @@ async def test_openapi_document_needs_no_sign_in(api: Api) -> None:
         document = (await http.get(f"{api.url}/api/v1/openapi.json")).json()
     assert document["openapi"] == "3.1.0"
     assert "/users/{key}" in document["paths"]
+    (session,) = document["paths"]["/usage-trends"]["get"]["parameters"]
+    assert session["schema"] == {"type": "array", "items": {"type": "string"}}

@@ -327,6 +327,7 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
         "Download files and directories as an archive, which is created while it is sent",
         tag=_TAG,
         parameters={"path": "path to include; may be repeated", "format": "zip (default) or tar"},
+        repeated=("path",),
         is_file=True,
     )
     async def get(self, key: str) -> None:

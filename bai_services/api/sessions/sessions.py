@@ -234,6 +234,7 @@ class UsageTrendsHandler(APIHandler):
         returns=UsageTrends,
         is_expensive=True,
         parameters={"session": "session id, may be repeated; default: your running sessions"},
+        repeated=("session",),
     )
     async def get(self) -> dict[str, list[usage_history.UsageTrend]]:
         keys = self.get_query_arguments("session")

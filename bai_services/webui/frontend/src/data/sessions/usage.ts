@@ -38,8 +38,7 @@ export const usageTrendsQuery = (ids: string[]) =>
       unwrap(
         api.GET('/usage-trends', {
           signal,
-          // The parameter may be repeated, but the OpenAPI document declares a single value.
-          params: { query: { session: ids as unknown as string } }
+          params: { query: { session: ids } }
         })
       ),
     select: ({ items }): Map<string, UsageTrend> =>
