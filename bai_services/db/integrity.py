@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, InUse, NotFound
 
 
@@ -47,7 +48,7 @@ async def require_unused(
         if count:
             counts[name] = count
     if counts:
-        text = ", ".join(f"{count} {name}" for name, count in counts.items())
+        text = ", ".join(counted(count, name) for name, count in counts.items())
         raise InUse(f"{what} is in use by {text}", used_by=counts)
 
 

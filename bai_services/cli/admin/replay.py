@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from bai_services.client import Client
+from bai_services.core.counts import counted
 from bai_services.core.errors import InvalidRequest
 from bai_services.core.scheduling.replay.workload import reject_invalid_rows
 
@@ -156,7 +157,7 @@ def _print(document: dict[str, Any]) -> None:
     for reason, count in document["left_out"].items():
         output.note(f"{count} skipped: {reason}")
     if document["broken_rows"]:
-        output.note(f"{len(document['broken_rows'])} invalid rows skipped")
+        output.note(f"{counted(len(document['broken_rows']), 'invalid rows')} skipped")
     for path in document["plots"]:
         output.note(f"plot written to {path}")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.counts import counted
 from bai_services.core.resources import ResourceSlots
 
 from .. import output, units
@@ -143,7 +144,7 @@ def _shares(shares: Mapping[str, Any] | None) -> str:
     smallest, largest = shares["least"], shares["most"]
     sizes = smallest if smallest == largest else f"{smallest} to {largest}"
     uniform = ", same for all sessions" if shares.get("is_uniform") else ""
-    return f"{sizes}{uniform}, at most {shares['clients']} sessions"
+    return f"{sizes}{uniform}, at most {counted(shares['clients'], 'sessions')}"
 
 
 def _measured(number: float | None, unit: str) -> str:

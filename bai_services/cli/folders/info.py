@@ -8,6 +8,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from bai_services.core.counts import counted
 from bai_services.core.folders.vfolders import VfolderStatus
 
 from .. import output, units
@@ -53,8 +54,7 @@ def folder_screen(folder: Mapping[str, Any]) -> Screen:
             "Content", f"not counted yet; count it with: bai vfolder usage {folder['name']} --fresh"
         )
     else:
-        count = "1 file" if files == 1 else f"{files} files"
-        content = f"{count}, {units.size(folder['used_bytes'])}"
+        content = f"{counted(files, 'files')}, {units.size(folder['used_bytes'])}"
         screen.pair(("Content", content), ("Counted", units.relative_text(folder["counted_at"])))
     mount = folder["mount_permission"]
     screen.pair(

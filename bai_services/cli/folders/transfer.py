@@ -25,6 +25,7 @@ from rich.progress import (
 )
 
 from bai_services.client import Client
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, ChecksumMismatch, Conflict, NotFound, Unavailable
 
 from .. import output
@@ -165,7 +166,7 @@ class Uploader:
     async def send(self, files: Sequence[Upload], parallel: int) -> None:
         """Upload the files, at most ``parallel`` requests at a time."""
         total = sum(item.size for item in files)
-        self._total_task = self._bars.add_task(count_text(files), total=total)
+        self._total_task = self._bars.add_task(counted(len(files), "files"), total=total)
         small = [item for item in files if item.size < SMALL_BYTES]
         if len(small) < MIN_BUNDLED_FILES:
             small = []
@@ -402,10 +403,6 @@ async def _receive(
 def size(amount: Any) -> str:
     """Format a number of bytes with a decimal unit: ``1.5 GB``."""
     return decimal(int(amount))
-
-
-def count_text(files: Sequence[Any]) -> str:
-    return "1 file" if len(files) == 1 else f"{len(files)} files"
 
 
 def _path_metadata(item: Upload) -> str:

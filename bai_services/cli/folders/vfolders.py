@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from bai_services.core.counts import counted
 from bai_services.core.errors import Conflict
 from bai_services.core.folders.vfolders import VfolderStatus
 
@@ -388,7 +389,7 @@ async def _size(file: Path) -> int:
 
 def _print_transfer(done: list[dict[str, Any]], text: str, *, as_json: bool) -> None:
     total = transfer.size(sum(item["size"] for item in done))
-    count = transfer.count_text(done)
+    count = counted(len(done), "files")
     output.print_done(f"{count}, {total}, {text}", {"items": done}, as_json=as_json)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from bai_services.core.audit import AuditEntry
 from bai_services.core.cluster.model import AgentStatus
 from bai_services.core.cluster.records import AgentFields
+from bai_services.core.counts import counted
 from bai_services.core.errors import InUse, NotFound
 from bai_services.core.listing import ListQuery, Page
 from bai_services.core.sessions.lifecycle import OCCUPYING, SessionType
@@ -245,7 +246,8 @@ class AgentStore:
             )
             if session_count:
                 raise InUse(
-                    f"{session_count} sessions use resources of agent {agent_id}; stop them first",
+                    f"agent {agent_id} is in use by {counted(session_count, 'sessions')}; stop its "
+                    "sessions first",
                     sessions=session_count,
                 )
             for table in (agent_slots, devices):

@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from bai_services.core.accounts.roles import Role
 from bai_services.core.audit import AuditEntry
+from bai_services.core.counts import counted
 from bai_services.core.errors import AlreadyExists, InUse, NotFound, QuotaExceeded
 from bai_services.core.folders.vfolders import (
     NAME_RESERVING,
@@ -547,8 +548,8 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
     )
     if most and (have or 0) >= most:
         raise QuotaExceeded(
-            f"the {scope} policy allows {most} folders, and there are {have}, including those in "
-            "the trash; purge a folder that is no longer needed",
+            f"the {scope} policy allows {counted(most, 'folders')}, including those in the trash, "
+            f"and {have} exist; purge a folder that is no longer needed",
             scope=scope,
             limit=most,
             used=have,

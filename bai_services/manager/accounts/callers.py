@@ -11,6 +11,7 @@ from typing import NamedTuple
 from bai_services.core.accounts import signature
 from bai_services.core.accounts.roles import Caller, Role
 from bai_services.core.client_networks import is_inside
+from bai_services.core.counts import counted
 from bai_services.core.errors import Forbidden, NotSignedIn, RateLimited, Unavailable
 from bai_services.core.sliding_count import SlidingCount
 from bai_services.db.accounts.callers import AccountStore, KeypairAccount
@@ -163,8 +164,9 @@ class Callers:
         if count.total(now) >= keypair.rate_limit:
             wait_seconds = count.seconds_until_allowed(now)
             raise RateLimited(
-                f"keypair {keypair.access_key} has used up its {keypair.rate_limit} requests in 15 "
-                f"minutes; try again in {wait_seconds} s",
+                f"keypair {keypair.access_key} has used up its "
+                f"{counted(keypair.rate_limit, 'requests')} in 15 minutes; try again in "
+                f"{wait_seconds} s",
                 limit=keypair.rate_limit,
                 retry_after_seconds=wait_seconds,
             )

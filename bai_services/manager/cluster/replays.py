@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from bai_services.core.accounts.roles import Caller
 from bai_services.core.cluster.records import ResourceGroup
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, InUse, InvalidRequest, NotFound, RateLimited
 from bai_services.core.scheduling.queue import Order
 from bai_services.core.scheduling.replay.comparison import CURRENT, Comparison, FullComparison
@@ -205,7 +206,7 @@ class GroupReplays:
         count = await self._store.count(group, since, until)
         if count > MAX_SESSIONS:
             raise InvalidRequest(
-                f"resource group {group} had {count} sessions in this period; at most "
+                f"resource group {group} had {counted(count, 'sessions')} in this period; at most "
                 f"{MAX_SESSIONS} are replayed; choose a shorter period",
                 field="since",
                 sessions=count,
@@ -224,7 +225,7 @@ class GroupReplays:
                 )
         if len(running) >= MAX_RUNNING:
             raise RateLimited(
-                f"other users run {len(running)} replays; try again when one has ended"
+                f"other users run {counted(len(running), 'replays')}; try again when one has ended"
             )
 
     def _discard_old(self) -> None:

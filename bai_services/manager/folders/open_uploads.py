@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bai_services.core.counts import counted
 from bai_services.core.errors import BaiError, QuotaExceeded
 from bai_services.storage.transfers.staging import UploadFacts
 
@@ -68,8 +69,9 @@ class OpenUploads:
         if len(own) >= self._limit:
             minutes = (min(known.expires_at for known in own) - now) / 60
             raise QuotaExceeded(
-                f"you have {len(own)} unfinished uploads; the limit is {self._limit}. Finish "
-                f"or delete some, or wait: the first one expires in {minutes:.0f} minutes",
+                f"you have {counted(len(own), 'unfinished uploads')}; the limit is "
+                f"{self._limit}. Finish or delete some, or wait: the first one expires in "
+                f"{counted(round(minutes), 'minutes')}",
                 limit=self._limit,
                 used=len(own),
             )

@@ -11,6 +11,7 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 
+from bai_services.core.counts import counted
 from bai_services.core.errors import TooLarge
 from bai_services.core.scheduling.replay.comparison import FullComparison
 from bai_services.core.scheduling.replay.simulate import OnProgress
@@ -88,7 +89,7 @@ async def _exchange(process: Process, content: bytes, on_progress: OnProgress) -
 def _too_large(task: ReplayTask, what: str) -> TooLarge:
     count = len(task.record.sessions)
     return TooLarge(
-        f"the replay of {count} sessions exceeds its limit of {what}; choose a shorter period or "
-        "fewer policies",
+        f"the replay of {counted(count, 'sessions')} exceeds its limit of {what}; choose a shorter "
+        "period or fewer policies",
         sessions=count,
     )

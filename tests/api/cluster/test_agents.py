@@ -204,7 +204,7 @@ async def test_agent_is_changed_and_deleted(api: Api) -> None:
         await admin.delete("/agents/a1")
     clock.advance(seconds=41)
     await api.world.manager.cluster.agents.check_deadlines()
-    with pytest.raises(errors.InUse, match="1 sessions use"):
+    with pytest.raises(errors.InUse, match="in use by 1 session;"):
         await admin.delete("/agents/a1")
     await (await api.client("user")).delete("/sessions/lab1")
     await admin.delete("/agents/a1")

@@ -157,7 +157,7 @@ async def test_number_of_replays_of_all_callers_is_limited(
     monkeypatch.setattr(replays, "MAX_RUNNING", 1)
     admin, domain_admin = await api.client("admin"), await api.client("domain-admin")
     running = await admin.post(PATH, an_hour(api))
-    with pytest.raises(RateLimited, match="other users run 1 replays"):
+    with pytest.raises(RateLimited, match="other users run 1 replay;"):
         await domain_admin.post(PATH, an_hour(api))
     await admin.delete(f"{PATH}/{running['id']}")
 
@@ -216,7 +216,7 @@ async def test_period_with_too_many_sessions_is_rejected(
     await user.post("/sessions", {"name": "only-one", "resources": TWO})
     api.world.clock.advance(seconds=1)
     admin = await api.client("admin")
-    with pytest.raises(InvalidRequest, match="had 1 sessions in this period; at most 0"):
+    with pytest.raises(InvalidRequest, match="had 1 session in this period; at most 0"):
         await admin.post(PATH, an_hour(api))
 
 

@@ -179,9 +179,9 @@ async def test_only_superadmins_may_change_groups(api: Api) -> None:
 async def test_group_in_use_is_not_deleted(api: Api) -> None:
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
-    with pytest.raises(errors.InUse, match="1 agents"):
+    with pytest.raises(errors.InUse, match="1 agent$"):
         await admin.delete("/resource-groups/default")
-    with pytest.raises(errors.InUse, match="agents"):
+    with pytest.raises(errors.InUse, match="1 agent$"):
         await admin.patch("/resource-groups/default", {"engine": "docker"})
 
 
@@ -200,7 +200,7 @@ async def test_engine_of_a_group_may_change_if_all_agents_are_lost(api: Api) -> 
     admin = await api.client("admin")
     await FakeAgent(api.agent).beat()
     await FakeAgent(api.agent, "a2").beat(is_leaving=True)
-    with pytest.raises(errors.InUse, match="1 agents"):
+    with pytest.raises(errors.InUse, match="1 agent$"):
         await admin.patch("/resource-groups/default", {"engine": "docker"})
     await FakeAgent(api.agent).beat(is_leaving=True)
     changed = await admin.patch("/resource-groups/default", {"engine": "docker"})

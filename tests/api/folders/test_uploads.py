@@ -285,7 +285,7 @@ async def test_unfinished_uploads_count_after_a_restart_until_they_expire(
     await open_uploads.read()
     ((scope, stored),) = await hosts.get("local").unfinished()
     another = replace(stored, id="another")
-    with pytest.raises(QuotaExceeded, match="1 unfinished uploads; the limit is 1"):
+    with pytest.raises(QuotaExceeded, match="1 unfinished upload; the limit is 1"):
         open_uploads.begin("local", str(scope), another)
     moment += 25 * 3600
     open_uploads.begin("local", str(scope), another)

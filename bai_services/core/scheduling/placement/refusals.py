@@ -69,9 +69,15 @@ def _none_able(agents: Sequence[AgentState], columns: Columns, request: Request,
     alive = np.array([agent.is_alive for agent in agents])
     is_open = columns.agents[:, c.OPEN] == 1
     other = is_open & ~fits
+    group = request.resource_group
+    subject = (
+        f"the only agent of resource group {group} cannot"
+        if len(agents) == 1
+        else f"none of the {len(agents)} agents of resource group {group} can"
+    )
     text = (
-        f"none of the {len(agents)} agents of resource group {request.resource_group} can run "
-        f"it: {int((~alive).sum())} not alive, {int((alive & ~is_open).sum())} not schedulable, "
+        f"{subject} run it: {int((~alive).sum())} not alive, "
+        f"{int((alive & ~is_open).sum())} not schedulable, "
         f"{int(other.sum())} with another architecture than {request.architecture} or another "
         "engine"
     )

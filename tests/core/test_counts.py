@@ -1,0 +1,21 @@
+"""Counts with their nouns in messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from bai_services.core.counts import counted
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "agents", "0 agents"),
+        (1, "agents", "1 agent"),
+        (2, "agents", "2 agents"),
+        (1, "live sessions", "1 live session"),
+        (1, "users as their main keypair", "1 user as their main keypair"),
+    ],
+)
+def test_noun_of_one_is_singular(count: int, noun: str, text: str) -> None:
+    assert counted(count, noun) == text
