@@ -1,4 +1,5 @@
 import { keepPreviousData, queryOptions, useMutation } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Session } from '../client';
 import type { paths } from '../schema';
 import { queries } from '../queries';
@@ -52,6 +53,20 @@ export const sessionsQuery = (list: SessionList) =>
         })
       ),
     placeholderData: keepPreviousData
+  });
+
+/**
+ * All running sessions of a user, oldest first. The API cannot sort by the end of a session, which
+ * depends on its policy and its activity.
+ */
+export const runningSessionsQuery = (owner: string) =>
+  queryOptions({
+    queryKey: ['sessions', 'running', owner],
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const query = { ...page, sort: 'created_at', owner, status: 'RUNNING' };
+        return unwrap(api.GET('/sessions', { signal, params: { query } }));
+      })
   });
 
 /** Interval of loading a list again: countdowns and utilization change without an event. */

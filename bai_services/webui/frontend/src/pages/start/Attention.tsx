@@ -8,12 +8,16 @@ import { formatSeconds, useNow } from '../../components/time';
 import { meQuery } from '../../data/accounts/me';
 import { ownQuotasQuery } from '../../data/folders/folders';
 import { quotasQuery } from '../../data/sessions/quotas';
-import { endOf, sessionsQuery, useChangeSession, type Session } from '../../data/sessions/sessions';
+import {
+  endOf,
+  runningSessionsQuery,
+  useChangeSession,
+  type Session
+} from '../../data/sessions/sessions';
 import { Invitations } from '../data/Invitations';
 
 const SOON_MILLIS = 30 * 60_000;
 const NEARLY_FULL_PERCENT = 90;
-const MAX_SESSIONS = 50;
 const REFRESH_MILLIS = 60_000;
 
 /** Invitations to answer, sessions that stop soon, and quotas that are nearly used up. */
@@ -31,13 +35,12 @@ export function Attention() {
 function EndingSessions() {
   const { data: me } = useQuery(meQuery);
   const now = useNow(REFRESH_MILLIS / 2);
-  const filters = { owner: me?.username ?? '', status: 'RUNNING' };
   const running = useQuery({
-    ...sessionsQuery({ limit: MAX_SESSIONS, offset: 0, sort: '-created_at', filters }),
+    ...runningSessionsQuery(me?.username ?? ''),
     enabled: me !== undefined,
     refetchInterval: REFRESH_MILLIS
   });
-  return (running.data?.items ?? []).map(session => {
+  return (running.data ?? []).map(session => {
     const end = endOf(session);
     const left = end === undefined ? Infinity : Date.parse(end) - now;
     return left < SOON_MILLIS && <EndingSession key={session.id} session={session} left={left} />;
