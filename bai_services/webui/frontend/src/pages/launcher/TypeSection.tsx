@@ -3,10 +3,9 @@ import dayjs from 'dayjs';
 import { useTranslation } from 'react-i18next';
 import { Field, idOf } from './Field';
 import { useLauncher } from './launcherForm';
+import { spanOf, UNITS } from './span';
 
 const TYPES = ['interactive', 'batch'] as const;
-const TIME_UNITS = ['s', 'm', 'h', 'd'] as const;
-const SPAN = /^(\d+)([smhd]?)$/;
 
 /** Type and name of the session; the command and times of a batch session. */
 export function TypeSection() {
@@ -71,23 +70,22 @@ function BatchFields() {
 function Timeout() {
   const { t } = useTranslation();
   const { form, change } = useLauncher();
-  const [, digits, given] = SPAN.exec(form.batch_timeout) ?? [];
-  const unit = given ?? 'h';
+  const { count, unit } = spanOf(form.batch_timeout) ?? { count: null, unit: 'h' };
   return (
     <Flex gap={4}>
       <InputNumber
         id={idOf('batch_timeout')}
         min={1}
         precision={0}
-        value={digits ? Number(digits) : null}
+        value={count}
         onChange={value => change({ batch_timeout: value === null ? '' : `${value}${unit}` })}
       />
       <Select
         aria-label={t('launcher.timeout-unit')}
         value={unit}
         style={{ width: 110 }}
-        onChange={value => change({ batch_timeout: `${digits ?? '1'}${value}` })}
-        options={TIME_UNITS.map(value => ({ value, label: t(`launcher.unit-${value}`) }))}
+        onChange={value => change({ batch_timeout: `${count ?? 1}${value}` })}
+        options={UNITS.map(value => ({ value, label: t(`launcher.unit-${value}`) }))}
       />
     </Flex>
   );

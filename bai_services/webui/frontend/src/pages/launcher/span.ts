@@ -1,0 +1,30 @@
+const SECONDS = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 } as const;
+/** The units that the launcher offers. */
+export const UNITS = ['s', 'm', 'h', 'd'] as const;
+type Unit = (typeof UNITS)[number];
+
+const SIMPLE = /^(\d{1,9})([smhd]?)$/;
+// The syntax of core/durations.py.
+const PART = /(\d{1,9})\s*(secs?|seconds?|mins?|minutes?|hours?|days?|weeks?|[smhdw])(?![a-z])/g;
+
+/**
+ * A duration as a number and a unit: `90m` unchanged, `1h30m` in the largest unit without a
+ * remainder (90 m); undefined if the text is not a duration.
+ */
+export function spanOf(text: string): { count: number; unit: Unit } | undefined {
+  const given = text.trim().toLowerCase();
+  const [, digits, unit] = SIMPLE.exec(given) ?? [];
+  if (digits !== undefined) {
+    return { count: Number(digits), unit: (unit || 's') as Unit };
+  }
+  if (given === '' || given.replace(PART, '').trim() !== '') {
+    return undefined;
+  }
+  const seconds = [...given.matchAll(PART)].reduce(
+    (sum, [, count, name]) =>
+      sum + Number(count) * SECONDS[name?.charAt(0) as keyof typeof SECONDS],
+    0
+  );
+  const largest = UNITS.findLast(one => seconds % SECONDS[one] === 0) ?? 's';
+  return { count: seconds / SECONDS[largest], unit: largest };
+}

@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { spanOf } from '../src/pages/launcher/span';
+
+test.each([
+  ['90', 90, 's'],
+  // A typed number keeps its unit: 60 must not become 1 h before the next digit.
+  ['60m', 60, 'm'],
+  ['1h30m', 90, 'm'],
+  ['2 Days', 2, 'd'],
+  ['1h 30min 5secs', 5405, 's'],
+  ['1w', 7, 'd'],
+  ['30min30min', 1, 'h']
+])('%j is shown as %i %s', (text, count, unit) => {
+  expect(spanOf(text)).toEqual({ count, unit });
+});
+
+test.each(['', 'soon', '1x', 'h', '1h30', '5 mice', '-1h'])('%j is not a duration', text => {
+  expect(spanOf(text)).toBeUndefined();
+});
