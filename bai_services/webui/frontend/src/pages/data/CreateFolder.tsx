@@ -2,7 +2,7 @@ import { useId } from 'react';
 import { App, Form, Modal } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
-import { useCreateFolder } from '../../data/folders/folders';
+import { useCreateFolder, type Folder } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
 import {
   CloneableField,
@@ -26,8 +26,7 @@ interface Values {
 interface CreateFolderProps {
   isOpen: boolean;
   onClose: () => void;
-  /** Called with the name of the new folder. */
-  onCreated?: (name: string) => void;
+  onCreated?: (folder: Folder) => void;
 }
 
 /** A dialog that creates a folder; an error is shown at its field. */
@@ -46,7 +45,7 @@ export function CreateFolder({ isOpen, onClose, onCreated }: CreateFolderProps) 
     create.mutate(values, {
       onSuccess: folder => {
         void message.success(t('data.created', { name: folder.name }));
-        onCreated?.(folder.name);
+        onCreated?.(folder);
         close();
       }
     });

@@ -2,7 +2,9 @@ import { useState } from 'react';
 import { Button, Checkbox, Flex, Input, Select, Tag, Typography, Upload } from 'antd';
 import { PlusOutlined, UploadOutlined } from '@ant-design/icons';
 import { Link } from '@tanstack/react-router';
+import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
+import { meQuery } from '../../data/accounts/me';
 import type { Schemas } from '../../data/client';
 import { addUploads } from '../../data/folders/uploads';
 import { CreateFolder } from '../data/CreateFolder';
@@ -10,6 +12,7 @@ import { Uploads } from '../data/Uploads';
 import { Field, idOf } from './Field';
 import type { MountRow } from './form';
 import { problemOf, useLauncher } from './launcherForm';
+import { folderOf, newMount } from './mounts';
 
 type OfferedFolder = Schemas['OfferedFolder'];
 
@@ -22,15 +25,16 @@ export function FolderSection() {
   const { form, change, options, preview } = useLauncher();
   const [isCreating, setCreating] = useState(false);
   const [text, setText] = useState('');
+  const { data: me } = useQuery(meQuery);
   const all = options?.vfolders ?? [];
+  // The folder of each mount, in the order of the mounts.
+  const mounted = form.mounts.map(mount => folderOf(mount, all, me?.username ?? ''));
   const automatic = all.filter(folder => folder.is_auto_mounted);
-  const known = all.map(({ name }) => name);
-  const missing = form.mounts.filter(({ vfolder }) => !known.includes(vfolder));
   const shown = all.filter(
     ({ name, is_auto_mounted: isAutomatic }) => !isAutomatic && name.includes(text)
   );
-  const remove = (vfolder: string) =>
-    change({ mounts: form.mounts.filter(mount => mount.vfolder !== vfolder) });
+  const remove = (index: number) =>
+    change({ mounts: form.mounts.filter((_, other) => other !== index) });
   return (
     <>
       <Flex wrap gap="small" style={{ marginBottom: 12 }}>
@@ -48,21 +52,25 @@ export function FolderSection() {
         </Button>
       </Flex>
       {all.length === 0 && <p>{t('launcher.no-folders')}</p>}
-      {missing.map(({ vfolder }) => (
-        <Flex key={vfolder} gap="small" align="center">
-          <Typography.Text type="danger">
-            {problemOf(
-              preview,
-              `mounts.${form.mounts.findIndex(m => m.vfolder === vfolder)}.vfolder`
-            ) ?? vfolder}
-          </Typography.Text>
-          <Button size="small" onClick={() => remove(vfolder)}>
-            {t('launcher.remove')}
-          </Button>
-        </Flex>
-      ))}
+      {form.mounts.map(
+        ({ vfolder }, index) =>
+          mounted[index] === undefined && (
+            <Flex key={index} gap="small" align="center">
+              <Typography.Text type="danger">
+                {problemOf(preview, `mounts.${index}.vfolder`) ?? vfolder}
+              </Typography.Text>
+              <Button size="small" onClick={() => remove(index)}>
+                {t('launcher.remove')}
+              </Button>
+            </Flex>
+          )
+      )}
       {shown.map(folder => (
-        <FolderRow key={folder.id} folder={folder} />
+        <FolderRow
+          key={folder.id}
+          folder={folder}
+          index={mounted.findIndex(other => other?.id === folder.id)}
+        />
       ))}
       {automatic.length > 0 && (
         <p>
@@ -75,18 +83,11 @@ export function FolderSection() {
       <CreateFolder
         isOpen={isCreating}
         onClose={() => setCreating(false)}
-        onCreated={name => change({ mounts: [...form.mounts, newMount(name)] })}
+        onCreated={folder => change({ mounts: [...form.mounts, newMount(folder, all)] })}
       />
     </>
   );
 }
-
-const newMount = (vfolder: string): MountRow => ({
-  vfolder,
-  subpath: '',
-  path: '',
-  permission: ''
-});
 
 /** Upload files to the top of a folder; the launch does not wait for them. */
 function UploadButton({ folder }: { folder: OfferedFolder }) {
@@ -112,10 +113,10 @@ function UploadButton({ folder }: { folder: OfferedFolder }) {
   );
 }
 
-function FolderRow({ folder }: { folder: OfferedFolder }) {
+/** A folder with its mount; `index` is the index of the mount, -1 if there is none. */
+function FolderRow({ folder, index }: { folder: OfferedFolder; index: number }) {
   const { t } = useTranslation();
-  const { form, change } = useLauncher();
-  const index = form.mounts.findIndex(({ vfolder }) => vfolder === folder.name);
+  const { form, change, options } = useLauncher();
   const mount = form.mounts[index];
   const set = (changes: Partial<MountRow>) =>
     change({ mounts: form.mounts.map((old, n) => (n === index ? { ...old, ...changes } : old)) });
@@ -127,7 +128,7 @@ function FolderRow({ folder }: { folder: OfferedFolder }) {
           onChange={event =>
             change({
               mounts: event.target.checked
-                ? [...form.mounts, newMount(folder.name)]
+                ? [...form.mounts, newMount(folder, options?.vfolders ?? [])]
                 : form.mounts.filter((_, n) => n !== index)
             })
           }

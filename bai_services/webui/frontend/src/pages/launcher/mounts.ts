@@ -1,0 +1,29 @@
+import type { Schemas } from '../../data/client';
+import type { MountRow } from './form';
+
+type OfferedFolder = Schemas['OfferedFolder'];
+
+/**
+ * The folder that a mount means. A mount has the id or the name of its folder; a name that several
+ * folders share means the user's own folder, and no folder if the user owns none of them.
+ */
+export function folderOf(
+  { vfolder }: MountRow,
+  folders: readonly OfferedFolder[],
+  user: string
+): OfferedFolder | undefined {
+  const named = folders.filter(({ name }) => name === vfolder);
+  return (
+    folders.find(({ id }) => id === vfolder) ??
+    (named.length > 1 ? named.find(({ owner }) => owner === user) : named[0])
+  );
+}
+
+/** A new mount; it has the name of the folder, or the id if the name is not unique. */
+export function newMount(
+  { id, name }: { id: string; name: string },
+  folders: readonly OfferedFolder[]
+): MountRow {
+  const isUnique = folders.every(folder => folder.name !== name || folder.id === id);
+  return { vfolder: isUnique ? name : id, subpath: '', path: '', permission: '' };
+}
