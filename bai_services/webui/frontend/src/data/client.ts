@@ -28,6 +28,12 @@ export class ApiError extends Error {
     super(message);
   }
 
+  /** The invalid fields of the request, each with its problem. */
+  get problems(): { field: string; problem: string }[] {
+    const { problems, field } = this.details;
+    return problems ?? (field ? [{ field, problem: this.message }] : []);
+  }
+
   /** Whether the manager could not be reached: no response, or an error response of a proxy. */
   get isUnreachable(): boolean {
     return this.code === UNREACHABLE;

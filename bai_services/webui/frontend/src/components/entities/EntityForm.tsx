@@ -128,10 +128,7 @@ type SetFields = (fields: { name: string; errors: string[] }[]) => void;
  * problem.
  */
 function showProblems(error: Error, fields: readonly Field[], setFields: SetFields) {
-  const details = error instanceof ApiError ? error.details : {};
-  const problems = details.problems ?? [
-    ...(details.field ? [{ field: details.field, problem: error.message }] : [])
-  ];
+  const problems = error instanceof ApiError ? error.problems : [];
   const known = problems.flatMap(({ field, problem }) => {
     const name = field.split('.')[0] ?? '';
     return fields.some(({ key }) => key === name) ? [{ name, errors: [problem] }] : [];

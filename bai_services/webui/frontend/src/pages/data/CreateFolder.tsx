@@ -70,7 +70,7 @@ export function CreateFolder({ isOpen, onClose, onCreated }: CreateFolderProps) 
       >
         <NameField error={create.error} />
         <FolderError error={create.error} />
-        <HostField needed="create-vfolder" />
+        <HostField needed="create-vfolder" error={create.error} />
         {(me?.role === 'admin' || me?.role === 'superadmin') && <ProjectField />}
         <UsageModeField />
         <PermissionField />

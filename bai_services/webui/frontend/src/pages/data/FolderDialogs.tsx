@@ -99,7 +99,7 @@ export function CloneFolder({ folder, onClose }: DialogProps) {
       >
         <NameField error={clone.error} />
         <FolderError error={clone.error} />
-        <HostField needed="create-vfolder" />
+        <HostField needed="create-vfolder" error={clone.error} />
         <UsageModeField />
         <PermissionField />
         <CloneableField />

@@ -2,16 +2,16 @@ import { Alert, Checkbox, Form, Input, Radio, Select } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
-import { ApiError } from '../../data/client';
 import { hostsQuery } from '../../data/folders/folders';
 import { meQuery } from '../../data/accounts/me';
+import { hasOtherProblem, problemAt, type FolderField } from './folderProblems';
 
-// API errors with these codes are shown at the field for the name.
-const NAME_ERROR_CODES: readonly string[] = ['already-exists', 'invalid-request'];
 const MAX_NAME = 64;
 
-const isAboutName = (error: Error | null) =>
-  error instanceof ApiError && NAME_ERROR_CODES.includes(error.code);
+function errorProps(field: FolderField, error: Error | null) {
+  const help = problemAt(field, error);
+  return help === undefined ? {} : { validateStatus: 'error' as const, help };
+}
 
 export function NameField({ error }: { error: Error | null }) {
   const { t } = useTranslation();
@@ -21,16 +21,16 @@ export function NameField({ error }: { error: Error | null }) {
       label={t('data.name')}
       extra={t('data.name-help')}
       rules={[{ required: true, message: t('data.name-needed') }]}
-      {...(isAboutName(error) ? { validateStatus: 'error' as const, help: error?.message } : {})}
+      {...errorProps('name', error)}
     >
       <Input autoFocus autoComplete="off" maxLength={MAX_NAME} />
     </Form.Item>
   );
 }
 
-/** An error that is not shown at the field for the name. */
+/** An error that is not shown at a field. */
 export function FolderError({ error }: { error: Error | null }) {
-  return error && !isAboutName(error) ? (
+  return error && hasOtherProblem(error) ? (
     <Alert type="error" showIcon title={error.message} style={{ marginBottom: 16 }} />
   ) : null;
 }
@@ -38,12 +38,12 @@ export function FolderError({ error }: { error: Error | null }) {
 /**
  * Choice of a storage host with its free space; hosts without the permission `needed` are disabled.
  */
-export function HostField({ needed }: { needed: string }) {
+export function HostField({ needed, error }: { needed: string; error: Error | null }) {
   const { t, i18n } = useTranslation();
   const { data } = useQuery(hostsQuery);
   const usual = data?.items.find(host => host.is_default)?.name;
   return (
-    <Form.Item name="host" label={t('data.host')}>
+    <Form.Item name="host" label={t('data.host')} {...errorProps('host', error)}>
       <Select
         placeholder={usual}
         allowClear
