@@ -1,6 +1,7 @@
 import { useSyncExternalStore } from 'react';
 import { DetailedError, Upload, type UploadOptions } from 'tus-js-client';
 import { config } from '../../config';
+import { collected } from '../collected';
 import { joined, refreshFiles, type Directory } from './files';
 import { currentPreferences } from '../accounts/preferences';
 import { queries } from '../queries';
@@ -96,9 +97,10 @@ export function removeUpload(key: number) {
   }
 }
 
-export function forgetEnded() {
+/** Remove the completed uploads into a folder from the list. */
+export function removeDone(id: string) {
   for (const [key, { upload }] of transfers) {
-    if (upload.state === 'done') {
+    if (upload.id === id && upload.state === 'done') {
       transfers.delete(key);
     }
   }
@@ -183,13 +185,8 @@ function messageOf(body: string | undefined, error: Error): string {
   }
 }
 
-let refreshTimer: number | undefined;
-
-/** Refresh the directory and the usage, once for all uploads that end at about the same time. */
-function refreshAfterUploads(id: string) {
-  window.clearTimeout(refreshTimer);
-  refreshTimer = window.setTimeout(() => {
-    void refreshFiles(id);
-    void queries.invalidateQueries({ queryKey: ['folders', 'quotas'] });
-  }, DRAW_MILLIS);
-}
+/** Refresh the folders and the usage, once for all uploads that end at about the same time. */
+const refreshAfterUploads = collected<string>(ids => {
+  ids.forEach(id => void refreshFiles(id));
+  void queries.invalidateQueries({ queryKey: ['folders', 'quotas'] });
+}, DRAW_MILLIS);

@@ -2,8 +2,8 @@ import { Button, Card, Flex, Progress, Tag } from 'antd';
 import { useTranslation } from 'react-i18next';
 import { formatBytes } from '../../components/bytes';
 import {
-  forgetEnded,
   pauseUpload,
+  removeDone,
   removeUpload,
   replaceFile,
   resumeUpload,
@@ -51,7 +51,7 @@ export function Uploads({ id }: { id: string }) {
             </>
           )}
           {done > 0 && (
-            <Button size="small" onClick={forgetEnded}>
+            <Button size="small" onClick={() => removeDone(id)}>
               {t('data.clear')}
             </Button>
           )}

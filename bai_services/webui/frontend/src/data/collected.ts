@@ -1,0 +1,21 @@
+/**
+ * Collect values, and pass them to `run`, each once, when no value was added for `millis`.
+ *
+ * @returns a function that adds a value
+ */
+export function collected<T>(
+  run: (values: ReadonlySet<T>) => void,
+  millis: number
+): (value: T) => void {
+  let values = new Set<T>();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return value => {
+    values.add(value);
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      const complete = values;
+      values = new Set();
+      run(complete);
+    }, millis);
+  };
+}
