@@ -39,6 +39,7 @@ export function Explorer({ id }: { id: string }) {
 }
 
 function OpenFolder({ folder }: { folder: Folder }) {
+  const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const path = search.path ?? '';
@@ -61,7 +62,12 @@ function OpenFolder({ folder }: { folder: Folder }) {
         if (uploadRefusal) {
           void message.error(uploadRefusal);
         } else {
-          void droppedFiles(event.dataTransfer).then(files => addUploads(directory, files));
+          void droppedFiles(event.dataTransfer).then(({ files, unreadable }) => {
+            addUploads(directory, files);
+            if (unreadable.length > 0) {
+              void message.error(t('data.drop-unreadable', { paths: unreadable.join(', ') }));
+            }
+          });
         }
       }}
     >

@@ -8,39 +8,57 @@ export interface RelativeFile {
 export const chosenFiles = (files: Iterable<File>): RelativeFile[] =>
   [...files].map(file => ({ file, path: file.webkitRelativePath || file.name }));
 
+export interface Dropped {
+  files: RelativeFile[];
+  /** Paths of the files and directories that the browser cannot read. */
+  unreadable: string[];
+}
+
 /** All dropped files, including those in dropped directories. */
-export async function droppedFiles(transfer: DataTransfer): Promise<RelativeFile[]> {
-  // The browser clears the items after the event, so take the entries before the first await. A file
-  // that is not on a disk, such as an image of another page, has no entry.
+export async function droppedFiles(transfer: DataTransfer): Promise<Dropped> {
+  // The browser clears the items after the event, so take the entries before the first await. A
+  // file that is not on a disk, such as an image of another page, has no entry.
   const dropped = [...transfer.items].flatMap(
     item => item.webkitGetAsEntry() ?? item.getAsFile() ?? []
   );
-  const found = dropped.map(entry =>
-    entry instanceof File
-      ? Promise.resolve([{ file: entry, path: entry.name }])
-      : filesBelow(entry, '')
-  );
-  return (await Promise.all(found)).flat();
+  const found: Dropped = { files: [], unreadable: [] };
+  await Promise.all(dropped.map(entry => addEntry(found, entry, '')));
+  return found;
 }
 
-async function filesBelow(entry: FileSystemEntry, directory: string): Promise<RelativeFile[]> {
+type Entry = FileSystemEntry | File;
+
+/** Add the files of an entry to `found`. */
+async function addEntry(found: Dropped, entry: Entry, directory: string): Promise<void> {
   const path = directory ? `${directory}/${entry.name}` : entry.name;
+  try {
+    await addFiles(found, entry, path);
+  } catch {
+    found.unreadable.push(path);
+  }
+}
+
+async function addFiles(found: Dropped, entry: Entry, path: string): Promise<void> {
+  if (entry instanceof File) {
+    found.files.push({ file: entry, path });
+    return;
+  }
   if (entry.isFile) {
     const file = await new Promise<File>((resolve, reject) =>
       (entry as FileSystemFileEntry).file(resolve, reject)
     );
-    return [{ file, path }];
+    found.files.push({ file, path });
+    return;
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
-  const found: RelativeFile[] = [];
   // A reader returns the entries in batches; an empty batch is the last one.
   for (;;) {
     const part = await new Promise<FileSystemEntry[]>((resolve, reject) =>
       reader.readEntries(resolve, reject)
     );
     if (part.length === 0) {
-      return found;
+      return;
     }
-    found.push(...(await Promise.all(part.map(child => filesBelow(child, path)))).flat());
+    await Promise.all(part.map(child => addEntry(found, child, path)));
   }
 }
