@@ -13,6 +13,15 @@ export interface LoggedRequest {
   millis: number;
 }
 
+/** A path with its escape sequences decoded; unchanged if one of them is malformed. */
+export function readablePath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
 const listeners = new Set<() => void>();
 let entries: readonly LoggedRequest[] = [];
 let nextNumber = 1;

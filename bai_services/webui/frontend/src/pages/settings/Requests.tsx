@@ -2,7 +2,12 @@ import { Button, Checkbox, Empty, Flex, Input, Table, Tag, Typography } from 'an
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { ScrollArea } from '../../components/ScrollArea';
-import { clearRequestLog, useRequestLog, type LoggedRequest } from '../../data/requestLog';
+import {
+  clearRequestLog,
+  readablePath,
+  useRequestLog,
+  type LoggedRequest
+} from '../../data/requestLog';
 
 interface RequestsProps {
   find: string;
@@ -59,7 +64,7 @@ export function Requests({ find, onFind }: RequestsProps) {
               key: 'path',
               title: t('settings.path'),
               render: (_, { path }) => (
-                <span style={{ overflowWrap: 'anywhere' }}>{decodeURIComponent(path)}</span>
+                <span style={{ overflowWrap: 'anywhere' }}>{readablePath(path)}</span>
               )
             },
             {
