@@ -1,11 +1,10 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { allItems } from '../allItems';
 import { api, unwrap, type Schemas } from '../client';
 import { STATUS_GROUPS } from '../sessions/sessions';
 
 export type Kernel = Schemas['Kernel'];
 export type LedgerEntry = Schemas['LedgerEntry'];
-
-const MAX_ALLOCATIONS = 500;
 
 /** The kernels of live or of ended sessions on an agent, newest first. */
 export const kernelsQuery = (
@@ -32,12 +31,13 @@ export const kernelsQuery = (
     placeholderData: keepPreviousData
   });
 
-/** The allocations of the visible sessions on an agent. */
+/** All allocations of the visible sessions on an agent. */
 export const allocationsQuery = (agent: string) =>
   queryOptions({
     queryKey: ['sessions', 'allocations', agent],
-    queryFn: async ({ signal }) => {
-      const query = { limit: MAX_ALLOCATIONS, agent_id: agent };
-      return (await unwrap(api.GET('/allocations', { signal, params: { query } }))).items;
-    }
+    queryFn: ({ signal }) =>
+      allItems(page => {
+        const query = { ...page, agent_id: agent };
+        return unwrap(api.GET('/allocations', { signal, params: { query } }));
+      })
   });
