@@ -3,9 +3,19 @@ import { appended, MAX_LINES, type Log } from '../src/data/sessions/logLines';
 
 const EMPTY: Log = { lines: [], dropped: 0, hasGap: false, state: 'loading' };
 
-test('a chunk continues the last line, and a gap is marked', () => {
-  const log = appended(appended(EMPTY, 'one\ntw', false), 'o\nthree', true);
+test('a chunk continues the last line', () => {
+  const log = appended(appended(EMPTY, 'one\ntw', false), 'o\nthree', false);
   expect(log.lines).toEqual(['one', 'two', 'three']);
+  expect(log.hasGap).toBe(false);
+});
+
+test.each([
+  ['one\ntw', ['one', 'tw', 'en\t', 'last']],
+  ['one\n', ['one', 'en\t', 'last']],
+  ['', ['en\t', 'last']]
+])('after a gap, a new line begins: %j', (before, lines) => {
+  const log = appended(appended(EMPTY, before, false), 'en\t\nlast', true);
+  expect(log.lines).toEqual(lines);
   expect(log.hasGap).toBe(true);
 });
 

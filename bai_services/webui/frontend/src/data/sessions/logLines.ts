@@ -14,10 +14,15 @@ export interface Log {
   error?: ApiError | undefined;
 }
 
-/** Return a log with more output; its last line may be incomplete. */
+/**
+ * Return a log with more output; its last line may be incomplete. Output after a gap begins a new
+ * line.
+ */
 export function appended(log: Log, text: string, isGap: boolean): Log {
   const [first = '', ...more] = text.split('\n');
-  const lines = [...log.lines.slice(0, -1), (log.lines.at(-1) ?? '') + first, ...more];
+  const last = log.lines.at(-1) ?? '';
+  const joined = isGap && last !== '' ? [last, first] : [last + first];
+  const lines = [...log.lines.slice(0, -1), ...joined, ...more];
   const excess = Math.max(0, lines.length - MAX_LINES);
   return {
     lines: lines.slice(excess),
