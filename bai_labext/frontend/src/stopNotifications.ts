@@ -1,6 +1,6 @@
 import { Notification } from '@jupyterlab/apputils';
 
-import { idleSecondsLeft, idleStepReached, secondsLeft, stepReached } from './stopTimes';
+import { idleSecondsLeft, idleStepReached, isEnded, secondsLeft, stepReached } from './stopTimes';
 import { duration } from './format';
 import type { Model } from './model';
 import type { Translate } from './i18n';
@@ -12,7 +12,7 @@ interface PostponeActions {
   resetIdleTime(): void;
 }
 
-/** Notifications before the session is stopped, when its agent is drained, and when it has ended. */
+/** Notifications before a session is stopped, when its agent is drained, and when it has ended. */
 export class StopNotifications {
   private readonly endWarning = new StepWarning();
   private readonly idleWarning = new StepWarning();
@@ -34,8 +34,7 @@ export class StopNotifications {
       this.checkIdleTime(session);
       this.checkDrain(session);
     }
-    const isEnding = session !== null && session.status !== 'RUNNING';
-    const hasEnded = trouble?.kind === 'ended' || isEnding;
+    const hasEnded = trouble?.kind === 'ended' || (session !== null && isEnded(session));
     if (hasEnded && !this.hasEnded) {
       Notification.error(this.t('has-ended'), { autoClose: false });
     }

@@ -1,8 +1,15 @@
-/** Remaining time of a session until it is stopped, and the times of the warnings. */
+/** Remaining time of a session until it is stopped, the times of the warnings, and its end. */
 
 const FIRST_WARNING_SECONDS = 30 * 60;
 /** Remaining times at which a warning is shown. */
 const WARNING_STEPS_SECONDS = [FIRST_WARNING_SECONDS, 10 * 60, 2 * 60];
+
+const ENDED_STATUSES = ['TERMINATED', 'CANCELLED', 'ERROR'];
+
+/** Whether the session has ended. A session that is being stopped has not. */
+export function isEnded(session: { status: string }): boolean {
+  return ENDED_STATUSES.includes(session.status);
+}
 
 export interface Idleness {
   idle_since: string | null;

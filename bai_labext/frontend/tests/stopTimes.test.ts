@@ -4,6 +4,7 @@ import test from 'node:test';
 import {
   idleSecondsLeft,
   idleStepReached,
+  isEnded,
   secondsLeft,
   stepReached,
   type Idleness
@@ -27,6 +28,12 @@ test('a warning is shown 30, 10 and 2 minutes before the maximum run time ends',
     120,
     120
   ]);
+});
+
+test('a session that is being stopped has not ended', () => {
+  const statuses = ['PREPARING', 'RUNNING', 'TERMINATING', 'TERMINATED', 'CANCELLED', 'ERROR'];
+  const ended = statuses.filter(status => isEnded({ status }));
+  assert.deepEqual(ended, ['TERMINATED', 'CANCELLED', 'ERROR']);
 });
 
 test('idle warnings are shown only after half of the idle timeout', () => {
