@@ -3,6 +3,7 @@ import { describe, expect, test, vi } from 'vitest';
 vi.mock('../src/data/client', () => ({ api: {}, unwrap: () => undefined }));
 
 const { filtersOf, readSessionsSearch } = await import('../src/pages/sessions/search');
+const { countText } = await import('../src/components/list/listSearch');
 
 describe('readSessionsSearch', () => {
   test('keeps valid state', () => {
@@ -26,4 +27,14 @@ test('filtersOf uses the statuses of the tab and part of the name', () => {
     owner: 'ann'
   });
   expect(filtersOf({})).toEqual({});
+});
+
+test.each([
+  [1000, 20, '1000'],
+  [1001, 20, '1000+'],
+  // On later pages, the total is exact up to the end of the page.
+  [1015, 1015, '1015'],
+  [1021, 1020, '1020+']
+])('a total of %i with the last row %i is shown as %s', (total, last, text) => {
+  expect(countText(total, last)).toBe(text);
 });

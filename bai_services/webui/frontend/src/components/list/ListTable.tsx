@@ -4,7 +4,7 @@ import { Button, Flex, Table, type TableColumnType, type TableProps } from 'antd
 import { useTranslation } from 'react-i18next';
 import { ColumnChoice, useHiddenColumns } from './ColumnChoice';
 import { CsvExport } from './CsvExport';
-import type { ListSearch } from './listSearch';
+import { countText, type ListSearch } from './listSearch';
 import { keepPageSize, PAGE_SIZES, usePageSize } from './pageSize';
 
 export interface ListColumn<T> extends TableColumnType<T> {
@@ -80,7 +80,8 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
           total: props.page?.total ?? 0,
           pageSizeOptions: PAGE_SIZES,
           showSizeChanger: true,
-          showTotal: (total, [first, last]) => t('table.range', { first, last, total })
+          showTotal: (total, [first, last]) =>
+            t('table.range', { first, last, total: countText(total, last) })
         }}
         onChange={(pagination, _, sorter, { action }) => {
           if (action === 'sort' && !Array.isArray(sorter)) {

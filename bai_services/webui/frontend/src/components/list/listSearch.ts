@@ -44,11 +44,15 @@ export function readListSearch(search: Record<string, unknown>): ListSearch {
   });
 }
 
-// Up to this number, the server's total is always exact; see MIN_EXACT_TOTAL in core/listing.py.
+// The server's total is exact up to this number, or up to the end of the page if that is higher; see
+// max_exact_total in core/listing.py.
 const MIN_EXACT_TOTAL = 1000;
 
-export const countText = (total: number) =>
-  total > MIN_EXACT_TOTAL ? `${MIN_EXACT_TOTAL}+` : String(total);
+/** The total of a list; `last` is the number of the last row that was read. */
+export function countText(total: number, last = 0): string {
+  const exact = Math.max(MIN_EXACT_TOTAL, last);
+  return total > exact ? `${exact}+` : String(total);
+}
 
 /** The query parameters of a page of the list. */
 export interface ListQuery {

@@ -3,6 +3,7 @@ import { App, Button, Flex, Input, List, Typography } from 'antd';
 import { useQuery } from '@tanstack/react-query';
 import { useTranslation } from 'react-i18next';
 import { ErrorNotice } from '../../components/ErrorNotice';
+import { countText } from '../../components/list/listSearch';
 import { membersQuery, useChangeMember } from '../../data/entities';
 import { meQuery } from '../../data/accounts/me';
 import { PROJECTS } from './projects';
@@ -70,7 +71,8 @@ export function Members({ project }: { project: string }) {
           showSizeChanger: false,
           hideOnSinglePage: true,
           size: 'small',
-          showTotal: (total, [first, last]) => t('table.range', { first, last, total })
+          showTotal: (total, [first, last]) =>
+            t('table.range', { first, last, total: countText(total, last) })
         }}
         renderItem={member => (
           <List.Item
