@@ -42,7 +42,7 @@ export function plain(text: string): string {
   return text.replace(SEQUENCE, '');
 }
 
-/** Remove the part of each line before its last carriage return, such as old states of a progress bar. */
+/** Remove the part of each line before its last carriage return, such as an old progress bar. */
 export function withoutOverwritten(text: string): string {
   return text.replace(/\r+\n/g, '\n').replace(/[^\n]*\r(?=[^\n])/g, '');
 }

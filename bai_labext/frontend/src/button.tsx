@@ -2,7 +2,7 @@ import * as React from 'react';
 
 export function Button(props: {
   label: string;
-  /** Object of the action, appended for screen readers because several buttons have the same label. */
+  /** Object of the action for screen readers, because several buttons have the same label. */
   target?: string;
   onClick: () => void;
   isDanger?: boolean;

@@ -4,8 +4,8 @@ import { PageConfig } from '@jupyterlab/coreutils';
 /**
  * Open the panel when a user opens JupyterLab for the first time in this browser.
  *
- * The browser stores that the panel was opened, because JupyterLab stores settings and workspaces in the home
- * folder, which is deleted when the session ends.
+ * The browser stores that the panel was opened, because JupyterLab stores settings and workspaces in
+ * the home folder, which is deleted when the session ends.
  */
 export async function openAtFirstVisit(app: JupyterFrontEnd, panelId: string): Promise<void> {
   await app.restored;

@@ -1,9 +1,9 @@
 import type { Api } from './api';
 
-/** Return the text of a key, with each placeholder `{name}` replaced; without a text, return the key. */
+/** Return the text of a key with each placeholder `{name}` replaced; the key if it has no text. */
 export type Translate = (key: string, values?: Record<string, string | number>) => string;
 
-/** Load the texts in JupyterLab's language, or, if that is English, in the language of the Hub's pages. */
+/** Load the texts in JupyterLab's language; if that is English, in the Hub's language. */
 export async function loadTexts(api: Api, languageCode: string): Promise<Translate> {
   const chosen = languageCode.split(/[-_]/)[0] ?? '';
   let texts: Record<string, string> = {};

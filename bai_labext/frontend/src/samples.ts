@@ -9,7 +9,10 @@ export interface DeviceSample {
   utilization: number | null;
 }
 
-/** Total usage of all kernels at one time. `received`, `sent`, `read` and `written` are bytes per second. */
+/**
+ * Total usage of all kernels at one time. `received`, `sent`, `read` and `written` are bytes per
+ * second.
+ */
 export interface Sample {
   at: number;
   cpu: number;

@@ -8,7 +8,7 @@ import type { Translate } from './i18n';
 
 const GPU_FAMILIES = new Set(['cuda', 'rocm']);
 
-/** Status bar item: share and used memory of the devices; for a session without devices, its memory. */
+/** Status bar item: share and used memory of the devices; without devices, the session's memory. */
 export class StatusItem extends ReactWidget {
   constructor(
     private readonly model: Model,

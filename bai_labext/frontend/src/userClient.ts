@@ -17,8 +17,8 @@ interface ErrorBody {
 }
 
 /**
- * Channel on which the consent window sends the code. Every page of the origin can read it, but only
- * the page with the verifier can use the code.
+ * Channel on which the consent window sends the code. Every page of the origin can read it, but
+ * only the page with the verifier can use the code.
  */
 const CHANNEL = 'bai-panel-login';
 

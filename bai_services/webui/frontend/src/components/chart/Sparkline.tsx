@@ -9,7 +9,7 @@ interface SparklineProps {
   label: string;
 }
 
-/** Points of each line, such as "0.0,15.0 30.0,1.0". A gap (null) ends one line and begins another. */
+/** Points of each line, such as "0.0,15.0 30.0,1.0". A gap (null) ends a line and begins another. */
 export function linesOf(values: readonly (number | null)[]): string[] {
   const step = WIDTH / Math.max(1, values.length - 1);
   const lines: string[][] = [[]];

@@ -20,7 +20,7 @@ const PENDING: readonly string[] = STATUS_GROUPS.pending;
 export const isEnded = (session: Session) => ENDED.includes(session.status);
 export const isPending = (session: Session) => PENDING.includes(session.status);
 
-/** Whether the caller, for example a monitor, may neither change the session nor read its output. */
+/** Whether the caller, for example a monitor, may neither change the session nor read its log. */
 export const isOnlyRead = (session: Session) => session.hidden_fields.length > 0;
 
 /** The address of a running session's server; only interactive sessions have one. */

@@ -5,7 +5,8 @@ import {
   type Entity
 } from '../../components/entities/entity';
 
-// Requests per 15 minutes. Programs that sign their requests with the keypair soon reach a lower limit.
+// Requests per 15 minutes. Programs that sign their requests with the keypair soon reach a lower
+// limit.
 const LOW_RATE_LIMIT = 101;
 
 export const KEYPAIRS: Entity = {

@@ -6,7 +6,7 @@ import { useLauncher } from './launcherForm';
 
 const MAX_THREADS = 1024;
 
-/** Numbers of threads of numerical libraries: the number of cores, or numbers that a user enters. */
+/** Numbers of threads of numerical libraries: the number of cores, or numbers that are entered. */
 export function ThreadFields() {
   const { t } = useTranslation();
   const { form, change, preview } = useLauncher();

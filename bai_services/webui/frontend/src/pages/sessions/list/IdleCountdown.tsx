@@ -5,7 +5,9 @@ import type { Session } from '../../../data/sessions/sessions';
 
 const WARNING_SECONDS = 600;
 
-/** The time until a session is stopped because it is idle or its lifetime ends, whichever is first. */
+/**
+ * The time until a session is stopped because it is idle or its lifetime ends, whichever is first.
+ */
 export function IdleCountdown({ session }: { session: Session }) {
   const { t, i18n } = useTranslation();
   const now = useNow();

@@ -5,7 +5,7 @@ const DEADLINE_MILLIS = 5000;
 
 /**
  * The trees of Markdown texts: undefined while they are parsed, null if they are too complex.
- * The parser runs in a worker and is stopped after 5 s, so that a hostile file cannot block the page.
+ * The parser runs in a worker and is stopped after 5 s: a hostile file must not block the page.
  */
 export function useMarkdown(texts: readonly string[]): Root[] | null | undefined {
   return useQuery({
