@@ -118,6 +118,29 @@ async def test_samples_of_five_minutes_are_kept_longer_than_samples_of_15_second
     assert (month.interval_seconds, month.metrics["cpu_cores"]) == (8700, [])
 
 
+async def test_history_of_a_day_contains_the_last_minutes(api: Api, agent: FakeAgent) -> None:
+    manager, owner = api.world.manager, await api.world.caller("user")
+    session = await create_running_session(api, agent, "lab1", **TWO_CORES)
+    kernel = Kernel(api, agent, session)
+    assert await manager.scheduling.lease.hold() is not None
+    history = manager.sessions.usage_histories.get
+    kernel.align(300)
+    await kernel.report(cpu_cores=0.5)
+    day = await history(owner, "lab1", "main1", 86400)
+    assert (day.interval_seconds, day.metrics["cpu_cores"][-1]) == (300, 0.5)
+    await kernel.wait(15)
+    await kernel.report(cpu_cores=1.5)
+    day = await history(owner, "lab1", "main1", 86400)
+    assert day.metrics["cpu_cores"][-1] == 1.0
+    # The interval has ended, but is not condensed yet.
+    await kernel.wait(290)
+    await kernel.report(cpu_cores=2)
+    day = await history(owner, "lab1", "main1", 86400)
+    assert day.metrics["cpu_cores"][-2:] == [1.0, 2.0]
+    await kernel.wait(60)
+    assert (await history(owner, "lab1", "main1", 86400)).metrics["cpu_cores"][-2:] == [1.0, 2.0]
+
+
 async def test_stop_of_the_manager_stores_the_current_interval(
     api: Api, agent: FakeAgent, user: Client
 ) -> None:

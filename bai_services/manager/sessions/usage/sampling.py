@@ -13,6 +13,7 @@ from bai_services.core.sessions.usage_history import (
     Resolution,
     Sample,
     Sampler,
+    condensed,
 )
 from bai_services.db.sessions.usage_samples import UsageSampleStore
 
@@ -51,13 +52,17 @@ class UsageSampling:
     async def samples(
         self, kernel_ids: Sequence[str], resolution: Resolution, start: datetime, end: datetime
     ) -> list[Sample]:
-        """Return the samples of a period; fine samples include those of the current interval."""
+        """Return the samples of a period, including those of unfinished intervals."""
         stored = await self._store.between(kernel_ids, resolution, start, end)
-        if resolution is not FINE:
-            return stored
+        if resolution is FINE:
+            recent = self._sampler.unfinished(frozenset(kernel_ids))
+        else:
+            # The last complete interval may not be condensed yet.
+            length = timedelta(seconds=resolution.interval_seconds)
+            first = max(start, resolution.start_of(self._clock()) - length)
+            recent = condensed(await self.samples(kernel_ids, FINE, first, end), resolution)
         known = {(sample.kernel_id, sample.at) for sample in stored}
-        unfinished = self._sampler.unfinished(frozenset(kernel_ids))
-        return stored + [s for s in unfinished if (s.kernel_id, s.at) not in known]
+        return stored + [s for s in recent if (s.kernel_id, s.at) not in known]
 
     async def step(self) -> None:
         """Store the samples of ended intervals.
