@@ -238,9 +238,10 @@ def png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
+# The second page is missing.
 PDF = b"""%PDF-1.4
 1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj
-2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj
+2 0 obj<</Type/Pages/Kids[3 0 R 9 0 R]/Count 2>>endobj
 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 100]/Contents 4 0 R
 /Resources<</Font<</F1 5 0 R>>>>>>endobj
 4 0 obj<</Length 44>>stream
@@ -303,8 +304,11 @@ async def test_files_are_previewed(opened: Opener[Explorer], rest: httpx.Client)
     await ui.dialog.get_by_text("cannot show this image").wait_for()
 
     await ui.show("doc.pdf")
-    page = ui.dialog.get_by_role("figure", name="Page 1 of 1")
+    page = ui.dialog.get_by_role("figure", name="Page 1 of 2")
     await page.get_by_text("text of the page").wait_for()
+    broken = ui.dialog.get_by_role("figure", name="Page 2 of 2")
+    await broken.scroll_into_view_if_needed()
+    await broken.get_by_text("damaged or protected").wait_for()
 
     await ui.show("data.csv")
     await ui.dialog.get_by_role("cell", name="Doe, Jane").wait_for()

@@ -40,6 +40,7 @@ function Page({ document, number }: { document: PDFDocumentProxy; number: number
   const canvas = useRef<HTMLCanvasElement>(null);
   const [text, setText] = useState('');
   const [isDrawn, setIsDrawn] = useState(false);
+  const [isBroken, setIsBroken] = useState(false);
   useEffect(() => {
     const element = canvas.current;
     if (!element) {
@@ -55,8 +56,12 @@ function Page({ document, number }: { document: PDFDocumentProxy; number: number
             setText(await textOf(page));
             setIsDrawn(true);
           })
-          // The document was closed while the page was being rendered.
-          .catch(() => undefined);
+          .catch(() => {
+            // Rendering also fails if the document is closed in the meantime.
+            if (!document.loadingTask.destroyed) {
+              setIsBroken(true);
+            }
+          });
       }
     });
     observer.observe(element);
@@ -65,11 +70,15 @@ function Page({ document, number }: { document: PDFDocumentProxy; number: number
   const label = t('preview.page', { number, count: document.numPages });
   return (
     <figure className="bai-pdf-page" aria-label={label}>
-      <canvas
-        ref={canvas}
-        aria-hidden
-        style={isDrawn ? {} : { width: '100%', aspectRatio: `1 / ${A4_RATIO}` }}
-      />
+      {isBroken ? (
+        <Alert type="warning" showIcon title={t('preview.bad-pdf')} />
+      ) : (
+        <canvas
+          ref={canvas}
+          aria-hidden
+          style={isDrawn ? {} : { width: '100%', aspectRatio: `1 / ${A4_RATIO}` }}
+        />
+      )}
       <figcaption className="bai-hidden-text">{text}</figcaption>
     </figure>
   );
