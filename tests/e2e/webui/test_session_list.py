@@ -304,6 +304,37 @@ async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afte
     assert rest.patch(f"/sessions/{live[0]}", json={"priority": 3}).status_code == 409
 
 
+async def test_all_matching_sessions_of_several_pages_are_stopped(
+    opened: Opener[SessionList], rest: httpx.Client
+) -> None:
+    name = f"s-{secrets.token_hex(3)}"
+    ids = create_pending(rest, *(f"{name}-{n:02}" for n in range(22)))
+    ui = await opened(SessionList, "user2", f"/sessions?name={name}&size=10&sort=name")
+    await ui.page.get_by_role("checkbox", name="Select all").check()
+    await ui.page.get_by_role("button", name="Stop 10", exact=True).wait_for()
+    await ui.page.get_by_role("button", name="Select all 22 sessions").click()
+    await ui.page.get_by_role("button", name="Stop 22", exact=True).click()
+    dialog = ui.page.get_by_role("dialog")
+    listed = await dialog.get_by_role("listitem").all_inner_texts()
+    assert listed == [f"{name}-{n:02}" for n in range(20)]
+    await dialog.get_by_text("2 more", exact=True).wait_for()
+
+    # A session that cannot be stopped is listed with the reason, and can be stopped again.
+    failing = f"**/sessions/{ids[21]}"
+    body = {"error": "conflict", "message": "its agent is busy", "details": {}}
+    await ui.page.route(failing, lambda route: route.fulfill(status=409, json=body))
+    await dialog.get_by_role("button", name="Stop", exact=True).click()
+    await dialog.get_by_text("Could not be stopped: 1").wait_for()
+    assert await dialog.get_by_role("listitem").all_inner_texts() == [
+        f"{name}-21: its agent is busy"
+    ]
+    await ui.page.unroute(failing)
+    await dialog.get_by_role("button", name="Stop", exact=True).click()
+    await dialog.wait_for(state="hidden")
+    for session_id in ids:
+        assert wait_for(rest, session_id, "CANCELLED")["status"] == "CANCELLED"
+
+
 @pytest.mark.checklist("SES-10")
 async def test_list_is_refreshed_by_the_button_and_periodically(
     opened: Opener[SessionList],

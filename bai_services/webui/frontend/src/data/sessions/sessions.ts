@@ -3,6 +3,7 @@ import { allItems } from '../allItems';
 import { api, unwrap, type Session } from '../client';
 import type { paths } from '../schema';
 import { queries } from '../queries';
+import { runAll } from '../runAll';
 
 export type { Session };
 
@@ -14,6 +15,11 @@ export const STATUS_GROUPS = {
 } as const;
 export type StatusGroup = keyof typeof STATUS_GROUPS;
 
+/** The statuses of sessions that have not ended. */
+export const LIVE_STATUSES = [...STATUS_GROUPS.pending, ...STATUS_GROUPS.running];
+
+// Each stop takes several requests of the manager to the Hub and the agents.
+const PARALLEL_STOPS = 5;
 const ENDED: readonly string[] = STATUS_GROUPS.ended;
 const PENDING: readonly string[] = STATUS_GROUPS.pending;
 
@@ -104,23 +110,17 @@ export const historyQuery = (id: string) =>
  * Stop sessions; resolve with the sessions that could not be stopped, and their errors.
  *
  * @param isForced remove the containers at once, without a graceful shutdown
+ * @param onProgress called after each session with the number of processed sessions
  */
-export function useStopSessions(isForced = false) {
+export function useStopSessions(isForced = false, onProgress?: (count: number) => void) {
   return useMutation({
-    mutationFn: async (sessions: Session[]) => {
-      const results = await Promise.allSettled(
-        sessions.map(({ id }) =>
-          unwrap(
-            api.DELETE('/sessions/{key}', {
-              params: { path: { key: id }, query: isForced ? { force: 'true' } : {} }
-            })
-          )
-        )
-      );
-      return sessions.flatMap((session, index) => {
-        const result = results[index];
-        return result?.status === 'rejected' ? [{ session, error: result.reason as Error }] : [];
-      });
+    mutationFn: async (sessions: readonly Session[]) => {
+      const stop = ({ id }: Session) => {
+        const query = isForced ? { force: 'true' } : {};
+        return unwrap(api.DELETE('/sessions/{key}', { params: { path: { key: id }, query } }));
+      };
+      const failures = await runAll(sessions, PARALLEL_STOPS, stop, onProgress);
+      return failures.map(({ item: session, error }) => ({ session, error }));
     },
     onSettled: () => queries.invalidateQueries({ queryKey: ['sessions'] })
   });

@@ -1,4 +1,3 @@
-import { useState } from 'react';
 import { Input, Tabs, Typography } from 'antd';
 import { useQueries, useQuery } from '@tanstack/react-query';
 import { getRouteApi } from '@tanstack/react-router';
@@ -9,7 +8,6 @@ import { csvUrl } from '../../data/csv';
 import { FilterBar } from '../../components/list/FilterBar';
 import { countText, listQuery } from '../../components/list/listSearch';
 import {
-  isEnded,
   LIST_REFRESH_MILLIS,
   sessionCountQuery,
   sessionsQuery
@@ -28,6 +26,7 @@ import { SessionDrawer } from './drawer/SessionDrawer';
 import { useSessionFilters } from './list/sessionFilters';
 import { SessionTable } from './list/SessionTable';
 import { StopSessions } from './list/StopSessions';
+import { useSelection } from './list/useSelection';
 
 const route = getRouteApi('/sessions');
 
@@ -35,7 +34,6 @@ export function SessionsPage() {
   const { t } = useTranslation();
   const search = route.useSearch();
   const navigate = route.useNavigate();
-  const [selected, setSelected] = useState<string[]>([]);
   const project = useChosenProject();
   const ofProject: Record<string, string> = project ? { project: project.name } : {};
   const filters = { ...ofProject, ...filtersOf(search) };
@@ -50,9 +48,7 @@ export function SessionsPage() {
   const properties = useSessionFilters();
   const change = (changes: SessionsSearch, replace = false) =>
     void navigate({ search: old => readSessionsSearch({ ...old, ...changes }), replace });
-  const chosen = (sessions.data?.items ?? []).filter(
-    session => selected.includes(session.id) && !isEnded(session)
-  );
+  const selection = useSelection(list, sessions.data?.items ?? []);
 
   return (
     <>
@@ -78,8 +74,8 @@ export function SessionsPage() {
         page={sessions.data}
         isLoading={sessions.isFetching && !sessions.data}
         search={search}
-        selected={selected}
-        onSelect={setSelected}
+        selected={selection.sessions.map(({ id }) => id)}
+        onSelect={selection.select}
         onChange={change}
         csv={csvUrl('/sessions', list)}
         onRefresh={() => void sessions.refetch()}
@@ -112,7 +108,7 @@ export function SessionsPage() {
               filters={search.filters ?? {}}
               onChange={filters => change({ filters, page: 1 })}
             />
-            <StopSessions sessions={chosen} onDone={() => setSelected([])} />
+            <StopSessions selection={selection} />
           </>
         }
       />
