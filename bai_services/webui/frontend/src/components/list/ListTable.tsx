@@ -50,17 +50,18 @@ export function ListTable<T extends object>(props: ListTableProps<T>) {
     <>
       <Flex wrap gap="small" align="center" style={{ marginBottom: 12 }}>
         {props.toolbar}
-        <span style={{ flex: 1 }} />
-        {props.tools}
-        {props.onRefresh && (
-          <Button
-            icon={<ReloadOutlined spin={props.isRefreshing ?? false} />}
-            onClick={props.onRefresh}
-            aria-label={t('table.refresh')}
-          />
-        )}
-        {props.csv && <CsvExport url={props.csv} />}
-        <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
+        <Flex gap="small" style={{ marginInlineStart: 'auto' }}>
+          {props.tools}
+          {props.onRefresh && (
+            <Button
+              icon={<ReloadOutlined spin={props.isRefreshing ?? false} />}
+              onClick={props.onRefresh}
+              aria-label={t('table.refresh')}
+            />
+          )}
+          {props.csv && <CsvExport url={props.csv} />}
+          <ColumnChoice columns={props.columns} hidden={hidden} onChange={setHidden} />
+        </Flex>
       </Flex>
       <Table<T>
         rowKey={props.rowKey}

@@ -151,6 +151,7 @@ export const AGENTS: Entity = {
       isSortable: true,
       render: agent => (
         <Badge
+          className="bai-nowrap"
           status={COLORS[String(agent['status'])] ?? 'warning'}
           text={i18next.t(`agents.status-${String(agent['status'])}`)}
         />

@@ -12,7 +12,11 @@ const AUDIT_LOG: Entity = {
     { key: 'actor', isSortable: true },
     { key: 'action', isSortable: true },
     { key: 'entity' },
-    { key: 'entity_id' },
+    {
+      key: 'entity_id',
+      render: ({ entity_id: id }) =>
+        typeof id === 'string' ? <span className="bai-id">{id}</span> : '–'
+    },
     { key: 'outcome', isSortable: true },
     { key: 'client_ip', isSortable: true },
     { key: 'domain', isSortable: true, isOptional: true },
