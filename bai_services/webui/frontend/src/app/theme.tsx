@@ -48,6 +48,8 @@ const DARK: ThemeConfig = {
   },
   components: {
     Menu: { itemSelectedColor: '#91caff' },
+    // The text of a selected radio button has this colour.
+    Radio: { colorPrimary: DARK_LINK, colorPrimaryHover: DARK_LINK, colorPrimaryActive: DARK_LINK },
     Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
   }
 };
