@@ -42,7 +42,7 @@ export function FieldControl({ entity, field, ...rest }: FieldControlProps) {
         />
       );
     case 'words':
-      return <Select mode="tags" open={false} suffix={null} {...control} />;
+      return <Select mode="tags" open={false} suffix={false} {...control} />;
     case 'hosts':
     case 'json':
       return <Input.TextArea autoSize={{ minRows: 2, maxRows: 12 }} {...control} />;

@@ -106,7 +106,7 @@ export function NetworkSection() {
           id={idOf('preopen_ports')}
           mode="tags"
           open={false}
-          suffix={null}
+          suffix={false}
           tokenSeparators={[',', ' ']}
           value={form.preopen_ports.map(String)}
           onChange={values =>

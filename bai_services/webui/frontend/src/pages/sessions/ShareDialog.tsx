@@ -96,7 +96,7 @@ export function ShareDialog({ session, app, onClose }: ShareDialogProps) {
           </Form.Item>
         )}
         <Form.Item name="addresses" label={t('apps.addresses')} extra={t('apps.addresses-help')}>
-          <Select mode="tags" open={false} suffix={null} tokenSeparators={[',', ' ']} />
+          <Select mode="tags" open={false} suffix={false} tokenSeparators={[',', ' ']} />
         </Form.Item>
         <Form.Item name="days" label={t('apps.days')}>
           <InputNumber min={1} precision={0} />

@@ -34,6 +34,7 @@ export function SessionApps({ session }: { session: Session }) {
             {
               key: 'category',
               title: t('apps.category'),
+              responsive: ['sm'],
               render: (_, { category }) => t(`apps.category-${category}`)
             },
             {
