@@ -8,6 +8,7 @@ export function ErrorNotice({ error, onRetry }: { error: Error; onRetry?: () => 
     <Alert
       type="error"
       showIcon
+      style={{ marginBottom: 12 }}
       title={error.message}
       action={onRetry && <Button onClick={onRetry}>{t('errors.retry')}</Button>}
     />
