@@ -48,8 +48,8 @@ const DARK: ThemeConfig = {
   },
   components: {
     Menu: { itemSelectedColor: '#91caff' },
-    // The text of a selected radio button has this colour.
-    Radio: { colorPrimary: DARK_LINK, colorPrimaryHover: DARK_LINK, colorPrimaryActive: DARK_LINK },
+    // Contrasts with the background, as text, and with the white dot of a selected radio button.
+    Radio: { colorPrimary: '#4096ff', colorPrimaryHover: '#4096ff', colorPrimaryActive: '#4096ff' },
     Tabs: { itemSelectedColor: DARK_LINK, itemHoverColor: DARK_LINK }
   }
 };

@@ -55,20 +55,20 @@ export function EnvironmentSection() {
               onChange={event => set(index, { value: event.target.value })}
             />
           </Field>
-          <Checkbox
-            style={{ marginBlockStart: 36 }}
-            checked={variable.isSecret}
-            onChange={event => set(index, { isSecret: event.target.checked })}
-          >
-            {t('launcher.secret')}
-          </Checkbox>
-          <Button
-            style={{ marginBlockStart: 30 }}
-            type="text"
-            icon={<DeleteOutlined />}
-            aria-label={t('launcher.remove-variable', { name: variable.name })}
-            onClick={() => change({ environ: form.environ.filter((_, n) => n !== index) })}
-          />
+          <Flex gap="small" align="center" style={{ marginBlockStart: 30 }}>
+            <Checkbox
+              checked={variable.isSecret}
+              onChange={event => set(index, { isSecret: event.target.checked })}
+            >
+              {t('launcher.secret')}
+            </Checkbox>
+            <Button
+              type="text"
+              icon={<DeleteOutlined />}
+              aria-label={t('launcher.remove-variable', { name: variable.name })}
+              onClick={() => change({ environ: form.environ.filter((_, n) => n !== index) })}
+            />
+          </Flex>
         </Flex>
       ))}
       <Button

@@ -49,7 +49,12 @@ export function useSessionColumns(sessions: readonly Session[]): ListColumn<Sess
       title: t('sessions.name'),
       sorter: true,
       render: (_, session) => (
-        <Link from="/sessions" to="." search={old => ({ ...old, session: session.id })}>
+        <Link
+          className="bai-session-name"
+          from="/sessions"
+          to="."
+          search={old => ({ ...old, session: session.id })}
+        >
           {session.name}
         </Link>
       )
