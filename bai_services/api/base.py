@@ -74,6 +74,7 @@ class Operation:
     parameters: Mapping[str, str]
     repeated: Collection[str]
     is_file: bool
+    media_types: Collection[str]
     is_for_sessions: bool
     is_expensive: bool
 
@@ -90,6 +91,7 @@ def operation(
     parameters: Mapping[str, str] | None = None,
     repeated: Collection[str] = (),
     is_file: bool = False,
+    media_types: Collection[str] = ("application/octet-stream",),
     is_for_sessions: bool = False,
     is_expensive: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[None]]]:
@@ -111,6 +113,8 @@ def operation(
         Names of the query parameters that may be repeated.
     is_file
         The response to a GET, or the body of a PUT or PATCH, is the content of a file.
+    media_types
+        Media types of the files in responses to a GET with ``is_file``.
     is_for_sessions
         The operation accepts session tokens. Operations without this flag reject them.
     is_expensive
@@ -127,6 +131,7 @@ def operation(
         parameters or {},
         repeated,
         is_file,
+        media_types,
         is_for_sessions,
         is_expensive or is_list,
     )

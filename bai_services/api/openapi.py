@@ -26,7 +26,8 @@ _ERROR = {
     },
 }
 
-_BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_BYTES = {"application/octet-stream": _BINARY}
 
 # Query parameter that may be repeated.
 _STRINGS = {"type": "array", "items": {"type": "string"}}
@@ -121,7 +122,7 @@ def _operation(
     if op.is_list:
         response["content"]["text/csv"] = {"schema": {"type": "string"}}
     if op.is_file and method == "get":
-        response["content"] = _BYTES
+        response["content"] = dict.fromkeys(op.media_types, _BINARY)
     described: dict[str, Any] = {
         "operationId": re.sub(r"\W+", "_", f"{method}{path}").strip("_"),
         "summary": op.summary,

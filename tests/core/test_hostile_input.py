@@ -235,6 +235,7 @@ NOT_FROM_USERS = {
     "accounts.signature.check_body",
     "accounts.signature.sign",
     "apps.shares.check_sharing",
+    "counts.counted",
     "records.fields_of",
     "cluster.devices.check_exclusive",
     "cluster.devices.check_unique",

@@ -329,6 +329,7 @@ class ArchiveHandler(StreamedBodyHandler[Unpacked]):
         parameters={"path": "path to include; may be repeated", "format": "zip (default) or tar"},
         repeated=("path",),
         is_file=True,
+        media_types=_ARCHIVES.values(),
     )
     async def get(self, key: str) -> None:
         format_ = self.get_query_argument("format", "zip")

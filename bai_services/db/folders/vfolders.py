@@ -549,7 +549,7 @@ async def _check_count(tx: AsyncConnection, values: Mapping[str, Any]) -> None:
     if most and (have or 0) >= most:
         raise QuotaExceeded(
             f"the {scope} policy allows {counted(most, 'folders')}, including those in the trash, "
-            f"and {have} exist; purge a folder that is no longer needed",
+            f"and the {scope} has {have}; purge a folder that is no longer needed",
             scope=scope,
             limit=most,
             used=have,

@@ -104,7 +104,7 @@ async def test_image_in_use_is_not_deleted(api: Api) -> None:
     await admin.post("/image-aliases", {"alias": "py", "image": "py:1"})
     await admin.patch(f"/projects/{project}", {"default_image": "py"})
     for path in ("/images/py:1", "/image-aliases/py"):
-        with pytest.raises(errors.InUse, match="1 projects"):
+        with pytest.raises(errors.InUse, match="1 project"):
             await admin.delete(path)
 
 

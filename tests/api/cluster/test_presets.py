@@ -46,7 +46,7 @@ async def test_presets_of_different_groups_may_have_the_same_name(api: Api) -> N
     assert (await user.get("/presets/p1"))["id"] == everywhere["id"]
     with pytest.raises(errors.NotFound):
         await admin.post("/presets", {"name": "p2", "resource_group": "none", **slots})
-    with pytest.raises(errors.InUse, match="1 presets"):
+    with pytest.raises(errors.InUse, match="1 preset"):
         await admin.delete("/resource-groups/secret")
 
 

@@ -106,7 +106,7 @@ async def test_rejected_create_leaves_no_directory(api: Api) -> None:
     async with api.world.manager.database.write() as tx:
         await tx.execute(sa.update(accounts.user_policies).values(max_vfolder_count=1))
     await create_folder(user, "one")
-    with pytest.raises(QuotaExceeded, match="allows 1 folders") as refused:
+    with pytest.raises(QuotaExceeded, match="allows 1 folder,") as refused:
         await create_folder(user, "two")
     assert refused.value.details == {"scope": "user", "limit": 1, "used": 1}
     assert len(folders_on_disk(api)) == 1
