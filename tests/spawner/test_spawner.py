@@ -13,6 +13,7 @@ from bai_services.client import Client
 from bai_spawner.engines import processes
 from tests.spawner.bare_hub import BareHub
 from tests.testbed.fake_agent import FakeAgent
+from tests.testbed.manager import MovableClock
 from tests.testbed.wait import wait_until_async
 
 pytestmark = pytest.mark.e2e
@@ -66,7 +67,7 @@ async def test_a_session_survives_a_hub_restart_and_stops(
 
 
 async def test_the_unnamed_server_is_the_session_named_default(
-    hub: BareHub, preparing: FakeAgent, user: Client
+    hub: BareHub, preparing: FakeAgent, user: Client, clock: MovableClock
 ) -> None:
     assert (await hub.post_server("", SMALL)).status_code == 201
     session = await newest_session(user, "")
@@ -75,6 +76,8 @@ async def test_the_unnamed_server_is_the_session_named_default(
 
     await hub.delete_server("")
     await wait_for_status(user, session["id"], "TERMINATED")
+    # Sessions with the same creation time are listed in the order of their random ids.
+    clock.advance(seconds=1)
     assert (await hub.post_server("")).status_code == 201
     again = await newest_session(user, "")
     assert again["id"] != session["id"]
