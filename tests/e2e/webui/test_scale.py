@@ -135,7 +135,7 @@ async def test_lists_are_bounded_and_their_rows_can_be_found(
 
     await users.open('/projects?filters={"domain":"default","name__contains":"default"}')
     await users.row("default").get_by_role("button", name="default").click()
-    await users.drawer.get_by_text("1–20 of 1001").wait_for()
+    await users.drawer.get_by_text("1–20 of 1000+").wait_for()
     await users.drawer.get_by_label("Find a member").fill("many-1999")
     await users.drawer.get_by_label("Find a member").press("Enter")
     await users.drawer.get_by_role("button", name="Remove many-1999").wait_for()
