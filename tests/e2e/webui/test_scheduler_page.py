@@ -140,11 +140,10 @@ async def test_history_is_compared_with_other_policies(
     await ui.choose("Order of policy 2", "last in, first out")
     await ui.start_replay()
     started = ui.measure("Started / all sessions")
-    await started.first.wait_for(timeout=REPLAY_MILLIS)
     # The columns are the history, the current policy, policy 1 and policy 2. The two pending
     # sessions have not started in the history.
+    await expect(started).to_have_count(4, timeout=REPLAY_MILLIS)
     texts = await started.all_inner_texts()
-    assert len(texts) == 4
     (history, count) = map(int, texts[0].split("/"))
     assert count >= history + 2
     assert await ui.measure("Earlier than in the history").first.inner_text() == "–"

@@ -270,6 +270,8 @@ async def test_every_status_is_shown_with_its_reason(
 async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afterwards(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
+    from playwright.async_api import expect
+
     name = f"s-{secrets.token_hex(3)}"
     names = [f"{name}-1", f"{name}-2", f"{name}-3"]
     ended, *live = create_pending(rest, *names)
@@ -281,8 +283,9 @@ async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afte
     await ui.page.get_by_role("checkbox", name="Select all").check()
     await ui.page.get_by_role("button", name="Stop 2", exact=True).click()
     dialog = ui.page.get_by_role("dialog")
-    listed = await dialog.get_by_role("listitem").all_inner_texts()
-    assert sorted(listed) == names[1:]
+    listed = dialog.get_by_role("listitem")
+    await expect(listed).to_have_count(2)
+    assert sorted(await listed.all_inner_texts()) == names[1:]
     await dialog.get_by_role("checkbox", name="Stop by force").check()
     await dialog.get_by_text("may have to be removed manually").wait_for()
     async with ui.page.expect_request(lambda request: "force=true" in request.url):
@@ -295,8 +298,7 @@ async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afte
     await ui.show(names[1])
     await ui.drawer.get_by_role("button", name="More").click()
     items = ui.page.locator(".ant-dropdown").get_by_role("menuitem")
-    await items.first.wait_for()
-    assert await items.all_inner_texts() == ["New session like this"]
+    await expect(items).to_have_text(["New session like this"])
     for action in ("Cancel", "Stop"):
         assert await ui.drawer.get_by_role("button", name=action).count() == 0
     for word in ("Pause", "Restart", "Resume"):
@@ -307,6 +309,8 @@ async def test_selected_sessions_are_stopped_by_force_and_cannot_be_changed_afte
 async def test_all_matching_sessions_of_several_pages_are_stopped(
     opened: Opener[SessionList], rest: httpx.Client
 ) -> None:
+    from playwright.async_api import expect
+
     name = f"s-{secrets.token_hex(3)}"
     ids = create_pending(rest, *(f"{name}-{n:02}" for n in range(22)))
     ui = await opened(SessionList, "user2", f"/sessions?name={name}&size=10&sort=name")
@@ -315,8 +319,8 @@ async def test_all_matching_sessions_of_several_pages_are_stopped(
     await ui.page.get_by_role("button", name="Select all 22 sessions").click()
     await ui.page.get_by_role("button", name="Stop 22", exact=True).click()
     dialog = ui.page.get_by_role("dialog")
-    listed = await dialog.get_by_role("listitem").all_inner_texts()
-    assert listed == [f"{name}-{n:02}" for n in range(20)]
+    listed = dialog.get_by_role("listitem")
+    await expect(listed).to_have_text([f"{name}-{n:02}" for n in range(20)])
     await dialog.get_by_text("2 more", exact=True).wait_for()
 
     # A session that cannot be stopped is listed with the reason, and can be stopped again.
@@ -325,9 +329,7 @@ async def test_all_matching_sessions_of_several_pages_are_stopped(
     await ui.page.route(failing, lambda route: route.fulfill(status=409, json=body))
     await dialog.get_by_role("button", name="Stop", exact=True).click()
     await dialog.get_by_text("Could not be stopped: 1").wait_for()
-    assert await dialog.get_by_role("listitem").all_inner_texts() == [
-        f"{name}-21: its agent is busy"
-    ]
+    await expect(listed).to_have_text([f"{name}-21: its agent is busy"])
     await ui.page.unroute(failing)
     await dialog.get_by_role("button", name="Stop", exact=True).click()
     await dialog.wait_for(state="hidden")
