@@ -99,8 +99,9 @@ c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
 ]
-# Scripts of the Hub's pages read the token from the page. A script of an app in a session has the
-# same origin and must not read it from the cookies of a frame.
+# Hide the XSRF cookie from scripts: an app in a session has the same origin and could otherwise
+# read it through a frame with an address of the Hub. The Hub's own scripts read the token from
+# their page.
 c.JupyterHub.tornado_settings = {"xsrf_cookie_kwargs": {"httponly": True}}
 brand = read_brand(os.environ)
 c.JupyterHub.template_vars = {"brand": brand}

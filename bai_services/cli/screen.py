@@ -38,7 +38,7 @@ class Screen:
             self.lines.append(shown)
 
     def print(self, console: Console) -> None:
-        """Print the screen, at most 80 columns wide unless a single word is longer."""
+        """Print the title on one line, then the values, wrapped to at most 80 columns."""
         width = min(console.width, WIDTH)
         labels = _label_width(self.lines, width)
         begin = _INDENT + labels + _GAP

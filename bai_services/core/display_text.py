@@ -52,7 +52,7 @@ def text_problem(text: str, *, has_lines: bool = False) -> str:
 
 
 def file_name_problem(path: str) -> str:
-    """Return why new files must not have a path, and what to do; empty if they may.
+    """Return why a new file cannot be created at ``path``, and what to do; empty if it can.
 
     Only characters that break lines, control a terminal or reorder text are refused: files with
     other invisible characters exist on users' computers, and can be uploaded.

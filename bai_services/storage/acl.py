@@ -30,8 +30,9 @@ def share_file(file: int, is_executable: bool) -> bool:
 def _set(descriptor: int, name: str, bits: int) -> bool:
     entries = (
         (_USER_OBJ, bits, _NOBODY),
-        # The user of this process needs an entry: a session of the process engine can run as the
-        # same user without root's capabilities, and must write to files of other owners.
+        # Sessions of the process engine can run as the user of this process and must write to files
+        # of other owners. Even if that user is root, sessions lack the capabilities of root, so the
+        # user needs an entry.
         (_USER, bits, os.geteuid()),
         (_GROUP_OBJ, bits, _NOBODY),
         (_MASK, bits, _NOBODY),

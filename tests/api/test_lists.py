@@ -1,4 +1,4 @@
-"""List routes (except of files): sort orders of all fields, filters of each type, bad values."""
+"""Lists of the API, except directory listings: sort orders, filters and invalid values."""
 
 from __future__ import annotations
 

@@ -68,8 +68,11 @@ class Layers:
         return size if self._supports_size else 0
 
     async def writable_layer(self, container_id: str) -> tuple[tuple[Path, ...], int]:
-        """Return the writable directories of a container and the number 0. If the directories
-        cannot be read, return no directories and the size that Docker reports.
+        """Return the directories of a container's writable data, to be measured by the caller, and
+        the size in bytes of the data outside them.
+
+        The size is 0 if this process can read the directories. Otherwise there are no directories,
+        and the size is the size of the layer that Docker reports.
 
         Raises
         ------

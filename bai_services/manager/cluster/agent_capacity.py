@@ -25,8 +25,9 @@ class SlotCapacity:
 
     ``largest`` applies if all agents are idle and available, ``free`` applies now.
 
-    Only for slots of shares: ``in_force`` has the share sizes to which devices in use are fixed,
-    and ``enforcement`` is the weakest enforcement level (None: no agent offers shares now).
+    The other fields are only set for slots of shares. A device in use may accept only sessions with
+    the share that its current sessions have: ``in_force`` lists these shares. ``enforcement`` is
+    the weakest enforcement level of the devices (None: no agent offers shares now).
     """
 
     largest: int

@@ -106,7 +106,7 @@ class Hub:
             _raise_for(response)
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user with cookies, tokens and stopped servers from the Hub; idempotent."""
+        """Delete a user from the Hub, with its cookies, tokens and stopped servers; idempotent."""
         response = await self._send("DELETE", _user(name))
         if response.status != HTTPStatus.NOT_FOUND:
             _raise_for(response)

@@ -266,7 +266,7 @@ NOTEBOOK = {
     ],
 }
 MARKDOWN = "# Read me\n\n<script>alert(1)</script> [site](javascript:alert(1)) ![logo](x.png)\n"
-# The parser needs time in proportion to the square of the size: minutes for this text.
+# The parser takes quadratic time: minutes for this text.
 HOSTILE_MARKDOWN = b"*a_ " * 50_000
 PREVIEWS: dict[str, bytes] = {
     "broken.png": b"no image",
