@@ -91,7 +91,7 @@ class Activity:
 
 
 class ActivityHandler(PanelHandler):
-    """POST records a use: the user is active in the page, or has asked to keep the session."""
+    """POST records a use: the user is active in the page, or has requested to keep the session."""
 
     def initialize(self, activity: Activity) -> None:  # type: ignore[override]
         self.activity = activity

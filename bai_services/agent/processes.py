@@ -170,8 +170,8 @@ class ProcessEngine(Engine):
     async def prepare(self, task: Task, report_progress: ReportProgress) -> Prepared:
         if self._notices is None:
             await self.facts()
-        # No owner is set for the home: sessions run as the user of the Hub and the agent, and the
-        # sandbox only maps this user to another uid.
+        # ``uid`` remains None, so the home directory belongs to the agent's user. The Hub and its
+        # sessions run as the same user; the sandbox only maps it to another uid.
         return Prepared(notices=self._notices or ())
 
     async def remove(self, task: Task) -> None:

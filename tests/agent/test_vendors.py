@@ -32,21 +32,21 @@ class FakeMachine:
 
     def files(self, texts: Mapping[str, str]) -> None:
         for path, text in texts.items():
-            place = self.root / path.lstrip("/")
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(f"{text}\n")
+            file = self.root / path.lstrip("/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(f"{text}\n")
 
     def pci(self, address: str, link: str, texts: Mapping[str, str]) -> None:
         """Create a PCI device and the symbolic link ``link`` to it."""
         self.files({f"/sys/devices/{address}/{name}": text for name, text in texts.items()})
-        place = self.root / link.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.symlink_to(self.root / "sys/devices" / address)
+        link_path = self.root / link.lstrip("/")
+        link_path.parent.mkdir(parents=True, exist_ok=True)
+        link_path.symlink_to(self.root / "sys/devices" / address)
 
     def tool(self, name: str, prints: str, code: int = 0) -> None:
-        place = self.tools / name
-        place.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
-        place.chmod(0o755)
+        file = self.tools / name
+        file.write_text(f"#!/bin/sh\ncat <<'END'\n{prints}\nEND\nexit {code}\n")
+        file.chmod(0o755)
 
     def kind(self, family: str) -> TableDevices:
         make = VENDOR_CLASSES.get(family, TableDevices)

@@ -61,7 +61,7 @@ class SessionsHandler(APIHandler):
         return await self.manager.sessions.sessions.page(caller, replace(query, filters=filters))
 
     @operation(
-        "Create a session; 200 with the live session if it has the same name and content",
+        "Create a session, or return the live session of the same name and spec with status 200",
         tag="sessions",
         body=NewSession,
         returns=Session,
@@ -216,7 +216,7 @@ class UsageHistoryHandler(APIHandler):
         returns=UsageSeries,
         parameters={
             "kernel": "host name of the kernel; default: main1",
-            "period": "number of seconds until now, or until the end of the session; default: 3600",
+            "period": "length in seconds, up to now or the end of the session; default: 3600",
         },
     )
     async def get(self, key: str) -> usage_history.UsageHistory:

@@ -13,8 +13,8 @@ from .. import output
 from ..command import Connection, connected, example, json_option, segment
 
 _CERTAINTIES = {
-    "known": "exact unless a session arrives that is ordered before it: "
-    "one of higher priority or, with lifo, any newer one",
+    "known": "exact if sessions run until their limits and no session with a higher priority "
+    "(with lifo: no session at all) arrives",
     "estimated": "assumes predicted run times, or that no later session overtakes it",
     "rough": "extrapolated from the estimated starts of the sessions ahead of it",
 }

@@ -52,7 +52,7 @@ def check_key_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{shown(name)!r} cannot be the name of an SSH key: use 1 to 64 letters, digits and "
-            "@ . _ - between them",
+            "@ . _ -, with a letter or digit at both ends",
             field="name",
         )
     return name

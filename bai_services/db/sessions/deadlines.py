@@ -156,18 +156,18 @@ async def _pending_timeouts(tx: AsyncConnection) -> Mapping[str, int]:
 
 async def _blocked_until(tx: AsyncConnection, group: str, latest: datetime) -> set[str]:
     """Return the pending sessions of a group that had an unmet dependency at ``latest``."""
-    awaited = sessions.alias("awaited")
+    dependencies = sessions.alias("dependencies")
     rows = await tx.execute(
         sa.select(
             session_dependencies.c.session_id,
-            awaited.c.status,
-            awaited.c.result,
-            awaited.c.terminated_at,
+            dependencies.c.status,
+            dependencies.c.result,
+            dependencies.c.terminated_at,
         )
         .join_from(
             session_dependencies, sessions, session_dependencies.c.session_id == sessions.c.id
         )
-        .join(awaited, session_dependencies.c.depends_on == awaited.c.id)
+        .join(dependencies, session_dependencies.c.depends_on == dependencies.c.id)
         .where(sessions.c.status == Status.PENDING, sessions.c.resource_group == group)
     )
     was_blocked: dict[str, bool] = defaultdict(bool)

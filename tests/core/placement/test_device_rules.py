@@ -36,7 +36,7 @@ def place_on(free: list[int], **spec: Any) -> list[int] | None:
     [
         pytest.param(
             [1000, 500, 700], {"shares": "0.5"}, [0, 500, 0],
-            id="best fit: a share goes to the device with the least sufficient free capacity",
+            id="best fit: a share goes to the fullest device with enough free capacity",
         ),
         pytest.param(
             [400, 400], {"shares": "0.5"}, None,

@@ -32,7 +32,7 @@ def devices_of(
             (0, 500),
             {"shares": "0.5"},
             {"g1": 500},
-            id="the device with the least sufficient capacity",
+            id="the fullest device with enough free capacity",
         ),
         pytest.param((500, 500), {"shares": "0.5"}, {"g0": 500}, id="ties: the first"),
         pytest.param((None, 500), {"shares": "0.5"}, {"g1": 500}, id="only healthy devices"),
@@ -46,7 +46,7 @@ def devices_of(
             (0, 300, 0),
             {"shares": "1.3"},
             {"g1": 650, "g0": 650},
-            id="evenly: devices with the least sufficient capacity",
+            id="evenly: the fullest devices with enough free capacity",
         ),
         pytest.param(
             (240, 250),
@@ -70,7 +70,7 @@ def devices_of(
             (0, 0, 400),
             {"shares": "1.5", "strategy": FILL},
             {"g0": 1000, "g2": 500},
-            id="fill: the rest on the device with the least sufficient capacity",
+            id="fill: the rest on the fullest device with enough free capacity",
         ),
         pytest.param(
             (0, 0),
@@ -120,7 +120,7 @@ def test_strategy_selects_the_expected_devices(
             {"shares": "0.62", "strategy": FILL},
             None,
             {"g0": 520, "g1": 50, "g2": 50},
-            id="fill leaves enough for the smallest parts",
+            id="fill takes less of the first device, so that no part is below 0.05",
         ),
     ],
 )

@@ -250,7 +250,7 @@ class MpsControl:
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                # Check the name, because programs of sessions have the same variable.
+                # Programs of sessions also have CUDA_MPS_PIPE_DIRECTORY, so check the name as well.
                 if process.name().startswith(PROCESS_NAME_PREFIX):
                     pipe = process.environ().get("CUDA_MPS_PIPE_DIRECTORY")
                     found += [process] if pipe == str(self.pipe) else []

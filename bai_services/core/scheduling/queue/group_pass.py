@@ -183,7 +183,7 @@ class GroupPass:
         return moves != before
 
     def _note_capped_ahead(self, turns: Turns, shape: Shape) -> None:
-        """Record whether a session over a cap precedes the first session that needs capacity."""
+        """Record whether a session over a cap precedes the first one that lacks free capacity."""
         if self._capped is not None:
             priority, capped_key = self._capped
             key = turns.key_of(shape)

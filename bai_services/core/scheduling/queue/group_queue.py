@@ -50,9 +50,9 @@ class GroupQueue:
         self.deferred: dict[str, PendingSession] = {}
         self.blocked: dict[str, PendingSession] = {}
         self.running: dict[str, RunningSession] = {}
-        # Running sessions with a limit: (end, start, id), sorted.
+        # Running sessions with an enforced end: (end, start, id), sorted.
         self.by_end: list[tuple[datetime, datetime, str]] = []
-        # Running sessions without a limit.
+        # Running sessions without an enforced end.
         self.unlimited: dict[str, RunningSession] = {}
         self.unreported: list[str] = []  # excluded sessions whose reasons are not reported yet
         self._alarms: list[tuple[datetime, str]] = []
@@ -67,12 +67,12 @@ class GroupQueue:
         self.is_dirty = True
         self.quota_version = -1
         self.stopped_by: str = ""  # id of the session that no later session may overtake
-        # Whether a session over a cap precedes the first session that needs capacity.
+        # Whether a session over a cap precedes the first session that lacks free capacity.
         self.has_capped_ahead = False
         # Whether an agent still has free cpu after the reserved session has started.
         self.has_spare_beside_reservation = False
         self.reservations: tuple[Reservation, ...] = ()
-        # Reasons by handle; an empty tuple: the request fits.
+        # Reasons why a request does not fit, by its handle in the placer; empty tuple: it fits.
         self.capacity_reasons: dict[int, tuple[Reason, ...]] = {}
         self.reserved: dict[str, tuple[Reason, ...]] = {}  # reasons of sessions with a reservation
         self.reported_reserved: dict[str, tuple[Reason, ...]] = {}
@@ -101,8 +101,9 @@ class GroupQueue:
     def fork_to_run(self, quotas: Quotas, pending: Mapping[str, PendingSession]) -> GroupQueue:
         """Return a copy with separate shapes, on which passes can be run.
 
-        The members of shapes and the alarms are rebuilt from ``pending``: a fork shares them with
-        its original, which may have changed them.
+        A fork shares the members of shapes and the alarms with its original, which may have changed
+        them. Therefore the members are rebuilt from ``pending``, and the alarms from the deferred
+        sessions.
         """
         other = self.fork(quotas)
         copies = {id(shape): shape.without_members(other.placer) for shape in self.shapes.values()}
@@ -276,8 +277,8 @@ class GroupQueue:
         old, new = capacity_of(before), capacity_of(after)
         if old != new:
             names = {*self._capacity, *old, *new}
-            amounts = {n: self._capacity.get(n, 0) + new.get(n, 0) - old.get(n, 0) for n in names}
-            self._capacity = {name: amount for name, amount in sorted(amounts.items()) if amount}
+            totals = {n: self._capacity.get(n, 0) + new.get(n, 0) - old.get(n, 0) for n in names}
+            self._capacity = {name: total for name, total in sorted(totals.items()) if total}
             self.shares.set_capacity(self._capacity)
             self._fair.clear()
 

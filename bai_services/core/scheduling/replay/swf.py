@@ -47,11 +47,12 @@ _NO_MEMORY = 2**50  # the format does not record the memory of a node
 def read_swf(lines: Iterable[str], file: str) -> Workload:
     """Return the workload of a file in the Standard Workload Format.
 
-    A processor is a core. The header defines the agents: ``MaxNodes`` (default 1) agents with
-    ``MaxProcs`` cores in total (default: one core each). If the header defines neither, there is
-    one agent with the cores of the widest job. A job that is wider than one agent becomes a
-    multi-node session with as few equal kernels as possible. Memory, preceding jobs and think times
-    are ignored. Jobs that were cancelled before they ran or whose run time is unknown are skipped.
+    A processor is a core. In the header, ``MaxNodes`` is the number of agents (default: 1), and
+    ``MaxProcs`` is the total number of their cores (default: one core per agent). If the header
+    defines neither, there is one agent with the cores of the widest job. A job that is wider than
+    one agent becomes a multi-node session with as few equal kernels as possible. Memory, preceding
+    jobs and think times are ignored. Jobs that were cancelled before they ran or whose run time is
+    unknown are skipped.
 
     Raises
     ------
@@ -70,9 +71,11 @@ def read_swf(lines: Iterable[str], file: str) -> Workload:
                 rows.append((number, _numbers(text)))
             except RowError as error:
                 invalid_rows.append(InvalidRow(file, number, error.column, str(error)))
-    for name, most in (("MaxProcs", MAX_PROCESSORS), ("MaxNodes", MAX_NODES)):
-        if header.get(name, 0) > most:
-            raise InvalidRequest(f"{file}: {name} is {header[name]}; at most {most} are replayed")
+    for name, maximum in (("MaxProcs", MAX_PROCESSORS), ("MaxNodes", MAX_NODES)):
+        if header.get(name, 0) > maximum:
+            raise InvalidRequest(
+                f"{file}: {name} is {header[name]}; at most {maximum} are replayed"
+            )
     widest = max((min(_processors(values), MAX_PROCESSORS) for _, values in rows), default=1)
     cores = max(1, header.get("MaxProcs") or header.get("MaxNodes") or widest)
     nodes = min(cores, max(1, header.get("MaxNodes", 1)))
@@ -123,8 +126,8 @@ def _numbers(text: str) -> list[float]:
 
 
 def _processors(values: list[float]) -> int:
-    asked, allocated = int(values[7]), int(values[4])
-    return asked if asked > 0 else allocated
+    requested, allocated = int(values[7]), int(values[4])
+    return requested if requested > 0 else allocated
 
 
 def _skip_reason(values: list[float]) -> str:

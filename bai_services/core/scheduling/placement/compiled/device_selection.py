@@ -313,7 +313,7 @@ def fill_in_order(free, facts, need, wholly, picks, at, kernel, i):  # type: ign
     """Fill one device after the other; return the next index, or -1.
 
     Fill the device with the most free capacity first. If the last part fits on one device, pick the
-    device with the least sufficient free capacity. ``wholly``: all devices except the last are
+    fullest device with enough free capacity. ``wholly``: all devices except the last are
     picked whole.
     """
     left, first = need[NEED_AMOUNT], at

@@ -27,7 +27,7 @@ export function namesOf({ prefix, count }: Series): string[] {
   );
 }
 
-/** The e-mail addresses of a series; of more than `MAX_SHOWN`, the first two, "…" and the last. */
+/** The e-mail addresses of a series; above `MAX_SHOWN`, only the first two, "…" and the last. */
 export function preview(series: Series): string[] {
   const addresses = namesOf(series).map(name => `${name}@${series.host}`);
   const last = addresses.at(-1);

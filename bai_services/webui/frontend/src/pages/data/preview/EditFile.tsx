@@ -29,7 +29,7 @@ interface EditFileProps {
   onSaved: (etag: string) => void;
   /** Called with true when the text is edited. */
   onDirty: (isDirty: boolean) => void;
-  /** Called if the file has another version; `overwrite` replaces it. */
+  /** Called if the file no longer has the version `etag`; `overwrite` saves the text anyway. */
   onConflict: (overwrite: () => void) => void;
   /** Set to the editor while it is shown. */
   editor: RefObject<EditorView | null>;
