@@ -114,7 +114,7 @@ class BulkHandler(APIHandler):
 
 class SessionHandler(APIHandler):
     @operation(
-        "Read a session, optionally after it has reached a status",
+        "Read a session; optionally, wait for a status before the response",
         tag="sessions",
         returns=Session,
         is_for_sessions=True,
