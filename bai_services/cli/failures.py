@@ -46,7 +46,7 @@ def exit_code(error: BaseException) -> int:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """Return ``error`` in the shape of the REST API's errors."""
+    """Return ``error`` in the format of the REST API's errors."""
     if isinstance(error, errors.BaiError):
         return {"error": error.code, "message": error.message, "details": error.details}
     if isinstance(error, click.UsageError):

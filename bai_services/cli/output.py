@@ -70,7 +70,8 @@ def print_table(
 ) -> None:
     """Print rows as a table; if there are none, print ``empty``.
 
-    ``columns`` are in order of importance: the last ones are omitted on a narrow terminal.
+    ``columns`` are in order of importance: on a narrow terminal, columns that do not fit after
+    the earlier ones are omitted.
     """
     target = console()
     texts = [

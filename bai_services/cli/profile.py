@@ -68,7 +68,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Profile:
     """Return the effective profile.
 
     ``BAI_URL``, ``BAI_TOKEN``, and ``BAI_ACCESS_KEY`` with ``BAI_SECRET_KEY`` override the
-    file. The credential in the file is only sent to the hub that issued it.
+    file. The credential in the file is used only for the URL in the file.
 
     Raises
     ------

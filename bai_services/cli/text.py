@@ -25,7 +25,7 @@ def printable(text: object) -> str:
 def printable_log(text: str) -> str:
     """Replace the characters that `printable` replaces; keep colours and carriage returns."""
     parts = _STYLE.split(text)
-    # The parts with odd numbers are the style sequences.
+    # The parts with odd indexes are the style sequences.
     return "".join(
         part if number % 2 else "\r".join(map(printable, part.split("\r")))
         for number, part in enumerate(parts)

@@ -55,8 +55,8 @@ def amount(name: str, number: int) -> str:
 def duration(seconds: float) -> str:
     """Format a duration in its largest unit: ``12 h``.
 
-    Fewer than 10 days or hours are followed by the next smaller unit: ``1 h 5 min``. A zero is
-    omitted.
+    A number of days, hours or minutes below 10 is followed by the next smaller unit, if that is
+    not 0: ``1 h 5 min``. Seconds appear only below 1 min.
     """
     whole = max(0, int(seconds))
     for number, (unit_seconds, unit) in enumerate(_DURATION_UNITS):

@@ -60,7 +60,7 @@ async def request_code(service_url: str, *, opens_browser: bool) -> tuple[str, s
         address = f"{service_url}/cli-login?{query}"
         output.note(f"sign in at {address}")
         if opens_browser:
-            # Open the browser in a thread: a text-mode browser blocks, but the listener must
+            # In a thread, because a text-mode browser blocks until it exits, but the listener must
             # respond.
             await asyncio.to_thread(webbrowser.open, address)
         try:

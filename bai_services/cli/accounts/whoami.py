@@ -58,7 +58,7 @@ def account_screen(me: Mapping[str, Any]) -> Screen:
 
 
 def _usage(slot: str, me: Mapping[str, Any]) -> str:
-    """Format the usage and the limit of a slot: ``1 of 30``."""
+    """Format the usage and the limit of a slot: ``1 of 30`` or ``1 in use, no limit``."""
     used, limit = me["usage"].get(slot), me["limits"].get(slot)
     if slot == MEM:
         used, limit = (None if text is None else units.memory(text) for text in (used, limit))

@@ -58,7 +58,8 @@ class Outcome:
 @click.option(
     "--prune",
     is_flag=True,
-    help="For each section of the file, delete the objects that the section does not declare.",
+    help="For each section of the file, delete the objects that the section does not declare. "
+    "Also remove undeclared members, links and aliases of declared objects.",
 )
 @json_option
 @connected
@@ -67,7 +68,7 @@ async def apply(
 ) -> None:
     """Create and update the objects that a YAML file declares.
 
-    The command is idempotent: a second run changes nothing. Nothing is deleted without
+    The command is idempotent: a second run changes nothing. It deletes objects only with
     --prune. The whole file is validated before the first change. If the hub rejects a
     change, earlier changes remain: correct the file and apply it again.
     """
@@ -98,11 +99,11 @@ async def apply(
 async def changes_of(
     client: Client, declared: Mapping[str, Sequence[Item]], myself: str, *, prunes: bool
 ) -> AsyncIterator[Change]:
-    """Yield every change in dependency order, deletions of objects last.
+    """Yield the changes in dependency order; deletions of objects come last.
 
-    The caller makes each change before it requests the next, so each section is compared with the
-    current state of the hub. This matters because changes have effects: for example, a new domain
-    creates a project.
+    Except in a dry run, the caller makes each change before it requests the next. Each section is
+    therefore compared with the result of the earlier changes. This matters because a change can
+    have effects on other sections: for example, a new domain creates a project.
     """
     rows: dict[str, Sequence[Mapping[str, Any]]] = {}
     for entity in SECTIONS:

@@ -15,12 +15,13 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class BoundedLoader(yaml.SafeLoader):
-    """A ``SafeLoader`` that raises ``MarkedYAMLError`` for a file that exceeds a limit."""
+    """A ``SafeLoader`` that raises ``MarkedYAMLError`` if a file exceeds a limit."""
 
     def __init__(self, stream: str | IO[str]) -> None:
         super().__init__(stream)
         self._depth = self._count = 0
-        self._sizes: dict[int, int] = {}  # expanded size of each complete node, by id()
+        # Number of values in each complete node, with aliases expanded; the key is id(node).
+        self._sizes: dict[int, int] = {}
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
@@ -34,7 +35,7 @@ class BoundedLoader(yaml.SafeLoader):
             self._count += 1
             self._depth += 1
             if self._depth > MAX_DEPTH:
-                raise _error(f"more than {MAX_DEPTH} levels", event.start_mark)
+                raise _error(f"more than {MAX_DEPTH} levels of nesting", event.start_mark)
             node = super().compose_node(parent, index)
             self._depth -= 1
             self._sizes[id(node)] = self._count - before
@@ -58,7 +59,7 @@ def _error(problem: str, at: Any) -> yaml.MarkedYAMLError:
 
 
 def load_yaml(stream: str | IO[str]) -> Any:
-    """Load the single document of a YAML or JSON text.
+    """Return the value of a YAML or JSON text that contains a single document.
 
     Raises
     ------

@@ -30,8 +30,8 @@ from .entities import (
 )
 from .fields import Field, FieldKind, validate_value
 
-# Dependency order: a section comes after the sections that it refers to. Members of projects, which
-# refer to users, are applied after all sections.
+# Dependency order: a section comes after the sections that it refers to. Members of projects, links
+# of resource groups and aliases of images are applied after all sections.
 SECTIONS = (
     KEYPAIR_POLICY,
     USER_POLICY,
@@ -74,7 +74,7 @@ SCOPE_FIELD: Mapping[str, str] = {
 
 
 class PasswordSource(Enum):
-    """Stands for an initial password whose text is not known yet."""
+    """Placeholder for an initial password whose text is not known yet."""
 
     GENERATED = auto()  # generated when the user is created
 
@@ -104,8 +104,9 @@ def load_declaration(path: Path, environ: Mapping[str, str] = os.environ) -> dic
     Raises
     ------
     InvalidRequest
-        With file and line, for invalid YAML, an unknown key, a missing field or password, an
-        invalid value, or a duplicate declaration; with the file, if it cannot be read.
+        If the file cannot be read, or contains invalid YAML, an unknown section or field, an
+        invalid value or a duplicate declaration, or lacks a required field or a password. The
+        message names the file; if the file could be read, also the line.
     """
     try:
         loader = BoundedLoader(path.read_text(encoding="utf-8"))

@@ -48,7 +48,7 @@ def section_changes(entity: Entity, items: Sequence[Item], rows: Sequence[Row]) 
 def deletions(
     entity: Entity, items: Sequence[Item], rows: Sequence[Row], keep: Collection[str]
 ) -> list[Change]:
-    """Return the objects to delete because the file does not declare them, except for ``keep``."""
+    """Return the changes that delete undeclared objects, except those with a key in ``keep``."""
     return [
         Change("delete", entity.command, _name(entity, row), "DELETE", _path(entity, row))
         for row in rows
@@ -61,7 +61,7 @@ def deletions(
 def member_changes(
     item: Item, project_id: str | None, current: Iterable[str], *, prunes: bool
 ) -> list[Change]:
-    """Return the members to add to a project and, with ``prunes``, those to remove."""
+    """Return the changes that add members to a project and, with ``prunes``, remove members."""
     path = f"{PROJECT.path}/{segment(project_id or item.key)}/members"
     return _relation_changes(
         "member", item.name, path, item.extras.get("members", ()), current, prunes=prunes
@@ -69,9 +69,10 @@ def member_changes(
 
 
 def link_changes(item: Item, current: Iterable[str], *, prunes: bool) -> list[Change]:
-    """Return the links of a resource group to add and, with ``prunes``, to remove.
+    """Return the changes that add links to a resource group and, with ``prunes``, remove links.
 
-    A link is written ``kind/target``.
+    ``current`` contains the existing links in the form ``kind/target``, with the target
+    URL-encoded.
     """
     declared = [
         f"{kind}/{segment(str(target))}"
@@ -85,7 +86,7 @@ def link_changes(item: Item, current: Iterable[str], *, prunes: bool) -> list[Ch
 
 
 def alias_changes(item: Item, current: Mapping[str, str], *, prunes: bool) -> list[Change]:
-    """Return the aliases of an image to create, move or, with ``prunes``, delete.
+    """Return the changes that create or move aliases of an image and, with ``prunes``, delete them.
 
     ``current`` maps every alias to its image.
     """
@@ -117,7 +118,10 @@ def _relation_changes(
     prunes: bool,
     is_quoted: bool = False,
 ) -> list[Change]:
-    """Return the relations to create and delete; with ``is_quoted``, targets are URL-encoded."""
+    """Return the changes that create relations and, with ``prunes``, delete undeclared ones.
+
+    ``is_quoted``: the targets are already URL-encoded.
+    """
     targets, existing = dict.fromkeys(declared), set(current)
 
     def change(action: str, method: str, target: str) -> Change:
@@ -176,7 +180,7 @@ def _is_match(entity: Entity, item: Item, row: Row) -> bool:
     """Return whether the item declares the object ``row``."""
     if row[entity.key] != item.key:
         return False
-    # An image without an architecture matches any architecture.
+    # A declared image without an architecture matches any architecture.
     is_any = entity is IMAGE and not item.scope
     return is_any or _scope(entity, row) == item.scope
 

@@ -70,9 +70,7 @@ def _caps(scope: str) -> tuple[Field, ...]:
 
 _DESCRIPTION = Field("description", "Description.")
 _IS_ACTIVE = Field("is_active", "Enable or disable the object.", FieldKind.FLAG)
-_HOSTS = Field(
-    "allowed_vfolder_hosts", "Storage hosts with the permissions there.", FieldKind.HOSTS
-)
+_HOSTS = Field("allowed_vfolder_hosts", "Permissions for each storage host.", FieldKind.HOSTS)
 _FOLDER_CAPS = (
     Field("max_vfolder_count", "Maximum number of folders; 0 = no limit.", FieldKind.NUMBER),
     Field(
@@ -250,7 +248,8 @@ USER_POLICY = Entity(
     path="/user-policies",
     key="name",
     id="name",
-    summary="Manage user policies: limits of a user over all keypairs, and of their folders.",
+    summary="Manage user policies: limits of a user, for all their keypairs together and their "
+    "folders.",
     fields=(
         *_caps("a user"),
         Field(
@@ -297,12 +296,14 @@ RESOURCE_GROUP = Entity(
     path="/resource-groups",
     key="name",
     id="name",
-    summary="Manage resource groups: sets of agents with an engine and a scheduler.",
+    summary="Manage resource groups: sets of agents with one engine and one scheduling policy.",
     fields=(
         _DESCRIPTION,
         _IS_ACTIVE,
         Field("is_default", "Use the group for sessions that request no group.", FieldKind.FLAG),
-        Field("is_public", "List the group for users.", FieldKind.FLAG),
+        Field(
+            "is_public", "Allow all users to use the group, also without a link.", FieldKind.FLAG
+        ),
         Field("engine", "Engine that runs sessions: process or docker."),
         Field("scheduler", "Order of the queue: fifo, lifo, drf or fair-share."),
         Field(
@@ -363,7 +364,9 @@ PRESET = Entity(
             is_immutable=True,
         ),
         Field("resource_slots", "Resources of the preset.", FieldKind.SLOTS, is_required=True),
-        Field("shared_memory", "Size of /dev/shm.", FieldKind.MEMORY, is_nullable=True),
+        Field(
+            "shared_memory", "Size of /dev/shm, such as 256m.", FieldKind.MEMORY, is_nullable=True
+        ),
     ),
     columns=("name", "resource_group", "resource_slots", "shared_memory"),
     example_key="small",

@@ -37,7 +37,7 @@ class Field:
     help: str
     kind: FieldKind = FieldKind.TEXT
     is_nullable: bool = False
-    is_immutable: bool = False  # only set at creation
+    is_immutable: bool = False  # can be set only at creation
     is_update_only: bool = False  # cannot be set at creation
     is_required: bool = False
 

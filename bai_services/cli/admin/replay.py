@@ -83,8 +83,8 @@ def replay(
 ) -> None:
     """Replay a recorded workload through the scheduler in simulated time.
 
-    Changes nothing on the hub. Reports waiting times, utilization of the machines and
-    fairness between users.
+    The command changes nothing on the hub. It reports waiting times, utilization of the
+    machines and fairness between users.
     """
     replay_input = _import_extra(f"{__package__}.replay_input")
     measures = _import_extra("bai_services.core.scheduling.replay.measures")

@@ -47,8 +47,8 @@ def read_workload(
     Raises
     ------
     InvalidRequest
-        If the file cannot be read or has an unknown format, or if there are no sessions to
-        replay or no machines.
+        If a file cannot be read or has an unknown format, or if the workload has no sessions or
+        no machines.
     """
     if isinstance(source, Path):
         workload = _read_file(source, group)

@@ -16,7 +16,7 @@ HOUR = 3600
 
 
 def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
-    """Write the plots as SVG files, with all policies in each, and return the paths."""
+    """Write the plots as SVG files, and return their paths; each plot shows all policies."""
     folder.mkdir(parents=True, exist_ok=True)
     figures = {
         "waits": _waits(replays),
@@ -27,7 +27,7 @@ def write(replays: Mapping[str, Replay], folder: Path) -> list[Path]:
     written = []
     for name, figure in figures.items():
         path = folder / f"{name}.svg"
-        # Without a date, plots of equal replays do not differ by the time of their creation.
+        # Omit the date of creation, so that equal replays produce identical files.
         figure.savefig(path, metadata={"Date": None})
         written.append(path)
     return written

@@ -48,7 +48,7 @@ _KINDS = (("priority", "by_priority"), ("project", "by_project"), ("user", "by_u
 )  # fmt: skip
 @click.option(
     "--since", metavar="TIME", default="7d", show_default=True,
-    help="Begin of the period: a duration before now, or a date or time such as 2030-01-31T09:00.",
+    help="Start of the period: a duration before now, or a date or time such as 2030-01-31T09:00.",
 )  # fmt: skip
 @click.option("--until", metavar="TIME", help="End of the period. Default: now.")
 @json_option
@@ -66,9 +66,10 @@ async def try_policy(
 ) -> None:
     """Replay the history of a resource group under other policies.
 
-    Changes nothing. Compares the history, the current policy and up to two others: waiting
-    times, utilization of the devices, and which sessions would have started earlier or later.
-    The difference between the history and the current policy is the error of the replay.
+    The command changes nothing. It compares the history, the current policy and up to two
+    others: waiting times, utilization of the devices, and the number of sessions that would
+    have started earlier or later. The difference between the history and the current policy
+    is the error of the replay.
     """
     now = datetime.now(UTC)
     body: dict[str, Any] = {
@@ -98,7 +99,10 @@ def _policy(scheduler: str | None, placement: str | None, backfill: str | None) 
 
 
 def _time(text: str, option: str, now: datetime) -> datetime:
-    """Parse a time or a duration before now. A time without a zone is in the local time zone."""
+    """Return the UTC time for a time or a duration before ``now``.
+
+    A time without a zone is in the local time zone.
+    """
     try:
         return datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -38,11 +38,11 @@ EVERYTHING = Patterns()
 def files_below(
     paths: tuple[Path, ...], patterns: Patterns = EVERYTHING
 ) -> list[tuple[Path, PurePosixPath]]:
-    """Return the selected files and all files below the selected directories.
+    """Return the files in ``paths`` and below the directories in ``paths``, if ``patterns`` match.
 
     Each file is returned with its target path in the folder: its path relative to the parent
-    of the selected file or directory. Symbolic links inside a directory are skipped: they may
-    point outside of it.
+    of the given file or directory. Symbolic links inside a directory are skipped, because they
+    can point outside of it.
 
     Raises
     ------
@@ -74,7 +74,7 @@ def open_regular(file: Path) -> Iterator[BinaryIO]:
     InvalidRequest
         If ``file`` is not a regular file.
     """
-    # O_NONBLOCK: opening a named pipe without a writer would block forever.
+    # O_NONBLOCK: otherwise, opening a named pipe would block until another process writes to it.
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
         if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
             raise InvalidRequest(f"{file} is not a regular file")

@@ -139,7 +139,7 @@ async def clone(
 @json_option
 @connected
 async def change_owner(connection: Connection, name: str, user: str, *, as_json: bool) -> None:
-    """Transfer a folder to another owner; runs in the background (superadmins only)."""
+    """Transfer a folder to another owner, in the background (superadmins only)."""
     task = await connection.client.put(f"/vfolders/{segment(name)}/owner", {"user": user})
     output.print_done(f"folder {name} is being transferred to {user}", task, as_json=as_json)
 
@@ -226,7 +226,7 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
     if not as_json:
         for item in page["items"]:
             item["free_bytes"] = transfer.size(item["free_bytes"])
-    empty = "no storage host is available; an administrator sets BAI_STORAGE_HOSTS"
+    empty = "no storage host is available; an administrator must set BAI_STORAGE_HOSTS"
     output.print_page(page, HOST_COLUMNS, as_json=as_json, empty=empty)
 
 
@@ -243,7 +243,8 @@ async def hosts(connection: Connection, *, as_json: bool) -> None:
 @click.option(
     "--limit",
     metavar="AMOUNT",
-    help="New limit: an amount such as 50g, 'none', or 'policy' for the limit of the policy.",
+    help="New limit: an amount such as 50g, 'none' to remove the limit, or 'policy' for the limit "
+    "of the policy.",
 )
 @json_option
 @connected

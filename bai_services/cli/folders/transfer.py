@@ -41,8 +41,8 @@ BUFFER_BYTES = 2**20
 CHUNK_BYTES = 32 * 2**20
 # Uploads of at least this size are resumable; a smaller file is sent again as a whole.
 RESUMABLE_BYTES = 8 * 2**20
-# Minimum size of a part, except the last. Files of at least twice this size are uploaded in
-# parallel parts, unless only one request may run at a time.
+# Minimum size of a part, except the last. With more than one request at a time, files of at least
+# twice this size are uploaded in parallel parts.
 PART_BYTES = 64 * 2**20
 PART_ALIGNMENT = 2**20
 MAX_PARTS = 16
@@ -114,7 +114,7 @@ class ByteRange:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[Progress]:
-    """Show progress bars on standard error while the block runs, only on a terminal."""
+    """Show progress bars while the block runs, if standard error is a terminal."""
     console = output.progress_console()
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -227,7 +227,7 @@ async def upload(
 ) -> None:
     """Upload files and directories to a folder.
 
-    Interrupted uploads of large files are resumed.
+    If the upload of a file of 8 MiB or more is interrupted, the same command resumes it.
     """
     files = files_below(local_paths, Patterns(include, exclude))
     uploads = [
@@ -272,7 +272,7 @@ async def download(
 ) -> None:
     """Download files and directories from a folder.
 
-    Interrupted downloads are resumed.
+    If a download is interrupted, the same command resumes it.
     """
     patterns = Patterns(include, exclude)
     source = f"/vfolders/{segment(name)}"
@@ -301,7 +301,7 @@ async def download(
 async def rm(
     connection: Connection, name: str, paths: tuple[str, ...], *, recursive: bool, as_json: bool
 ) -> None:
-    """Move a folder to the trash. With PATH, permanently delete those files instead."""
+    """Move a folder to the trash. With PATH, permanently delete only these files instead."""
     path = f"/vfolders/{segment(name)}"
     if not paths:
         await connection.client.delete(path)

@@ -63,8 +63,9 @@ async def wait(
 ) -> None:
     """Wait until a session is running, or a batch session has ended.
 
-    The exit code is 1 if a batch session fails, or if a session of another type ends
-    before it is running.
+    The exit code is 1 if the timeout expires, if a batch session fails, or if a session of
+    another type ends before it is running. With --until STATUS, a session that ends with
+    STATUS is not a failure.
     """
     session = await connection.client.get(f"/sessions/{segment(name)}")
     awaited = parse_status(until, "--until") if until else awaited_status(session)

@@ -46,7 +46,7 @@ async def info(connection: Connection, name: str, *, verbose: bool, as_json: boo
 def session_screen(connection: Connection, session: Mapping[str, Any]) -> Screen:
     """Return the screen of a session: placement, resources and usage, URL."""
     screen = Screen(_title(session))
-    # The profile has no user name if the credential is a keypair from the environment.
+    # The profile has no user name if the credential comes from the environment.
     if connection.profile.username not in ("", session["owner"]):
         screen.add("Owner", session["owner"])
     if session["status"] == Status.PENDING:
@@ -107,7 +107,7 @@ def _add_resources(screen: Screen, session: Mapping[str, Any]) -> None:
     is_cluster = session["cluster_size"] > 1
     suffix = " each" if is_cluster else ""
     cpu, mem = requested.get(CPU, ""), units.memory(requested.get(MEM, ""))
-    # Show the usage only for a session with one kernel, because ``usage`` covers the main kernel.
+    # ``usage`` covers only the main kernel, so do not show it for a session with several kernels.
     if session["status"] == Status.RUNNING and not is_cluster:
         if cpu and usage.get("cpu_cores") is not None:
             cpu = f"{usage['cpu_cores']:.2f} of {cpu}"

@@ -19,7 +19,7 @@ def print_preview(preview: Mapping[str, Any], *, as_json: bool) -> None:
     Raises
     ------
     InvalidRequest
-        If the session cannot be created, unless ``as_json``; the message contains every problem.
+        If the session cannot be created and ``as_json`` is False. The message lists all problems.
     """
     if as_json:
         output.print_json(preview)

@@ -118,7 +118,9 @@ async def find_running_session(connection: Connection, name: str) -> Remote:
 
 
 def parse_listen_address(text: str | None) -> tuple[str, int]:
-    """Parse ``[HOST:]PORT``; the default host is 127.0.0.1. None: port 0, which is any free port.
+    """Return the host and the port of ``[HOST:]PORT``; the default host is 127.0.0.1.
+
+    For None, return port 0, which stands for any free port.
 
     Raises
     ------

@@ -105,7 +105,7 @@ for _command in (
 )  # fmt: skip
 @click.option(
     "--timeout", "timeout_seconds", type=click.FloatRange(min=0), metavar="SECONDS",
-    help="Maximum wait; implies --wait. The session remains pending afterwards. Default: no limit.",
+    help="Maximum wait; implies --wait. The session itself is not affected. Default: no limit.",
 )  # fmt: skip
 @json_option
 @connected

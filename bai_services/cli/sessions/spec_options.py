@@ -28,7 +28,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 def parse_amounts(
     context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
-    """Parse and validate ``-r`` locally, before any request to the manager."""
+    """Return the amounts of ``-r`` by slot; an invalid amount fails before any request."""
     amounts = parse_pairs(texts, "-r", "-r cpu=1")
     for slot, text in amounts.items():
         parse_amount(slot, text)

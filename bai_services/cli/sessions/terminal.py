@@ -65,7 +65,7 @@ class TerminalConnection:
         self._url = f"{address}terminals/websocket/{quote(name, safe='')}"
         self._name = name
         self._token = remote.token
-        # One read may end within a character.
+        # A read can end in the middle of a multi-byte character.
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         # Messages to the session's terminal; None detaches.
         self._outgoing: asyncio.Queue[list[object] | None] = asyncio.Queue()

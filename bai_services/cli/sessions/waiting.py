@@ -57,7 +57,7 @@ async def wait_for_status(
     BaiError
         If ``timeout_seconds`` elapse first; the session itself is not affected.
     Unavailable
-        If the manager stays unavailable.
+        If the manager is still unavailable after 30 s.
     """
     latest = session
 

@@ -40,7 +40,10 @@ _BYTES = {
 @json_option
 @connected
 async def top(connection: Connection, *, names: tuple[str, ...], once: bool, as_json: bool) -> None:
-    """Show the resource usage of running sessions, updated every 2 seconds until Ctrl-C."""
+    """Show the resource usage of running sessions.
+
+    On a terminal, the usage is updated every 2 seconds until Ctrl-C.
+    """
     if as_json:
         output.print_json({"items": [item async for item in _usages(connection, names)]})
         return
@@ -71,7 +74,7 @@ async def events(
         query["session"] = session["id"]
     while True:
         async with connection.client.stream("/events", **query) as response:
-            # Check after the stream is open: it does not report an end that came before.
+            # Check after the stream is open, because the stream does not report earlier events.
             if until_end and (end := await _end_event(connection, query["session"])):
                 _print_event(end, as_json=as_json)
                 return
