@@ -14,14 +14,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PROXY := $(VENV)/share/configurable-http-proxy
 PROXY_VERSION := 5.3.0
-# The JupyterLab extension of sessions: built once per change of its sources.
+# The JupyterLab extension of sessions: built again when its sources change.
 LABEXT := bai_labext/labextension/.built
 LABEXT_NEEDS := bai_labext/frontend/node_modules/.installed
-# The web UI: built once per change of its sources or of the API.
+# The web UI: built again when its sources or the API change.
 WEBUI := bai_services/webui/dist/.built
 WEBUI_NEEDS := bai_services/webui/frontend/node_modules/.installed
-# Extra of pyproject.toml that is installed. `make run` and `make image` need less than the others,
-# unless the development environment exists.
+# Extra of pyproject.toml that is installed: `dev`. `make run` and `make image` install only `demo`
+# if the development environment does not exist.
 EXTRA ?= $(if $(wildcard $(STAMP)-dev),dev,$(if $(filter run image,$(MAKECMDGOALS)),demo,dev))
 ENVIRONMENT := $(STAMP)-$(EXTRA)
 # Downloaded packages.
@@ -31,20 +31,20 @@ PACKAGES := $(STAMP)-dev $(PROXY)/.installed $(LABEXT_NEEDS) $(WEBUI_NEEDS)
 
 install: $(STAMP)-dev $(PROXY)/.installed $(LABEXT) $(WEBUI)
 
-# npm downloads while pip installs, so that the first start takes less time.
+# npm and the installer of the Python packages run in parallel, which shortens the first start.
 run:
 	@$(MAKE) --no-print-directory --jobs=3 EXTRA=$(EXTRA) $(ENVIRONMENT) $(PROXY)/.installed $(LABEXT) $(WEBUI)
 	@exec $(BIN)/python scripts/run
 
 # All tests of a file run on one worker; tests/testbed/plugin.py puts the longest files first. Tests
-# often wait for other processes, so the workers are more than the cores of a small machine.
+# often wait for other processes, so there are three workers even on a machine with two cores.
 PYTEST := $(BIN)/python -m pytest --dist=loadfile --no-loadscope-reorder
 # More options for the tests, for example --reruns=1.
 TEST_OPTIONS ?=
 
-# Formatting and layers are checked first, because that takes seconds. The other checks run beside
-# the tests. The end-to-end tests run last, because each demo nearly uses the capacity of a small
-# machine.
+# Formatting, layers and types are checked first. The other checks run in parallel with the tests.
+# The end-to-end tests run last, because each of their demos uses nearly the whole capacity of a
+# small machine.
 test: packages
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target install check-style check-types $(STAMP)-compiled
 	@$(MAKE) --no-print-directory --jobs=2 test-parts check
@@ -53,7 +53,7 @@ test: packages
 test-parts: install $(STAMP)-compiled
 	$(PYTEST) --numprocesses=3 --ignore=tests/e2e $(TEST_OPTIONS)
 
-# pip uses one core and waits for the network, so npm runs beside it.
+# The Python packages and npm's packages are downloaded in parallel, to use the network well.
 packages:
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(PACKAGES)
 
@@ -85,7 +85,7 @@ check-labext: $(LABEXT) $(STAMP)-dev
 check-webui: $(WEBUI) $(STAMP)-dev
 	scripts/webui check
 
-# Any warning is an error: an unknown page, anchor or directive, or a page in no table of contents.
+# Any warning is an error, for example an unknown page or anchor, or a page in no table of contents.
 docs: $(STAMP)-dev
 	$(BIN)/python -m sphinx --quiet --fresh-env --fail-on-warning --keep-going -d docs/_build/doctrees docs docs/_build/html
 
@@ -108,13 +108,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # node and npm come from a wheel, so the machine needs no installation of node. uv installs the other
-# packages of Python in a tenth of pip's time.
+# Python packages in a tenth of pip's time.
 $(STAMP)-tools: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import tomllib; extras = tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*extras["node"], *extras["uv"])' | \
 	xargs $(BIN)/python -m pip install --quiet --disable-pip-version-check
 	@touch $@
 
-# An index may be configured for pip only; then uv fails.
+# If a package index is configured for pip only, uv fails, and pip installs the packages.
 $(STAMP)-demo $(STAMP)-dev: $(STAMP)-%: pyproject.toml | $(STAMP)-tools
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --editable ".[$*]" || \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[$*]"

@@ -42,7 +42,7 @@ class Activity:
         self._reported = asyncio.Event()
 
     async def idle_seconds(self) -> float:
-        """Return the seconds since the last use; 0 while a Jupyter kernel is busy."""
+        """Return the seconds since the session was last used; 0 while a Jupyter kernel is busy."""
         kernels = self._settings["kernel_manager"]
         models = await ensure_async(kernels.list_kernels())
         if any(model["execution_state"] == "busy" for model in models):
@@ -59,7 +59,7 @@ class Activity:
         return max((datetime.now(UTC) - last).total_seconds(), 0.0)
 
     async def report(self) -> None:
-        """Report to the manager, whose response contains the time until the next report.
+        """Report to the manager, whose response contains the seconds until the next report.
 
         Raises
         ------

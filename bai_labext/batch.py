@@ -52,8 +52,8 @@ class Hub:
     def has_server(self) -> bool:
         """Return whether the Hub has completed the start of this server.
 
-        Return True also if the Hub cannot be queried for this server, or denies the information:
-        waiting would not help.
+        Return True also if the environment names no Hub API or no server, or if the Hub denies the
+        request: waiting would not help.
 
         Raises
         ------
@@ -74,7 +74,7 @@ class Hub:
         return bool(model.get("ready"))
 
     def report_activity(self) -> None:
-        """Report activity to the Hub; an OSError must not end the thread that reports."""
+        """Report activity to the Hub; ignore an OSError, which would end the reporting thread."""
         if not self._activity:
             return
         now = datetime.now(UTC).isoformat()
@@ -112,7 +112,8 @@ class Runner:
     def run(self) -> int:
         """Run the command and return its exit code.
 
-        If a signal ended the command, return 128 plus the number of the signal.
+        If a signal ended the command, return 128 plus the number of the signal. If the session is
+        stopped before the command starts, return 143 (SIGTERM).
         """
         server = self._serve()
         previous = {n: signal.signal(n, self._on_signal) for n in (signal.SIGTERM, signal.SIGINT)}
@@ -138,7 +139,10 @@ class Runner:
         return server
 
     def _wait_for_hub(self) -> bool:
-        """Wait until the Hub has registered this server; return False if stopped before that."""
+        """Wait until the Hub has registered this server.
+
+        Return True then, or False if a signal stops the session before.
+        """
         pause = FIRST_POLL_PAUSE_SECONDS
         while not self._stopping.is_set():
             # Query the Hub only after its readiness check (or any other request) has arrived.

@@ -21,8 +21,8 @@ STATUSES = {
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.Forbidden: HTTPStatus.FORBIDDEN,
-    # Do not send 401: the browser would sign in again, although not the user's credential but the
-    # session's token is invalid.
+    # The session's token is invalid, not the user's credential. With 401, the browser would ask the
+    # user to sign in again.
     errors.NotSignedIn: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.AlreadyExists: HTTPStatus.CONFLICT,
@@ -68,7 +68,7 @@ class PanelHandler(APIHandler):
             super().log_exception(*exc_info)
 
     def _log(self) -> None:
-        # Polls, every few seconds, would fill the session's log; only unexpected statuses matter.
+        # The panel polls every few seconds: successful polls would fill the session's log.
         is_routine = self.request.method == "GET"
         if not is_routine or self.get_status() not in (HTTPStatus.OK, UNAVAILABLE):
             super()._log()
@@ -84,7 +84,9 @@ class PanelHandler(APIHandler):
         body = self.get_json_body()
         value = body.get(name) if isinstance(body, dict) else None
         if not isinstance(value, str) or not value:
-            raise errors.InvalidRequest(f"the body needs the string {name!r}", field=name)
+            raise errors.InvalidRequest(
+                f"the body must contain {name!r}, a string that is not empty", field=name
+            )
         return value
 
 
@@ -153,7 +155,7 @@ class LifetimeHandler(PanelHandler):
         body = self.get_json_body()
         seconds = body.get("seconds") if isinstance(body, dict) else None
         if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds <= 0:
-            raise errors.InvalidRequest("the body needs 'seconds', a whole number above 0")
+            raise errors.InvalidRequest("the body must contain 'seconds', a whole number above 0")
         self.write_json(await self.link.extend(seconds))
 
 

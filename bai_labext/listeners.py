@@ -56,7 +56,7 @@ def listeners(uid: int | None = None) -> list[Listener]:
 
 
 def read_listeners(uid: int, proc: Path = Path("/proc/net")) -> list[Listener]:
-    """Return the listening sockets from ``/proc/net/tcp`` and ``tcp6``."""
+    """Return the listening sockets of a user from ``/proc/net/tcp`` and ``tcp6``."""
     found: list[Listener] = []
     for name in ("tcp", "tcp6"):
         try:

@@ -167,7 +167,10 @@ class ManagerLink:
         return self._panel_session(await self._client.post(path, {"seconds": seconds}))
 
     async def report_idle_time(self, idle_seconds: float) -> dict[str, Any]:
-        """Report how long this session has been idle; return when to report again."""
+        """Report how long this session has been idle.
+
+        ``next_report_seconds`` of the response is the time until the next report.
+        """
         path = self._path(self.session_id) + "/activity"
         return dict(await self._client.post(path, {"idle_seconds": idle_seconds}))
 

@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_SECONDS = 1.0
 
 
 def named_ports(environ: Mapping[str, str]) -> list[Offer]:
-    """Return an app for each port that the image's label or the session's request names.
+    """Return the offer of an app for each port that the image's label or the request names.
 
     ``BAI_SERVICE_PORTS`` contains the label, ``BAI_PREOPEN_PORTS`` the requested port numbers,
     separated by commas. Ports of the label are left out if a browser cannot open their protocol, or
@@ -75,7 +75,7 @@ async def ready_host(port: int, current: Iterable[Listener]) -> str:
         return ""
     if any(each.address.version == 4 for each in matching):
         return "127.0.0.1"
-    # An IPv6 socket also accepts IPv4 unless it is IPv6-only, which only a connection shows.
+    # An IPv6 socket may also accept IPv4. Only a connection shows whether it does.
     return "127.0.0.1" if await _accepts_connection("127.0.0.1", port) else "::1"
 
 

@@ -19,7 +19,7 @@ from tornado.websocket import WebSocketClosedError
 
 # For requests, the Hub's response about a credential is cached for this time.
 CACHE_TTL_SECONDS = 3
-# Together with CLOSE_TIMEOUT_SECONDS: an open connection is closed about 4.5 s after a sign-out.
+# With CLOSE_TIMEOUT_SECONDS, an open connection is closed at most about 4.5 s after a sign-out.
 CHECK_INTERVAL_SECONDS = 3.5
 # Timeout for the client's response to the close frame of a websocket.
 CLOSE_TIMEOUT_SECONDS = 1.0
@@ -40,7 +40,7 @@ class SignInWatch:
         self._handlers: WeakSet[Any] = WeakSet()
 
     def add(self, handler: RequestHandler) -> None:
-        """Watch an authorized request; if it ends before the next check, this costs nothing."""
+        """Watch an authorized request; a request that ends before the next check is not checked."""
         self._handlers.add(handler)
 
     async def run(self) -> None:
@@ -88,7 +88,7 @@ class SignInWatch:
 def close_connection(handler: Any) -> None:
     """Close the connection of a handler.
 
-    A websocket handler may have a method ``sign_in_ended``, which is called to close it.
+    If a websocket handler has a method ``sign_in_ended``, this method closes the websocket.
     """
     if (connection := getattr(handler, "ws_connection", None)) is not None:
         stream = connection.stream
@@ -107,9 +107,9 @@ def close_connection(handler: Any) -> None:
 def watch_sign_ins(
     provider: Any, check_seconds: float = CHECK_INTERVAL_SECONDS
 ) -> SignInWatch | None:
-    """Watch all requests that an identity provider authorizes.
+    """Watch all requests that an identity provider authorizes; return the watch.
 
-    Return None if the provider is not JupyterHub's, because the server was started without a Hub.
+    Return None if the server was started without a Hub, so that the provider is not JupyterHub's.
     """
     hub_auth = getattr(provider, "hub_auth", None)
     if hub_auth is None:

@@ -43,7 +43,8 @@ CREDENTIAL_PARAMETERS = frozenset({"token", "_xsrf"})
 # After the head of a request with one of these headers, more data may follow.
 BODY_HEADERS = ("Content-Length", "Transfer-Encoding", "Upgrade", "Expect")
 
-# Key of the fast path in the settings of a Jupyter server; missing if the fast path is off.
+# Key of the fast path in the settings of a Jupyter server. The key is missing if the fast path is
+# off.
 FAST_PATH_SETTING = "bai_fast_path"
 
 
@@ -73,9 +74,10 @@ class RequestFastPath(Protocol):
 
 
 class AppProxyHandler(ProxyHandler):
-    """Base class of proxy handlers that forwards requests instead of jupyter-server-proxy.
+    """Base class of proxy handlers that forwards HTTP requests itself.
 
-    jupyter-server-proxy still authorizes the request, starts the app and determines the path.
+    jupyter-server-proxy authorizes the request, starts the app and determines the path. It also
+    forwards websockets, and requests of apps whose responses it must rewrite.
     """
 
     # Called for requests on the fast path. If None, this handler does not use the fast path.
@@ -113,7 +115,10 @@ class AppProxyHandler(ProxyHandler):
             self.set_nodelay(True)
 
     async def find_local_host(self, host: str, port: Any) -> None:
-        """Hook for subclasses: look up an address, because ``get_client_uri`` is not async."""
+        """Hook for subclasses: look up the address of an app that listens on a loopback port.
+
+        It is called before ``get_client_uri``, which is not async and thus cannot wait.
+        """
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -172,7 +177,7 @@ class AppProxyHandler(ProxyHandler):
         return found if found is not None and found.covers(self.request) else None
 
     def _cache_authorization(self, address: AppAddress, sent: bytes, context: str) -> None:
-        """Let later requests with the same headers bypass Jupyter, if that is safe."""
+        """Let requests with the same headers bypass Jupyter for a short time, if that is safe."""
         fast_path, record_use, request = self._fast_path, self.record_fast_use, self.request
         if fast_path is None or record_use is None or not self.current_user:
             return

@@ -17,12 +17,13 @@ CONNECT_TIMEOUT_SECONDS = 60.0
 # Timeout until the head of a response has arrived; the body has no timeout.
 RESPONSE_HEAD_TIMEOUT_SECONDS = 300.0
 # Shorter than the idle timeout of apps (often 5 s). An idle connection blocks an app that serves
-# one connection at a time; a short timeout limits the delay.
+# one connection at a time, so this timeout limits how long other requests wait.
 IDLE_TIMEOUT_SECONDS = 2.0
 MAX_IDLE_PER_APP = 128
 MAX_CONTENT_LENGTH_DIGITS = 18
 MAX_HEAD_BYTES = 256 * 1024
-# Reading from an app pauses when more than this is buffered, until at most half of this is left.
+# Reading from an app pauses when more than this is buffered. It continues when at most half of this
+# is left.
 MAX_BUFFERED_BYTES = 512 * 1024
 
 LOCAL = "localhost"
@@ -244,7 +245,7 @@ class ConnectionPool:
         Raises
         ------
         OSError
-            If the app does not accept the connection in time.
+            If the app refuses the connection, or does not accept it within 60 s.
         """
         loop = asyncio.get_running_loop()
         host, port = app
@@ -402,4 +403,4 @@ def _chunk_size(line: bytes) -> int:
     try:
         return int(line.partition(b";")[0], 16)
     except ValueError:
-        raise HTTPInputError("the app's response contains a chunk without a size") from None
+        raise HTTPInputError("the app's response contains a chunk without a valid size") from None

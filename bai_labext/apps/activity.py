@@ -46,7 +46,7 @@ class AppActivity:
         return self._uses.setdefault(name, Use())
 
     def idle_seconds(self, name: str) -> float | None:
-        """Return how long an app has been unused; None if it was never used."""
+        """Return the seconds since the last use of an app; None if it was never used."""
         at = self.of(name).at
         return None if at is None else (self._clock() - at).total_seconds()
 
@@ -145,6 +145,6 @@ def use_recording(handler: type, app: App, uses: AppActivity) -> type:
 
 
 def activity_times(settings: Mapping[str, Any]) -> dict[str, datetime]:
-    """Return the mutable mapping of a Jupyter server for activity times of extensions."""
+    """Return a server's mutable mapping of each extension to the time of its last activity."""
     times: dict[str, datetime] = settings["last_activity_times"]
     return times

@@ -18,7 +18,7 @@ MAX_CHARACTERS = 1024
 class Arguments:
     """Start arguments of all apps, stored in files below the home folder of a session.
 
-    They are stored because opening the address of an app also starts it, without arguments.
+    They are stored for starts without arguments: opening the address of an app also starts it.
     """
 
     def __init__(self, environ: Mapping[str, str], home: str) -> None:
@@ -77,7 +77,7 @@ class Arguments:
             self._validate(app, argument, value)
 
     def _validate(self, app: App, argument: Argument, value: object) -> str:
-        """Return the absolute path; if the argument is a folder, create it."""
+        """Return ``value`` as an absolute path; if the argument is a folder, create it."""
 
         def invalid(problem: str) -> InvalidRequest:
             return InvalidRequest(

@@ -98,7 +98,7 @@ class RunningApps:
         self._started_with: dict[str, dict[str, str]] = {}
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return the apps of the catalogue and the named ports, each with its state, as JSON."""
+        """Return the apps of the catalogue and the named ports, each with its state, for JSON."""
         listening = listeners()
         return [self._describe(name, listening) for name in self._offers]
 
@@ -137,17 +137,17 @@ class RunningApps:
     ) -> None:
         """Start an app in the background with the ``chosen`` arguments.
 
-        Does nothing if the Jupyter server itself serves the app. Without ``restart``, it also does
-        nothing if the app is already running or starting with these arguments.
+        Does nothing if the Jupyter server itself serves the app. If the app is already running or
+        starting, it is restarted only if ``restart`` is set. Valid arguments are stored in any case.
 
         Raises
         ------
         NotFound
             If there is no such app.
         Conflict
-            If this session does not offer the app, if nothing listens on the port of an app that
-            the user starts, or if the app is running with other arguments and ``restart`` is not
-            set.
+            If this session does not offer the app; if the user must start the app, but nothing
+            listens on its port; or if ``restart`` is not set, but the app is running with other
+            arguments.
         InvalidRequest
             If an argument is missing, unknown or invalid.
         """
@@ -175,7 +175,7 @@ class RunningApps:
         self._starts[name] = asyncio.create_task(self._start(name, route, request))
 
     async def stop(self, name: str) -> None:
-        """Stop a running or starting app with SIGTERM, or SIGKILL if that has no effect.
+        """Stop a running or starting app with SIGTERM, and with SIGKILL after 10 s.
 
         Raises
         ------
@@ -314,8 +314,8 @@ class RunningApps:
                 continue
             pids.add(process.pid)
             if process.returncode == 0 or len(pids) > MAX_RESTARTS:
-                # jupyter-server-proxy would restart a failing process for ever, and wait for one
-                # that has ended with code 0.
+                # jupyter-server-proxy would restart a failing process forever. It would also wait
+                # for a process that has ended with exit code 0.
                 process._killed = True
                 starting.cancel()
         app = self._offers[name].app
@@ -354,7 +354,7 @@ def _rules(web_app: Application) -> list[Rule]:
 
 
 def truncate_log(path: Path, max_bytes: int = MAX_LOG_BYTES) -> None:
-    """Truncate a log larger than ``max_bytes`` to its last part, in place.
+    """Truncate a log larger than ``max_bytes`` in place to its last ``max_bytes`` / 8 bytes.
 
     The app has opened the file for appending, so it continues at the new end.
     """

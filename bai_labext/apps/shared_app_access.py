@@ -9,10 +9,10 @@ from typing import Any
 
 from bai_services.core.errors import Forbidden, Unavailable
 
-# Cached admissions are valid for this time, also after the share was revoked or the visitor has
-# signed out.
+# An admission is cached for this time, even if the share is revoked or the visitor signs out
+# meanwhile.
 CACHE_TTL_SECONDS = 2.0
-# While the manager is unavailable, visitors admitted within this time keep their access.
+# While the manager is unavailable, a visitor keeps access for this time after the last admission.
 GRACE_SECONDS = 60.0
 MAX_CACHED_VISITS = 1000
 
@@ -40,7 +40,7 @@ class Visits:
         self._admitted_at: dict[Visit, float] = {}
 
     async def enter(self, app: str, client_ip: str, entry: str) -> Visit:
-        """Exchange an entry, the single-use token in the link of the manager, for a visit.
+        """Exchange a single-use entry token, which is part of the manager's link, for a visit.
 
         Raises
         ------

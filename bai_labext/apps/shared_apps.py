@@ -160,7 +160,7 @@ class _VisitMixin(LocalProxyHandler):
         return Visit(self.shared_app.name, address, token)
 
     async def _recheck(self) -> None:
-        """Close the websocket when the visit is no longer allowed."""
+        """Check the visit every 2.5 s, and close the websocket if a check fails."""
         visit = self._visit(client_ip(self.request))
         while True:
             await asyncio.sleep(RECHECK_INTERVAL_SECONDS)

@@ -34,8 +34,8 @@ class FastPath(Configurable):
         Whether requests to apps may take the fast path.
 
         The environment variable ``BAI_APP_FAST_PATH`` (``on`` or ``off``) sets the default. If off,
-        Jupyter checks and forwards each request. No effect if the server itself uses TLS
-        (``internal_ssl``), because such requests never take the fast path.
+        Jupyter checks and forwards each request. The option has no effect if the server itself uses
+        TLS (``internal_ssl``), because such requests never take the fast path.
         """,
     ).tag(config=True)
 
@@ -56,7 +56,10 @@ class FastPath(Configurable):
         return isinstance(_stream(request), JupyterStream)
 
     def take_pending(self, request: HTTPServerRequest, address: AppAddress) -> Connection | None:
-        """Return the connection on which the fast path has sent this request to the app, if any."""
+        """Return the connection on which the fast path has sent this request to the app.
+
+        Return None if the fast path has not sent it.
+        """
         stream = _stream(request)
         return stream.take_pending(address) if isinstance(stream, JupyterStream) else None
 

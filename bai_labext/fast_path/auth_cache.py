@@ -1,7 +1,7 @@
 """Cache each authorization for 1.5 s, for requests to the same app with identical headers.
 
-The key is the header block of a request that Jupyter has authorized, byte for byte, so cookies,
-tokens and client address are the same.
+The key is the unchanged header block of a request that Jupyter has authorized. A request with the
+same header block has the same cookies, tokens and client address.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from bai_labext.app_proxy.handler import RecordUse
 from bai_labext.app_proxy.upstream import AppAddress
 
-# After a sign-out, requests are authorized for at most this time plus
+# After a sign-out, requests remain authorized for at most this time plus
 # `sign_in_watch.CACHE_TTL_SECONDS`.
 CACHE_TTL_SECONDS = 1.5
 MAX_HEADER_BLOCKS = 256
@@ -67,7 +67,8 @@ class AuthCache:
         """Cache the authorization of a request whose head is ``head``.
 
         ``sent`` is the head that was sent to the app, ``prefix`` the path of the app with a slash
-        at its end. Nothing is cached if the two request lines differ in more than the prefix.
+        at its end. Nothing is cached if the two request lines differ in more than the prefix, or if
+        the headers are longer than 16 KiB.
         """
         line, _, headers = head.partition(b"\r\n")
         sent_line, _, sent_headers = sent.partition(b"\r\n")
@@ -89,7 +90,10 @@ class AuthCache:
         self._entries.setdefault(headers, {})[start] = entry
 
     def find(self, received: bytes) -> AuthorizedRequest | None:
-        """Return the request if ``received`` is exactly one complete, authorized request."""
+        """Return the request if ``received`` is exactly one complete, authorized request.
+
+        Return None otherwise.
+        """
         line, _, headers = received.partition(b"\r\n")
         for entry in self._entries.get(headers, {}).values():
             if line.startswith(entry.start):

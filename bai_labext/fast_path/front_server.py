@@ -2,9 +2,10 @@
 
 Jupyter's checks of a request take longer than the app and the transfer together, and their result
 is the same for consecutive requests of a client. Therefore a request with a cached authorization is
-sent directly to the app, and a short response is sent directly back. For any other request the
-connection is passed to Jupyter until Jupyter has responded. The same happens if a response turns
-out to be long or slow after its request was sent to the app: Jupyter then forwards that response.
+sent directly to the app if an idle connection to the app exists, and a short response is sent
+directly back. For any other request the connection is passed to Jupyter until Jupyter has
+responded. The same happens if a response turns out to be long or slow after its request was sent to
+the app: Jupyter then forwards that response.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class JupyterStream(IOStream):
         self._server, self._received, self._pending = server, received, pending
 
     def read_from_fd(self, buf: bytearray | memoryview) -> int | None:
-        """Read the bytes that the fast path has received, then from the socket."""
+        """Read first the bytes that the fast path has received, then from the socket."""
         if not self._received:
             return super().read_from_fd(buf)
         count = min(len(buf), len(self._received))
@@ -107,8 +108,8 @@ class JupyterStream(IOStream):
     def read_until_regex(self, regex: bytes, max_bytes: int | None = None) -> Future[bytes]:
         """Read the head of the next request, or return the connection to the fast path.
 
-        Jupyter calls this for each request. If the connection returns to the fast path, raises
-        ``StreamClosedError``, so that Jupyter stops serving the connection.
+        Jupyter calls this method for each request. If the connection returns to the fast path, the
+        method raises ``StreamClosedError``, so that Jupyter stops serving the connection.
         """
         if self.head:
             self._close_pending()
@@ -127,7 +128,7 @@ class JupyterStream(IOStream):
         super().close_fd()
 
     def take_pending(self, address: AppAddress) -> Connection | None:
-        """Return the connection on which this request has been sent to the app, if any."""
+        """Return the connection on which this request was sent to the app; None if it was not."""
         if self._pending is None or self._pending[0] != address:
             return None
         connection, self._pending = self._pending[1], None
@@ -153,7 +154,7 @@ class JupyterStream(IOStream):
 
 
 class FastConnection(asyncio.Protocol):
-    """A connection on the fast path, until a request on it has no cached authorization."""
+    """A connection while the fast path serves it, until a request or response needs Jupyter."""
 
     _transport: asyncio.Transport
     _upstream: Connection | None = None

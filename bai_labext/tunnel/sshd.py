@@ -87,7 +87,7 @@ class SshServer:
     async def _prepare(self) -> Path:
         program = _program(self._environ)
         if os.geteuid() == 0:
-            # As root, sshd changes its root to an empty folder before the authentication.
+            # sshd that runs as root confines itself to this empty folder before authentication.
             os.makedirs(PRIVILEGE_SEPARATION_FOLDER, mode=0o755, exist_ok=True)
         # Not in the home folder, because it can be a mount that other users can read.
         folder = Path(tempfile.mkdtemp(prefix="bai-ssh-"))

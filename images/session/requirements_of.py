@@ -1,7 +1,7 @@
 """Print the dependencies of a project and of one of its extras, from a pyproject.toml.
 
-The Dockerfile runs it in a separate build stage. So a change of bai-hub's code does not invalidate
-the layer that installs the requirements.
+The Dockerfile runs this script in a separate build stage. Therefore a change of bai-hub's code does
+not invalidate the layer that installs the requirements.
 """
 
 from __future__ import annotations
