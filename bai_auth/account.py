@@ -9,7 +9,7 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.user import User
 
-# Valid user names of bai-hub, also the Hub's ``username_pattern``.
+# Pattern of valid user names in bai-hub; the Hub uses it as ``username_pattern``.
 USERNAME_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,63}"
 # The Hub's built-in role of every user.
 USER_ROLE = "user"
@@ -43,8 +43,8 @@ def authentication(account: Mapping[str, Any], default_roles: Sequence[Role]) ->
 def is_up_to_date(user: User, account: Mapping[str, Any]) -> bool:
     """Return whether the Hub's groups and roles of the user already match the account.
 
-    The caller then skips the update. An update would rewrite all groups and roles in the Hub's
-    database, also before each start of a server.
+    If they match, the caller skips the update. An update would rewrite all groups and roles of the
+    user in the Hub's database at each refresh of the account, for example before a server starts.
     """
     roles = {role.name: role for role in user.orm_user.roles}
     expected = account["hub_roles"]

@@ -32,7 +32,7 @@ class BaiAuthenticator(Authenticator):
     """Authenticates users through the manager, which stores accounts, groups and roles.
 
     Users sign in with a user name or an e-mail address. Domains and projects become Hub groups.
-    Domain admins get a Hub role that is filtered by the group of their domain.
+    Domain admins get a Hub role whose scopes are limited to the group of their domain.
     """
 
     manager_url = Unicode(
@@ -99,7 +99,8 @@ class BaiAuthenticator(Authenticator):
 
     @default("auth_refresh_strict")
     def _auth_refresh_strict_default(self) -> bool:
-        # Tokens of a deactivated user must not outlive the account.
+        # With the Hub's default (False), API requests with a token are accepted although the user
+        # has been deactivated.
         return True
 
     @default("username_pattern")
@@ -153,7 +154,9 @@ class BaiAuthenticator(Authenticator):
         return [*handlers.HANDLERS, *hub_pages.HANDLERS]
 
     async def authenticate(self, handler: BaseHandler, data: Model) -> Model:
-        """Verify the password of a user, given by user name or e-mail address.
+        """Verify the password of a user and return the Hub's authentication model.
+
+        The field ``username`` of ``data`` is a user name or an e-mail address.
 
         Raises
         ------
@@ -161,7 +164,7 @@ class BaiAuthenticator(Authenticator):
             If the sign-in is denied or the manager is unavailable; the error has the status and
             the message of the page.
         PasswordChangeNeeded
-            If the password is correct but must be replaced first.
+            If the password is correct, but the user must replace it before signing in.
         """
         body = {
             "name": data.get("username", ""),
@@ -201,10 +204,11 @@ class BaiAuthenticator(Authenticator):
         )
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None) -> bool | Model:
-        """Read the account again; return False to sign out a deleted or inactive user.
+        """Read the account again, and return the new authentication model if it has changed.
 
-        Return True while the manager is unavailable: users stay signed in, but cannot start
-        sessions, because each start needs the manager.
+        Return True if nothing has changed, and False to sign out a deleted or inactive user. Return
+        True also while the manager is unavailable: users stay signed in, but cannot start sessions,
+        because each start needs the manager.
         """
         if not is_username(user.name):
             return False

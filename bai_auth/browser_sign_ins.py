@@ -1,4 +1,4 @@
-"""Browser sign-ins that can be revoked individually: one row of the Hub's token table each.
+"""Browser sign-ins that can be revoked individually; each is a row of the Hub's token table.
 
 JupyterHub's own login cookie contains a value that all browsers of a user share and that remains
 valid after a logout. The cookie set here contains a token without scopes instead. A logout, the
@@ -33,7 +33,7 @@ DAY_SECONDS = 24 * 3600
 
 
 def install() -> None:
-    """Patch JupyterHub's functions for the login cookie, because JupyterHub has no setting."""
+    """Patch JupyterHub's functions for the login cookie, because no setting can replace them."""
     BaseHandler._set_user_cookie = _set_user_cookie
     BaseHandler._user_for_cookie = _user_for_cookie
     if not sa.event.contains(Session, "before_flush", _delete_tokens_of_sign_in):

@@ -11,8 +11,8 @@ from bai_services.core import errors
 from bai_services.core.accounts.passwords import MIN_LENGTH
 from bai_services.i18n.catalogue import Translator
 
-# Texts for the manager's reasons. Any other reason gets the text for a wrong password, which
-# reveals nothing about the account.
+# Keys of the texts for the manager's reasons to deny a sign-in. Any other reason gets the text for
+# a wrong password, which reveals nothing about the account.
 REASONS = {
     "inactive": "sign_in.inactive",
     "before-verification": "sign_in.before_verification",

@@ -204,7 +204,7 @@ class AdminPage(SessionsPage, AdminHandler):
         return "?" + urlencode({"name": part, "offset": max(0, offset)})
 
     def _visible_users(self) -> Any:
-        """Return the users that the caller's scopes let them list."""
+        """Return a database query for the users that the caller may list."""
         query = self.db.query(orm.User)
         limits = self.parsed_scopes.get("list:users", {})
         if limits == Scope.ALL:

@@ -29,7 +29,10 @@ class PendingSignIns:
         self._pending: dict[str, tuple[float, Credentials]] = {}
 
     def add(self, credentials: Credentials) -> str:
-        """Return the key under which ``take`` returns the credentials."""
+        """Store the credentials and return the key for ``take``.
+
+        If ``MAX_PENDING`` sign-ins are stored already, drop the oldest one.
+        """
         now = self._clock()
         self._pending = {key: entry for key, entry in self._pending.items() if entry[0] > now}
         while len(self._pending) >= MAX_PENDING:

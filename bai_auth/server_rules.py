@@ -1,9 +1,10 @@
 """Handlers for the Hub's routes that start and stop servers, with bai-hub's additional rules.
 
-Of all users, only the owner of a server may start it. Changes and removals of one server are
-serialized, and starts wait for them: otherwise concurrent requests fail with HTTP 500. The
-upstream issue jupyterhub/jupyterhub#2510 covers removals only. The handlers override methods of
-JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one changes.
+The only user who may start a server is its owner; services may start it as well. Changes and
+removals of one server are serialized, and starts wait for them: otherwise concurrent requests fail
+with HTTP 500. The upstream issue jupyterhub/jupyterhub#2510 covers removals only. The handlers
+override methods of JupyterHub 6 (tested: 6.1.1); `tests/spawner/test_hub_patches.py` fails when one
+of these methods changes.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class ServerLocks:
             yield
 
     def begin_removal(self, key: ServerKey, user: User) -> None:
-        """Block starts until the server's record is deleted, at most 20 s."""
+        """Block starts until the server's record is deleted, for at most 20 s."""
         if key not in self._removals:
             task = asyncio.create_task(_wait_until_removed_or_timeout(user, key[1]))
             self._removals[key] = task
@@ -103,7 +104,7 @@ async def _wait_until_removed_or_timeout(user: User, server: str) -> None:
 
 
 class OwnerOnlyStartMixin(BaseHandler):
-    """Of all users, only a server's owner may start it; a start waits for changes and removals."""
+    """Denies starts by users who do not own the server; a start waits for changes and removals."""
 
     @property
     def server_locks(self) -> ServerLocks:
@@ -174,7 +175,7 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
         await self.server_locks.wait_until_free(key)
         user = self.find_user(user_name)
         if user is not None and self.is_about_to_start(user, server_name):
-            # The Hub's own response while a start is pending.
+            # The Hub also responds with 202 while a start is pending.
             self.set_status(HTTPStatus.ACCEPTED)
             return
         with self.server_locks.count_start(key):
@@ -190,8 +191,8 @@ class ServerHandler(OwnerOnlyStartMixin, UserServerAPIHandler):
             await super().patch(user_name, server_name)
 
     def _require_owner_or_session_id(self, owner: str) -> None:
-        """Raise a 403 unless the caller is the owner, or a service whose only user option is the
-        session id.
+        """Raise a 403 if the caller is another user, or a service that sends any user option except
+        the session id.
         """
         self.require_owner(owner)
         options = self.get_server_json_body()["user_options"] or {}

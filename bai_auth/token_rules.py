@@ -1,4 +1,4 @@
-"""A handler for the Hub's route that creates API tokens, which checks the request's body.
+"""Validation of the request body on the Hub's route that creates API tokens.
 
 JupyterHub 6 (tested: 6.1.1) fails with HTTP 500 if the body is not an object or the note is not a
 text. No upstream issue is known. `tests/spawner/test_hub_patches.py` fails when the overridden
@@ -25,7 +25,7 @@ class TokenListHandler(UserTokenListAPIHandler):
 
 
 def reject_malformed(body: Any) -> None:
-    """Raise a 400 if the body of a request for a token has a wrong type or too long a note."""
+    """Raise a 400 if the body of a request for a token, its note or its lifetime is invalid."""
     if body is None:
         return
     if not isinstance(body, dict):
