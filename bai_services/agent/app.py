@@ -116,7 +116,8 @@ class DockerSettings(Configurable):
         26,
         min=16,
         max=29,
-        help="Prefix length of one user's network; 26 allows about 60 concurrent sessions.",
+        help="Prefix length of one user's network on this machine; 26 allows about 60 concurrent "
+        "sessions of the user.",
     ).tag(config=True)
 
     egress = Enum(
@@ -249,7 +250,10 @@ class AgentApp(Application):
     ).tag(config=True)
 
     def initialize(self, argv: list[str] | None = None) -> None:
-        """Read the environment, then the file, then the command line; later values override."""
+        """Read the environment, the configuration file and the command line.
+
+        The command line overrides the file, and the file overrides the environment.
+        """
         self.update_config(from_environment(os.environ))
         self.parse_command_line(argv)
         if self.config_file:

@@ -17,7 +17,7 @@ _HOSTNAME = re.compile(r"(main|sub)[0-9]{1,4}")
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel on this machine; ``exit_code`` None means unknown."""
+    """A kernel on this machine; ``exit_code`` is None while it runs, and if it is unknown."""
 
     kernel_id: str
     session_id: str
@@ -122,7 +122,10 @@ class Task:
 
 
 def _check_hostname(text: str) -> str:
-    """Return a valid kernel host name; it becomes part of the names of folders and containers."""
+    """Return ``text`` if it is a valid host name of a kernel, else raise ``ValueError``.
+
+    The host name becomes part of the names of folders and containers.
+    """
     if not _HOSTNAME.fullmatch(text):
         raise ValueError(f"{text[:40]!r} is not a valid kernel host name")
     return text

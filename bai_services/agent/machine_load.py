@@ -20,7 +20,8 @@ class MachineLoad:
         """``home`` is on the disk whose usage is reported."""
         self._home = home
         self._started_at = datetime.now(UTC)
-        # psutil.cpu_percent compares with the last call of the same thread only.
+        # Not psutil.cpu_percent: it compares with the last call of the same thread, but ``facts``
+        # is called in changing threads.
         self._cpus = psutil.cpu_times(percpu=True)
         self._network = _network_bytes()
         self._measured_at = time.monotonic()

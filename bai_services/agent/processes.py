@@ -20,7 +20,7 @@ from .folders.kernel_folders import Folders
 from .kernels import Kernel, Task
 from .machine import detect_isolation
 
-# Environment variables that the spawner sets for every process of a kernel.
+# Environment variables that the spawner sets for a kernel; the kernel's processes inherit them.
 AGENT, SESSION, KERNEL = b"BAI_AGENT_ID", b"BAI_SESSION_ID", b"BAI_KERNEL_ID"
 KILL_ROUNDS = 20
 KILL_WAIT_SECONDS = 0.5
@@ -220,7 +220,7 @@ def _usage_of(pid: int) -> dict[str, float]:
             usage["cpu_seconds"] = times.user + times.system
             usage["threads"] = process.num_threads()
             usage["mem_bytes"] = process.memory_info().rss
-        # PSS instead of RSS: divides shared pages among the processes that map them.
+        # PSS divides shared pages among the processes that map them; RSS counts them in each one.
         usage["mem_bytes"] = process.memory_full_info().pss
         io = process.io_counters()
         usage["io_read_bytes"], usage["io_write_bytes"] = io.read_bytes, io.write_bytes

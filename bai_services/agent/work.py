@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class WorkExecutor:
-    """Executes work items; each one ends with exactly one final report."""
+    """Executes work items, and sends one final report for each."""
 
     def __init__(
         self,

@@ -67,7 +67,9 @@ class GrantedDevice:
 
 @dataclass(frozen=True, slots=True)
 class DeviceGrant:
-    """Record of the amount of a device, in thousandths, that a kernel has until its removal."""
+    """Record of the amount of a device, in thousandths, that is granted to a kernel until the
+    kernel is removed.
+    """
 
     kernel_id: str
     device_id: str

@@ -53,9 +53,9 @@ def highest_level(problems: Mapping[Level, str]) -> AvailableLevel:
 def allowed_shares(level: Level, only_share: int) -> Sharing:
     """Return the shares allowed at an enforcement level, in thousandths.
 
-    ``only_share`` fixes the share of every session; 0: the first session on the GPU sets it.
     Under MPS (``Level.PROCESS``) all shares of a GPU are equal, because the MPS daemon applies one
-    limit to all its clients. At ``Level.CGROUP`` a share is at most one GPU, because the driver's
+    limit to all its clients. ``only_share`` is the share of every session under MPS; 0: the first
+    session on the GPU sets it. At ``Level.CGROUP`` a share is at most one GPU, because the driver's
     memory limit of a container applies to one GPU.
     """
     if level is Level.PROCESS:

@@ -69,7 +69,7 @@ class HostFiles:
             return None
 
     def link_target_name(self, path: str) -> str | None:
-        """Return the name of the directory that a link leads to; None if it is not a directory.
+        """Return the name of the directory that a link leads to; None if it leads to none.
 
         For the ``device`` link of a device in ``/sys``, the name is the bus address.
         """

@@ -100,7 +100,10 @@ class Inventory:
             await asyncio.sleep(MAINTENANCE_INTERVAL_SECONDS)
 
     async def close(self) -> None:
-        """Stop waiting for drivers; a call that hangs ends with the process."""
+        """Stop waiting for drivers, and close all device kinds.
+
+        A driver call that hangs ends when the agent process ends.
+        """
         for task in self._pending_reads.values():
             task.cancel()
         await asyncio.gather(*self._pending_reads.values(), return_exceptions=True)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # Entry points of plugins: callables that take the Machine and return a DeviceKind.
 ENTRY_POINT_GROUP = "bai.accelerators"
-# On a machine without any accelerator.
+# Number of simulated GPUs on a machine without any accelerator.
 DEFAULT_SIMULATED_GPUS = 2
 # Classes of the families that need code in addition to their row in the table.
 VENDOR_CLASSES: Mapping[str, type[TableDevices]] = {
@@ -80,9 +80,9 @@ class InvalidRow(DeviceKind):
 def all_kinds(machine: Machine, simulated_gpus: int | None, table_file: str) -> list[DeviceKind]:
     """Return every device kind, one per family; blocking, because it searches for devices.
 
-    Without an NVIDIA GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs; None: two, but
-    none if there are devices of another kind. Each error in the table file becomes an
-    ``InvalidRow``.
+    On a machine without an NVIDIA GPU, the kind ``cuda`` has ``simulated_gpus`` simulated GPUs.
+    None: two if the machine has no other accelerator, else none. Each error in the table file
+    becomes an ``InvalidRow``.
 
     Raises
     ------

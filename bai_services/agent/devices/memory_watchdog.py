@@ -33,7 +33,7 @@ CHECK_INTERVAL_SECONDS = 1.0
 TOLERANCE_PERCENT = 102
 # Some devices, such as Gaudi, report up to this amount of used memory while no process uses them.
 IDLE_BYTES = 2**30
-# One check over the limit is ignored: the session may be between two allocations.
+# A single check over the limit is ignored, because the session may free the memory at once.
 CHECKS_BEFORE_ACTING = 2
 
 # Bytes that a session may use, by device id.
@@ -230,7 +230,9 @@ def _utilization(processes: Sequence[DeviceProcess]) -> float | None:
 
 
 def _is_using(usage: DeviceUsage) -> bool:
-    """Return whether a session has a process on a device, or uses more than its idle memory."""
+    """Return whether a session has a process on a device, or uses more than ``IDLE_BYTES`` of its
+    memory.
+    """
     return usage.processes > 0 or (usage.memory_bytes or 0) > IDLE_BYTES
 
 

@@ -196,8 +196,9 @@ class TableDevices(DeviceKind):
     def value(self, found_device: FoundDevice, key: str) -> Any:
         """Return a fact of a device.
 
-        ``key`` is a pointer into the vendor tool's item. For a device with a path it is a file
-        below this path, an absolute path, or ``@address`` for the bus address.
+        For a device that a vendor tool lists, ``key`` is a JSON pointer into the tool's item. For a
+        device with a path, ``key`` is a file below this path, an absolute path, or ``@address`` for
+        the bus address.
         """
         if found_device.item is not None:
             return json_pointer(found_device.item, key)

@@ -33,7 +33,7 @@ class DockerCalls:
         self._clients = DockerClients(timeout_seconds)
 
     async def run(self, pool: str, call: Callable[[docker.APIClient], T]) -> T:
-        """Run ``call`` with the client of a thread of that pool, and return its result.
+        """Run ``call`` in a thread of the pool, with that thread's client; return the result.
 
         Raises
         ------

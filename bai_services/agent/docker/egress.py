@@ -21,7 +21,7 @@ from bai_services.core.cluster.egress import DNS_PORT, TCP, Chains, Policy, Sour
 log = logging.getLogger(__name__)
 
 COMMAND_TIMEOUT_SECONDS = 20
-LOCK_TIMEOUT_SECONDS = 10  # wait for the xtables lock, which iptables takes exclusively
+LOCK_TIMEOUT_SECONDS = 10  # maximum wait for the xtables lock, which each iptables call needs
 # Files with the name servers that Docker can pass to containers.
 RESOLVERS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 DOCKER_SETTINGS = Path("/etc/docker/daemon.json")

@@ -105,7 +105,7 @@ class Layers:
         return self._limit_bytes + int(client.inspect_image(image).get("Size") or 0)
 
     def _find(self, client: docker.APIClient, container_id: str) -> tuple[Path, ...] | None:
-        """Return the writable directories of a container; None if they cannot be read here."""
+        """Return the writable directories of a container; None if this process cannot read them."""
         info: dict[str, Any] = client.inspect_container(container_id)
         data = (info.get("GraphDriver") or {}).get("Data") or {}
         upper = data.get("UpperDir")

@@ -258,7 +258,7 @@ def _unused_timeout(name: str, unused_seconds: float) -> float:
 
 
 def _interface(network: Mapping[str, Any]) -> str:
-    """Return the machine's interface name of a bridge network."""
+    """Return the name of a bridge network's interface on this machine."""
     return str((network["Options"] or {}).get(BRIDGE_NAME) or f"br-{network['Id'][:12]}")
 
 
@@ -289,7 +289,7 @@ def _remover(name: str) -> Callable[[docker.APIClient], bool]:
         try:
             client.remove_network(name)
         except docker.errors.APIError:
-            # It was removed already, or a container has just joined it.
+            # The network was removed already, or a container has just joined it.
             return False
         return True
 

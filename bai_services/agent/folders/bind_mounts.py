@@ -66,7 +66,7 @@ class BindMounts:
         Forbidden
             If a link leads out of the folder.
         Unavailable
-            If this process may not mount.
+            If this process is not allowed to mount.
         BaiError
             If mounting fails for another reason.
         """
@@ -91,8 +91,9 @@ class BindMounts:
     def remove_stale_mount_points(self) -> None:
         """Remove mount points without a mount, which remain after a reboot.
 
-        When a session that used one is restarted, the start fails because the directory is missing.
-        Otherwise the session would write to an empty directory.
+        A session that used such a mount point then fails to start again, because the directory is
+        missing. If the empty directory remained, the session would write into it instead of its
+        folder.
         """
         for mount_point in self._root.glob("*/*"):
             with contextlib.suppress(OSError):

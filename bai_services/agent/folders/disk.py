@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS = 30.0
 # Pause in seconds per second of measuring, so that measuring takes at most a tenth of the time.
 PAUSE_PER_SECOND = 10.0
-# Time limit for measuring one kernel; its usage is then reported as incomplete.
+# Time limit for measuring one kernel. If it is exceeded, the usage is reported as incomplete.
 BUDGET_SECONDS = 20.0
 WARN_PERCENT = 90
 BLOCK_BYTES = 512

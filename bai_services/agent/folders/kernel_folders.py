@@ -65,9 +65,9 @@ class Folders:
     def create(self, task: Task, uid: int | None, gid: int | None) -> Path:
         """Create the folder of a kernel and return its home; idempotent.
 
-        If ``uid`` and ``gid`` are given, they become the owner of the home. If this process may not
-        change owners, the home becomes writable for every user instead, but only the user of this
-        process can enter the folder that contains it.
+        If ``uid`` and ``gid`` are given, they become the owner of the home. If this process is not
+        allowed to change owners, the home becomes writable for every user instead, but only the
+        user of this process can enter the folder that contains it.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class Folders:
         self._binds.remove_stale_mount_points()
 
     def all(self) -> list[KernelFolder]:
-        """Return every folder that ``create`` has created; unreadable folders are left out."""
+        """Return the existing folders that ``create`` has created, without unreadable ones."""
         folders = []
         for path in self._paths():
             try:
@@ -136,7 +136,7 @@ class Folders:
         return code if isinstance(code, int) else None
 
     def log(self, name: str) -> str | None:
-        """Return the end of a session's output; None if it has no log."""
+        """Return the last ``LOG_LIMIT_BYTES`` of a kernel's output; None if there is no log."""
         try:
             with open(self.path(name) / "session.log", "rb") as file:
                 size = os.fstat(file.fileno()).st_size

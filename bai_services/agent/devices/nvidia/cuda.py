@@ -175,7 +175,7 @@ class CudaGpus(DeviceKind):
         Raises
         ------
         Unavailable
-            If a share requires MPS, but the GPU cannot be shared with this amount now.
+            If a share requires MPS, but MPS cannot provide a share of this size on the GPU now.
         """
         # Select GPUs by uuid, because their indices differ inside a container and can change at a
         # restart.
@@ -216,7 +216,8 @@ class CudaGpus(DeviceKind):
     def _read(self) -> list[Device]:
         found = self._reader.read()
         if self._available_level is None and found:
-            # Read once: these capabilities do not change. The state of MPS is checked every time.
+            # Compute the level once, because the capabilities of the driver do not change while the
+            # agent runs. Whether MPS is running is checked at each discovery.
             has_limits = self._reader.has_memory_limits()
             self._available_level = self._highest_level(
                 cgroup_problem(self._rules.engine, self._host, has_limits),

@@ -26,7 +26,8 @@ from ...processes import is_running
 from ..host_files import describe_exit
 
 PROGRAM = "nvidia-cuda-mps-control"
-# Process names of the daemon and its server begin with this (Linux stores 15 characters).
+# Prefix of the process names of the daemon and its server, cut to the 15 characters that Linux
+# stores of a name.
 PROCESS_NAME_PREFIX = "nvidia-cuda-mps"
 PIPE, LOG, SHM = "pipe", "log", "shm"
 COMMAND_SECONDS = 5.0

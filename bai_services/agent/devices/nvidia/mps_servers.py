@@ -55,8 +55,8 @@ class Daemon:
 class MpsServers:
     """Supervises one MPS daemon per shared GPU; ``maintain``, ``set_share`` and ``detach`` block.
 
-    A daemon has one limit for all its clients, so all sessions on a GPU have the same share. Unless
-    the share is fixed, the first session on an empty GPU sets it: the daemon is restarted with the
+    A daemon has one limit for all its clients, so all sessions on a GPU have the same share. If the
+    share is not fixed, the first session on an empty GPU sets it: the daemon is restarted with the
     limit of that share.
     """
 
@@ -82,12 +82,13 @@ class MpsServers:
         self._daemons: dict[str, Daemon] = {}
         # Share of the sessions that an earlier agent process started, by the uuid of the GPU.
         self._granted_shares: Mapping[str, int] = {}
-        # Held during maintenance, so that ``close`` does not run while a daemon is being started.
+        # Held during maintenance and while a share is set, so that ``close`` does not run while a
+        # daemon is being started.
         self._lock = threading.Lock()
         self._is_closed = False
 
     def configuration_problem(self) -> str:
-        """Return the problem of the configuration with MPS; empty if there is none."""
+        """Return why MPS cannot work with this configuration; empty if it can."""
         longest = self._root / ("x" * 40) / PIPE  # the uuid of a GPU has 40 characters
         if len(str(longest)) > MAX_PIPE_PATH_BYTES:
             return f"the path {self._root} is too long for MPS; choose a shorter run_folder"
@@ -311,12 +312,13 @@ class MpsServers:
 
     def _check(self, daemon: Daemon) -> None:
         """Check a running daemon; disconnect the clients of a server with a fault.
+
         Raises
         ------
         RestartRequired
-            If its limits were changed, or its server does not recover from a fault.
+            If the daemon's limits were changed, or its server does not recover from a fault.
         MpsFailed
-            If it does not respond.
+            If the daemon does not respond.
         """
         control = daemon.control
         if control.percent() != daemon.limits.percent:

@@ -86,7 +86,7 @@ class Nvml:
         return True
 
     def text(self, name: str, *arguments: Any) -> str | None:
-        """Call a function that returns a text; None if it is unknown."""
+        """Call a function and return its result as text; None if it is unknown."""
         value = self.call(name, *arguments)
         if value is None:
             return None
@@ -136,8 +136,8 @@ def peers(
 ) -> dict[str, dict[str, int] | None]:
     """Return for each GPU the number of NVLinks to each other GPU; None: unknown.
 
-    ``bus`` has the PCI address and ``ends`` the link ends of each GPU, both by uuid. Two GPUs that
-    are connected through a switch count the smaller of their numbers of links to the switch.
+    ``bus`` has the PCI address and ``ends`` the link ends of each GPU, both by uuid. For two GPUs
+    that are connected through a switch, the number is that of the GPU with fewer links to it.
     """
     uuid_of_address = {address: uuid for uuid, address in bus.items() if address is not None}
     by_uuid: dict[str, dict[str, int] | None] = {}
