@@ -239,7 +239,7 @@ class APIHandler(RequestHandler):
     """
 
     caller: Caller
-    # Whether the duration of the request measures performance: not for streams and long polls.
+    # Whether the duration of requests measures performance; False for streams and long polls.
     is_timed: bool = True
 
     @property
@@ -295,7 +295,7 @@ class APIHandler(RequestHandler):
         self.clear_header("Server")
 
     def error_status(self, error: errors.BaiError) -> int:
-        """Return the status of an error; override it where a protocol requires another."""
+        """Return the HTTP status of an error; a subclass may override it for its protocol."""
         return status_of(type(error))
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:

@@ -32,8 +32,9 @@ class PasswordChange(Body):
     """The old password authenticates the request.
 
     The change ends all browser sign-ins of the user, except the one with the Hub's session id
-    ``keep_session``. ``revoke_tokens`` also revokes the user's API tokens. Only the Hub may send
-    ``client_ip`` and ``keep_session``; from other callers they are ignored.
+    ``keep_session``. With ``revoke_tokens``, this sign-in ends too, and the user's API tokens are
+    revoked. Only the Hub may send ``client_ip`` and ``keep_session``; from other callers they are
+    ignored.
     """
 
     name: ShortText

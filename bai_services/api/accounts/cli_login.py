@@ -15,7 +15,9 @@ LOWEST_PORT, HIGHEST_PORT = 1024, 65535
 
 
 class CliLoginHandler(AuthorizationPageHandler):
-    """GET asks for consent; POST redirects the code to `bai login` on the user's machine."""
+    """GET asks for consent; POST redirects the browser with the code to `bai login` on the user's
+    machine.
+    """
 
     retry_hint = "run bai login again"
 

@@ -139,7 +139,7 @@ class SignIn:
         return self.client_ip(handler.request)
 
     async def is_hub(self, handler: RequestHandler) -> bool:
-        """Return whether the Hub sent a request for an operation that requires no sign-in."""
+        """Return whether the Hub sent the request, for handlers whose callers need not sign in."""
         has_credential = handler.request.headers.get("Authorization", "") != ""
         return has_credential and (await self.caller_of(handler)).role is Role.HUB
 
@@ -299,7 +299,7 @@ class SignIn:
 
 
 def _is_streamed(handler: RequestHandler) -> bool:
-    """Return whether the handler streams its body."""
+    """Return whether the handler reads the request body as a stream."""
     return getattr(handler, "_stream_request_body", False) is True
 
 

@@ -60,7 +60,7 @@ class GroupLink(ResponseModel):
 
 
 class Lane(ResponseModel):
-    """A device, or an agent itself (``device_id`` is then empty)."""
+    """One row of the schedule: a device, or an agent itself (``device_id`` is then empty)."""
 
     agent_id: str
     device_id: str
@@ -91,7 +91,7 @@ class ScheduledSession(ResponseModel):
     """A running or pending session.
 
     ``session`` is null, and ``reason`` empty, if you may not see the session. ``position`` and
-    ``priority`` are null for a running session, ``kernels`` is empty for a pending session without
+    ``priority`` are null for a running session. ``kernels`` is empty for a pending session without
     a reservation. ``certainty`` (known, estimated, rough, unknown) describes the end of a running
     session or the start of a pending one. ``standing``: the values by which drf and fair-share
     order sessions of one priority; the smallest is first.
@@ -112,7 +112,8 @@ class Schedule(ResponseModel):
     """``running`` has the 300 running sessions that end first, ``waiting`` the next 200 pending
     sessions.
 
-    If ``is_complete`` is false, the scheduler is starting and the lists are empty.
+    If ``is_complete`` is false, the lists are empty, because this manager is on standby or is still
+    loading the queue.
     """
 
     resource_group: str

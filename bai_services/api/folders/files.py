@@ -141,8 +141,8 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
             await self.sign_in()
             self._upload = await self.begin(size)
         except BaiError as error:
-            # With Expect: 100-continue the client has not sent the body yet, so respond
-            # immediately.
+            # Respond immediately if the client has not sent the body yet (Expect: 100-continue), or
+            # if the body is too large to be discarded.
             if "Expect" in self.request.headers or (size or 0) > MAX_DISCARDED_BYTES:
                 raise
             self._error = error
@@ -188,7 +188,7 @@ class StreamedBodyHandler(APIHandler, Generic[T]):
             self.send_error(exc_info=(type(reason), reason, None))
 
     async def commit(self) -> T:
-        """Complete the upload and return its result; raise the error that rejected the body."""
+        """Complete the upload and return its result; raise the error if the body was rejected."""
         if self._error is not None:
             raise self._error
         if self._upload is None:
@@ -406,8 +406,8 @@ def size_of(handler: APIHandler) -> int | None:
 def byte_range(header: str, size: int) -> tuple[int, int] | None:
     """Return start and length of the range that a Range header selects from ``size`` bytes.
 
-    Return the full range if the header is missing or invalid or has several ranges, and None if
-    the range is outside the file.
+    Return the full range if the header is missing, invalid, or contains several ranges. Return None
+    if the range is outside the file.
 
     >>> byte_range("bytes=2-", 10), byte_range("bytes=-3", 10), byte_range("bytes=10-", 10)
     ((2, 8), (7, 3), None)

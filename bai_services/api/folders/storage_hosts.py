@@ -46,7 +46,7 @@ class QuotaScope(ResponseModel):
     override_bytes: int | None
     used_bytes: int | None = Field(description="Usage at `counted_at`.")
     percent: int | None = Field(
-        description="The used share of the limit, at most 100; null without a limit."
+        description="Usage in percent of the limit, at most 100; null without a limit."
     )
     counted_at: datetime | None
     source: Literal["counter", "scan"]

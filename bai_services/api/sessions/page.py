@@ -21,7 +21,8 @@ from bai_services.script_json import script_json
 
 from ..base import HTTP_STATUS, manager_of, to_json
 
-# Templates of the installed Hub, and the frame and header with which bai-hub replaces its own.
+# Templates of the installed Hub, and bai-hub's templates of the frame and header, which replace
+# those of the Hub.
 _HUB_TEMPLATES = FileSystemLoader(Path(DATA_FILES_PATH) / "templates")
 _FRAME_TEMPLATES = FileSystemLoader(Path(__file__).parents[3] / "bai_auth" / "templates")
 

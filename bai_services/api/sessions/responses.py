@@ -70,8 +70,8 @@ class Lifetime(ResponseModel):
 
 
 class Idleness(ResponseModel):
-    """``idle_since``: the last activity. ``idle_ends_at``: when the session will be stopped unless
-    it is used. Both are null if the session has no idle timeout.
+    """``idle_since``: time of the last activity. ``idle_ends_at``: when the session will be stopped
+    if it is not used before. Both are null if the session has no idle timeout.
     """
 
     idle_since: datetime | None
@@ -209,9 +209,9 @@ class UsageOfDevice(ResponseModel):
 class UsageSeries(ResponseModel):
     """Usage of one kernel in equal intervals, oldest first; null in a series: not measured.
 
-    ``metrics``: a series each of cpu_cores, mem_bytes, net_rx_bytes_per_second,
-    net_tx_bytes_per_second, io_read_bytes_per_second and io_write_bytes_per_second; empty if
-    nothing was measured in the period.
+    ``metrics``: one series for each of cpu_cores, mem_bytes, net_rx_bytes_per_second,
+    net_tx_bytes_per_second, io_read_bytes_per_second and io_write_bytes_per_second. ``metrics`` is
+    empty if nothing was measured in the period.
     """
 
     session_id: str
@@ -262,7 +262,9 @@ class SlotLimit(ResponseModel):
 
 
 class DeviceModel(ResponseModel):
-    """``memory_bytes``: memory of one device; null: unknown. ``count``: devices of all agents."""
+    """``memory_bytes``: memory of one device; null: unknown. ``count``: number of such devices on
+    all agents.
+    """
 
     family: str
     model: str
