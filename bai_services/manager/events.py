@@ -75,7 +75,9 @@ class Subscription:
             self._append(change)
 
     def put_for(self, user_ids: Collection[str], change: Change) -> None:
-        """Add a change of no session if the listener is one of the users or may read it."""
+        """Add a change that belongs to no session, if the listener is one of ``user_ids`` or may
+        read the change.
+        """
         if self.session_id is not None:
             return
         if self._user_id is not None and self._user_id in user_ids:
@@ -159,7 +161,7 @@ class Events:
             subscription.put(change)
 
     def publish_to_users(self, user_ids: Collection[str], change: Change) -> None:
-        """Notify the event streams of users, and of those who may read the change, once each."""
+        """Notify the event streams of these users, and of all others who may read the change."""
         for subscription in self._followers:
             subscription.put_for(user_ids, change)
 
@@ -235,8 +237,8 @@ class Feed:
                     hidden = await self._users.ids_with_roles(visible.hidden_roles)
                     read_at = loop.time()
                 if change is not None and change.owner_id in hidden:
-                    # Yield at least every ``keepalive_seconds``: ``api/events.py`` checks the
-                    # caller's permission again after each yield.
+                    # Yield at least every ``keepalive_seconds``, even if all changes are hidden: a
+                    # client considers the stream broken if it receives nothing for longer.
                     if loop.time() - sent_at < keepalive_seconds:
                         continue
                     change = None

@@ -15,7 +15,10 @@ MAX_BACKOFF_SECONDS = 30.0
 
 
 class Loop:
-    """Runs ``step`` when woken and at least every ``tick_seconds``; steps never overlap."""
+    """Runs ``step`` when woken, and ``tick_seconds`` after the end of the last step.
+
+    Steps never overlap. A failed step is repeated after a backoff.
+    """
 
     def __init__(self, name: str, step: Callable[[], Awaitable[None]], tick_seconds: float) -> None:
         self._name = name

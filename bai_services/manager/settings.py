@@ -56,7 +56,7 @@ class Settings:
     trash_days: int = 30
     # An unfinished upload expires this many seconds after its last chunk.
     upload_expiry_seconds: int = 24 * 3600
-    # Limit per user; each part of a split upload counts.
+    # Maximum number of unfinished uploads of a user; each part of a split upload counts.
     max_open_uploads: int = 256
     # Maximum size of one file in a folder.
     max_file_bytes: int = 16 * 2**30

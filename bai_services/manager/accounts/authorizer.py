@@ -15,9 +15,9 @@ from bai_services.core.errors import Forbidden, NotFound
 
 
 def require(caller: Caller, action: str, target: Target | None = None) -> None:
-    """Raise unless the caller may perform ``action`` on ``target``.
+    """Raise an error if the caller may not perform ``action`` on ``target``.
 
-    Without a target, the caller must be allowed the action on at least one target.
+    Without a target, the caller must be allowed to perform the action on at least one target.
 
     Raises
     ------
@@ -32,10 +32,10 @@ def require(caller: Caller, action: str, target: Target | None = None) -> None:
     elif reaches(caller, action, target):
         return
     elif not reaches(caller, f"{action.partition('.')[0]}.read", target):
-        raise NotFound("it does not exist, or you may not see it")
+        raise NotFound("there is no such object, or you may not see it")
     elif target.owner is not None and target.owner.role in roles_above(caller.role, action):
         raise Forbidden(
-            f"it belongs to a user with the role {target.owner.role}, whom a {caller.role} "
+            f"the object belongs to a user with the role {target.owner.role}, whom a {caller.role} "
             "may not act on; ask a superadmin",
             action=action,
         )

@@ -111,7 +111,7 @@ class Callers:
         Raises
         ------
         NotSignedIn
-            If the date is outside the allowed clock difference, the keypair is unknown or not
+            If the date differs too much from the manager's clock, the keypair is unknown or not
             active, the signature is wrong, or the account is not accepted.
         RateLimited
             If the keypair has exceeded its rate limit (requests per 15 minutes).

@@ -83,7 +83,7 @@ class SignIns:
         self._metrics = metrics
         self._token_seconds = token_seconds
         self._max_password_age_days = max_password_age_days
-        # In memory only: after a restart the user starts the browser sign-in again.
+        # In memory only: after a restart, the user must start the browser sign-in again.
         self._codes: dict[str, _Code] = {}
         revocations.listen(self._discard_codes)
 
@@ -95,8 +95,8 @@ class SignIns:
         Raises
         ------
         SignInRefused
-            If the name or the password is wrong (with the same text), or if the password is correct
-            but the account is not accepted (with the reason).
+            If the name or the password is wrong; the text is the same for both. Also if the
+            password is correct, but the account is not accepted; the error then has the reason.
         SignInBlocked
             If there were too many failures with that name (existing or not) or from that address.
         """
@@ -147,8 +147,9 @@ class SignIns:
     ) -> None:
         """Set a new password after checking the old one; the lockout of sign-ins applies.
 
-        Ends every browser sign-in of the account except ``keep_session`` (the Hub's id of the
-        current browser session). With ``revokes_tokens`` also revokes the API tokens.
+        All browser sign-ins of the account end except ``keep_session`` (the Hub's id of the current
+        browser session). With ``revokes_tokens``, this sign-in ends too, and the API tokens are
+        revoked.
 
         Raises
         ------
@@ -339,8 +340,8 @@ def hub_account(account: Account) -> HubAccount:
 
 
 # Hub scopes of administrators. Except for "delete:servers" they are read-only, unlike those of the
-# Hub's own role "admin": accounts and sessions are changed through the manager, because only it
-# compares the roles of caller and owner.
+# Hub's own role "admin". Accounts and sessions are changed through the manager, because only the
+# manager compares the roles of caller and owner.
 _SUPERADMIN_SCOPES = (
     *("admin-ui", "list:users", "read:users", "list:groups", "read:groups"),
     *("list:services", "read:services", "read:hub", "read:roles", "read:metrics"),

@@ -164,7 +164,7 @@ class Users:
         self._sign_outs_due()
 
     async def unlock(self, caller: Caller, key: str) -> None:
-        """Reset an account's failed sign-ins and end its lockout; an address block remains."""
+        """Reset an account's failed sign-ins and end its lockout, but not a block of an address."""
         user = await self._require_writable(caller, key, {"locked_until": None})
         entry = self._entry(caller, "user.unlock", user)
         await self._lockouts.unlock(user.id, (user.username, user.email), entry)

@@ -244,7 +244,10 @@ class AppShares:
         return given[0], str(user.id)
 
     async def _require_access(self, share: AppShare, user_id: str, client_ip: str) -> None:
-        """Raise ``NotFound`` unless the share admits the user now: policy, address and account."""
+        """Raise ``NotFound`` if the share does not admit the user now.
+
+        The policy of the session's owner, the client address and the user's account are checked.
+        """
         refused = _no_such_share()
         try:
             check_sharing(share.allowed, Audience(share.audience))

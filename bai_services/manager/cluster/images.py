@@ -43,7 +43,7 @@ class Images:
         return page.with_items([_image(row) for row in page.items])
 
     async def get(self, caller: Caller, key: str) -> Image:
-        """Return the image with that id, alias or name (``latest`` without a tag).
+        """Return the image with that id, alias or name; a name without a tag means ``latest``.
 
         Raises
         ------

@@ -43,9 +43,9 @@ class Presets:
     ) -> Page[Preset]:
         """Return the visible presets.
 
-        If a project, a resource group or a session type (``kind``) is given, return only the
-        presets that apply to the resource group that such a session would get, and set
-        ``allocatable`` to whether the caller could start such a session with the preset now.
+        The project, resource group and session type (``kind``) describe a session. If one of them
+        is given, return only the presets for the resource group that the session would get. In this
+        case, ``allocatable`` says whether the caller could start the session with the preset now.
         """
         authorizer.require(caller, "preset.read")
         can_start: Callable[[PresetRow], bool] | None = None
@@ -140,7 +140,9 @@ def _validated_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_shared_memory(size: int | None, slots: Mapping[str, int]) -> None:
-    """Raise if the shared memory, which is a part of the memory, is not less than the memory."""
+    """Raise ``InvalidRequest`` if the shared memory is not less than the memory, of which it is a
+    part. Both are in bytes.
+    """
     memory = slots.get(MEM)
     if size is not None and memory is not None and size >= memory:
         raise InvalidRequest(

@@ -36,7 +36,8 @@ MAX_POLICIES = 2
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 # Maximum number of worker processes of this manager.
 MAX_RUNNING = 2
-# Ended replays are kept in memory: at most this number. Each request discards older ones.
+# Ended replays are kept in memory: at most this number, for at most ``KEEP_FOR``. Each request
+# discards older ones.
 MAX_KEPT = 20
 KEEP_FOR = timedelta(hours=24)
 
@@ -301,7 +302,7 @@ def _period(since: datetime, until: datetime, now: datetime) -> tuple[datetime, 
     if until - since > timedelta(days=MAX_DAYS):
         raise InvalidRequest(f"the period may be at most {MAX_DAYS} days long", field="since")
     if since < EARLIEST:
-        raise InvalidRequest(f"since must be after {EARLIEST.year}", field="since")
+        raise InvalidRequest(f"since must not be before the year {EARLIEST.year}", field="since")
     # Days of usage are days in UTC.
     return since.astimezone(UTC), until.astimezone(UTC)
 

@@ -51,7 +51,7 @@ class ScheduledSession:
     """A running or pending session.
 
     ``session`` is None, and ``reason`` empty, if the caller may not see the session. ``position``
-    and ``priority`` are None for a running session, ``kernels`` is empty for a pending session
+    and ``priority`` are None for a running session. ``kernels`` is empty for a pending session
     without a reservation. ``certainty`` describes the end of a running session or the start of a
     pending one.
     """

@@ -134,7 +134,7 @@ def permission_of(caller: Caller, row: VfolderRow) -> Permission | None:
 
 
 def require_manages(caller: Caller, row: VfolderRow) -> None:
-    """Raise unless the caller may rename, share and delete a visible folder.
+    """Raise an error if the caller may not rename, share and delete a visible folder.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def require_manages(caller: Caller, row: VfolderRow) -> None:
 
 
 def require_ready(row: VfolderRow) -> None:
-    """Raise ``Conflict`` unless the folder is usable."""
+    """Raise ``Conflict`` if the folder is not ready, for example because it is in the trash."""
     if row.status is not VfolderStatus.READY:
         raise Conflict(
             f"folder {row.name} is {row.status}, not ready; a folder in the trash can be restored",

@@ -235,7 +235,7 @@ class Files:
         return row
 
     async def check_writable(self, caller: Caller, row: VfolderRow) -> None:
-        """Raise unless the caller may still write to the folder."""
+        """Raise an error if the caller may no longer write to the folder."""
         await self._access.for_files(caller, row.id, is_writing=True)
 
     def check_size(self, size_bytes: int) -> None:

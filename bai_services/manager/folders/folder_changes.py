@@ -40,7 +40,7 @@ class FolderChanges:
         await self._publish(row, FOLDER)
 
     def files_changed(self, row: VfolderRow) -> None:
-        """Notify about changed files, soon and once for several changes."""
+        """Notify about changed files; changes within ``COALESCE_SECONDS`` cause one event."""
         if not self._events.is_followed:
             return
         self._changed[row.id] = row

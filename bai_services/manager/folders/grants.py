@@ -104,7 +104,8 @@ class Grants:
     async def _notify(self, row: VfolderRow, user_id: str) -> None:
         """Notify the users of the folder, and the user whose permission has changed."""
         await self._changes.folder_changed(row)
-        # This user may have no access: not yet, or no longer.
+        # ``folder_changed`` does not notify this user if the invitation is pending or withdrawn, or
+        # if the grant was revoked.
         self._events.publish_to_user(user_id, FOLDER)
 
     async def _one(self, row: VfolderRow, user_id: str, username: str) -> Grant:

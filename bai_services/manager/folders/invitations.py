@@ -174,7 +174,7 @@ class Invitations:
         Raises
         ------
         NotFound
-            If the caller neither sent nor received the invitation, nor manages the folder.
+            If the caller has not sent or received the invitation and does not manage the folder.
         """
         invitation = None if "\0" in invitation_id else await self._store.get(invitation_id)
         if invitation is None:
@@ -183,8 +183,8 @@ class Invitations:
             row = await self._access.find(caller, invitation.vfolder_id)
         except (NotFound, Forbidden):
             row = None
-        is_party = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
-        if not is_party and (row is None or permission_of(caller, row) is not Permission.WD):
+        is_own = caller.user_id in (invitation.invitee_id, invitation.inviter_id)
+        if not is_own and (row is None or permission_of(caller, row) is not Permission.WD):
             raise NotFound("there is no such invitation, or it is not for you")
         return invitation, row
 

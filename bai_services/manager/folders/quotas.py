@@ -35,7 +35,7 @@ MAX_ROUND_SECONDS = 20.0
 MAX_ROUND_FOLDERS = 50
 # Maximum wait of a round for the scan of one folder; a longer scan continues in the background.
 SCAN_TIMEOUT_SECONDS = 5.0
-# A folder whose last scan took longer is not scanned for every request.
+# A folder whose last scan took longer than this is not scanned for every request.
 FAST_SCAN_SECONDS = 1.0
 
 
@@ -149,7 +149,7 @@ class Quotas:
             await self.require_space_in_scope(row.host, row.scope, size_bytes)
 
     async def require_space_in_scope(self, host: str, scope: str, size_bytes: int) -> None:
-        """Raise like ``require_space``, for a scope instead of a folder."""
+        """Do the check of ``require_space`` for a scope instead of a folder."""
         found = await self._store.get(host, scope)
         if found is None or found.limit_bytes == UNLIMITED or self._enforces(host):
             return
@@ -183,7 +183,7 @@ class Quotas:
         self._received[row.host, row.scope][row.id] += size_bytes
 
     def discard_received(self, row: VfolderRow) -> None:
-        """Forget the received bytes of a folder that was deleted or left its scope."""
+        """Drop the count of received bytes of a folder that was deleted or has left its scope."""
         self._received[row.host, row.scope].pop(row.id, None)
 
     async def enforce_new(self, host: str, scope: str) -> None:

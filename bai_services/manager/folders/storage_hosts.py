@@ -149,7 +149,7 @@ class StorageHosts:
     async def require(
         self, caller: Caller, host: str, permission: str, project_id: str | None = None
     ) -> None:
-        """Raise ``Forbidden`` unless the caller has a permission on a host."""
+        """Raise ``Forbidden`` if the caller does not have ``permission`` on a host."""
         if permission not in await self.permissions(caller, host, project_id):
             raise Forbidden(
                 f"you do not have the permission {permission} on storage host {host}: neither your "

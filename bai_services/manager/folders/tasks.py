@@ -181,7 +181,7 @@ class VFolderTasks:
         await self._changes.folder_changed(row)
 
     async def _move_back(self, row: VfolderRow, reason: str) -> None:
-        """Move files that may already be at the new owner's path back to the row's path."""
+        """Move files that may already be at the new owner's path back to the old owner's path."""
         try:
             if row.unmanaged_path is None:
                 new_location = Location(Scope("user", row.next_owner_id or ""), row.id)

@@ -66,7 +66,7 @@ class Uploads:
         self._active: dict[str, UploadChunk] = {}
 
     async def require(self, caller: Caller, key: str) -> None:
-        """Raise unless the caller may upload to the folder."""
+        """Raise an error if the caller may not upload to the folder."""
         await self._row(caller, key)
 
     async def create(self, caller: Caller, key: str, spec: UploadRequest) -> Progress:

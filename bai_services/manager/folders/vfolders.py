@@ -295,7 +295,7 @@ class VFolders:
         row = await self._find_managed(caller, key, IN_TRASH)
         await self._hosts.require(caller, row.host, "delete-vfolder", row.project_id)
         entry = self._entry(caller, "vfolder.restore", row)
-        # A complete clone has no source any more.
+        # Only a clone whose files are not all copied has a ``source_id``.
         event = VfolderEvent.RESTORED
         if row.source_id is not None:
             event = VfolderEvent.RESTORED_INCOMPLETE
@@ -339,7 +339,10 @@ class VFolders:
         }
 
     async def _ownership_of_new(self, caller: Caller, project_key: str | None) -> _Ownership:
-        """Return the ownership of a new folder; raise unless the caller may create the folder."""
+        """Return the ownership of a new folder.
+
+        Raise an error if the caller may not create the folder.
+        """
         authorizer.require(caller, "vfolder.create")
         if not project_key:
             if caller.user_id is None:
@@ -381,7 +384,7 @@ class VFolders:
 
 
 def _refuse_auto_mount_for_owner(caller: Caller, row: VfolderRow, name: str) -> None:
-    """Raise if the caller gives another user's folder a name with which it is auto-mounted."""
+    """Raise ``Forbidden`` if ``name`` would auto-mount a folder that belongs to another user."""
     if is_auto_mounted(name) and row.owner_id not in (None, caller.user_id):
         raise Forbidden(
             f"a folder named {name} is mounted into every session of its owner; only {row.owner} "

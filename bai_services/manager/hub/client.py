@@ -93,7 +93,7 @@ class Hub:
         return self._session
 
     async def check(self, timeout_seconds: float = 2) -> None:
-        """Raise ``Unavailable`` unless the Hub responds within ``timeout_seconds``."""
+        """Raise ``Unavailable`` if the Hub does not respond within ``timeout_seconds``."""
         await self.call("GET", "/", timeout_seconds=timeout_seconds)
 
     async def ensure_user(self, name: str) -> None:
@@ -162,8 +162,8 @@ class Hub:
     ) -> bool:
         """Stop a server and, with ``remove``, delete it; return False if it is still stopping.
 
-        Also returns True if the server does not exist, or if ``session_id`` is given and the server
-        now belongs to another session.
+        The result is also True if the server does not exist, or if ``session_id`` is given and the
+        server now belongs to another session.
         """
         body: dict[str, Any] = {"remove": remove and bool(server)}
         if session_id:
@@ -223,7 +223,10 @@ class Hub:
             await self._delete_token(model["name"], model["token_id"])
 
     async def delete_tokens(self, user: str) -> None:
-        """Revoke every token of a user and of the user's servers; ignores unknown users."""
+        """Revoke every token of a user and of the user's servers.
+
+        Do nothing if the Hub has no such user.
+        """
         await self._delete_tokens(user, lambda _: True)
 
     async def end_sign_ins(self, user: str, keep_session: str = "") -> None:

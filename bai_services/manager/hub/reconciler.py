@@ -84,7 +84,7 @@ class Reconciler:
         await self._loop.stop()
 
     async def step(self) -> None:
-        """Check everything once."""
+        """Run all checks once."""
         if await self._lease.hold() is None:
             self._missed_checks.clear()
             self._lookback = MAX_LOOKBACK
@@ -134,8 +134,8 @@ class Reconciler:
             )
 
     async def _apply_event(self, session_id: str, event: Event, reason: str, **facts: Any) -> None:
-        # Check the lease again: if this manager was suspended after it read the rows, they may be
-        # outdated, and another manager may hold the lease.
+        # Check the lease again: if this manager was suspended after it read the rows, the rows may
+        # be outdated, and another manager may hold the lease.
         if await self._lease.hold() is not None:
             await self._lifecycle.try_apply(session_id, event, reason, **facts)
 
@@ -176,7 +176,7 @@ class Reconciler:
     async def _stop_orphans(self, servers: Mapping[HubKey, Mapping[str, Any]]) -> None:
         """Stop servers whose newest session has ended.
 
-        Servers without a session id are skipped: their session may still be in creation.
+        Servers without a session id are skipped: their session may not be created yet.
         """
         with_session_id = [
             key for key, model in servers.items() if SESSION_ID_OPTION in _options(model)

@@ -138,7 +138,7 @@ class HubServers:
         await self._retry(row, self._stop_once)
 
     async def _stop_once(self, row: SessionRow) -> bool:
-        """Request a stop if the session has a server; return whether nothing more is to be done."""
+        """Request a stop if the session has a server; return False if the server still stops."""
         async with self._slots:
             model = await self.hub.server_model(row.hub_user, row.hub_server)
             if model is None or not await self._belongs_to(row, model):
@@ -162,7 +162,7 @@ class HubServers:
         return session_id in (None, row.id)
 
     async def _retry(self, row: SessionRow, call: Callable[[SessionRow], Awaitable[bool]]) -> None:
-        """Call until ``call`` returns True, at most ``MAX_ATTEMPTS`` times, with backoff."""
+        """Repeat ``call`` with backoff until it returns True, at most ``MAX_ATTEMPTS`` times."""
         backoff = FIRST_BACKOFF_SECONDS
         for _ in range(MAX_ATTEMPTS):
             try:

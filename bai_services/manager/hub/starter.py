@@ -40,8 +40,8 @@ _STARTABLE = (Status.PREPARED, Status.RUNNING)
 class Starter:
     """Runs one start task per PREPARED session; a restarted manager begins them again.
 
-    The reconciler also begins one for a RUNNING session whose server the Hub has lost. Only the
-    manager that holds the lease starts servers, so that each is started once.
+    The reconciler also begins a start task for a RUNNING session whose server the Hub has lost.
+    Only the manager that holds the lease starts servers, so that no server is started twice.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Starter:
             wakeup.set()
 
     async def _start_server(self, row: SessionRow) -> None:
-        """Call the Hub until the server is ready, not needed, or has failed too often."""
+        """Call the Hub until the server is ready or no longer needed, or has failed too often."""
         if await self._lease.hold() is None:
             return
         if not self._servers.hub.is_known:

@@ -48,7 +48,10 @@ class JitWarmup:
         self._task = asyncio.create_task(run(), name="compile placement")
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for at most ``timeout_seconds``; return whether no compilation is running."""
+        """Wait for the compilation, if one was started, for at most ``timeout_seconds``.
+
+        Return False if it is still running.
+        """
         if self._task is None:
             return True
         return bool((await asyncio.wait([self._task], timeout=timeout_seconds))[0])

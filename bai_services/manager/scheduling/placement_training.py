@@ -14,7 +14,7 @@ from ..loop import Loop
 from .lease import Lease
 
 TICK_SECONDS = 600.0
-# Number of recent requests per group from which its tables are computed.
+# Maximum number of recent requests of a group from which its tables are computed.
 MAX_RECENT_REQUESTS = 2_000
 
 

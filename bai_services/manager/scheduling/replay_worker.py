@@ -2,9 +2,9 @@
 
     python -m bai_services.manager.scheduling.replay_worker
 
-Reads a pickled ``ReplayTask`` from standard input. Writes its progress (0.0 to 1.0) as lines to
-standard output, then the line ``result`` and the pickled comparison. Only the manager talks to this
-process, so both sides trust the pickles.
+The process reads a pickled ``ReplayTask`` from standard input. It writes its progress (0.0 to 1.0)
+as lines to standard output, then the line ``result`` and the pickled comparison. Only the manager
+communicates with this process, so both sides trust the pickles.
 """
 
 from __future__ import annotations

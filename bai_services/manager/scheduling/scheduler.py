@@ -132,9 +132,10 @@ class Scheduler:
             pass
 
     async def query(self, query: Callable[[Explainer], T]) -> T | None:
-        """Query pending sessions; return None without a queue (on standby) or after a timeout.
+        """Run ``query`` on a snapshot of the queue and return its result.
 
-        During a long pass, the result comes from the previous snapshot.
+        During a long pass, the previous snapshot is used. Return None if there is no queue (on
+        standby), or if the query takes longer than ``QUERY_TIMEOUT_SECONDS``.
         """
         forking = asyncio.create_task(self._new_snapshot())
         self._query_tasks.add(forking)

@@ -279,7 +279,8 @@ class Kernels:
             request[1].set_result(str(report.get("log") or ""))
         elif report.get("state") == "failed":
             error = report.get("error") or {}
-            request[1].set_exception(Unavailable(str(error.get("message") or "log unreadable")))
+            message = str(error.get("message") or "the agent cannot read the output")
+            request[1].set_exception(Unavailable(message))
 
     async def _compare(
         self,
@@ -301,7 +302,7 @@ class Kernels:
         if state.status not in (Status.RUNNING, Status.TERMINATING):
             return
         if (code := batch_end(state, kernel)) is not None:
-            # This also stops the Hub server; the spawner then sends the output.
+            # The event also stops the Hub server; the spawner then sends the output.
             await self._lifecycle.try_apply(
                 state.session_id,
                 Event.STOP_REQUESTED,
@@ -372,9 +373,10 @@ class Kernels:
         known: Mapping[str, KernelState],
         now: datetime,
     ) -> None:
-        """Request the removal of kernels after ``REMOVAL_GRACE``, unless their session continues.
+        """Request the removal of reported kernels whose session does not continue here.
 
-        A session continues if it is on this agent and is neither ending nor ended.
+        A session continues here if it is on this agent and is neither ending nor ended. The removal
+        is requested when a kernel has been reported without such a session for ``REMOVAL_GRACE``.
         """
         agent = self._agents[agent_id]
         agent.removals = {key: value for key, value in agent.removals.items() if key in reported}

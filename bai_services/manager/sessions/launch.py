@@ -38,7 +38,8 @@ from .lifecycle import Lifecycle
 from .requests.requests import Folders
 from .requests.secret_environ import SecretEnviron
 
-# Set the number of threads of numerical libraries, which by default use all cores of the machine.
+# Variables that set the number of threads of numerical libraries. Without them, the libraries use
+# all cores of the machine.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # User and group id of sessions if the account does not set them.
 DEFAULT_UID = 1000
@@ -303,7 +304,7 @@ def _environ(row: SessionRow, facts: LaunchFacts) -> dict[str, str]:
     labels = parse_labels(dict(facts.image_labels))
     environ = dict.fromkeys((*THREAD_VARIABLES, *labels.corecount_variables), cores)
     if labels.apps:
-        # Offer only the apps that the image's labels declare, not every program it contains.
+        # Offer only the apps that the image's labels declare, not every program in the image.
         environ["BAI_APPS"] = ",".join(labels.apps)
         environ["BAI_SERVICE_PORTS"] = facts.image_labels[PREFIX + "service-ports"]
     return environ

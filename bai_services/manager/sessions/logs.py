@@ -65,7 +65,7 @@ class Logs:
         """
         if len(words) > MAX_SEARCH_CHARACTERS:
             raise InvalidRequest(
-                f"the search text has {len(words)} characters, the limit is "
+                f"the search text has {len(words)} characters; the limit is "
                 f"{MAX_SEARCH_CHARACTERS}",
                 field="search",
             )

@@ -34,7 +34,7 @@ from .view import mount_of
 
 
 class SessionPreviews:
-    """Checks a session request as its creation does, in a transaction that is rolled back."""
+    """Checks a session request in the same way as a creation, but rolls the transaction back."""
 
     def __init__(
         self,

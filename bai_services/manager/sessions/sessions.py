@@ -140,7 +140,9 @@ class Sessions:
         return page.with_items([self._shown_to(caller, view) for view in page.items])
 
     async def wait(self, caller: Caller, key: str, until: str, timeout_seconds: float) -> Session:
-        """Wait until the session has reached or passed the status ``until``; stop at the timeout.
+        """Wait until the session has reached or passed the status ``until``; return the session.
+
+        Return at the latest after ``timeout_seconds``, at most ``MAX_WAIT_SECONDS``.
 
         Raises
         ------

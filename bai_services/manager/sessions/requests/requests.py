@@ -341,7 +341,10 @@ class Requests:
     async def check_priority(
         self, caller: Caller, target: Target, access_key: str, priority: int
     ) -> None:
-        """Raise unless the caller may give a session that priority; see ``choose_priority``."""
+        """Raise an error if the caller may not give a session that priority.
+
+        See ``choose_priority``.
+        """
         if reaches(caller, "session.prioritize", target):
             keypair = None
         else:
