@@ -1,7 +1,7 @@
 """Hub configuration: by default the demo on one machine, with its state in ``$BAI_HOME``.
 
-``make run`` uses it. Without ``make``, create the database with ``python -m bai_services.demo``,
-then run ``jupyterhub -f jupyterhub_config.py``.
+``make run`` uses this file. Without ``make``, create the database with
+``python -m bai_services.demo``, then run ``jupyterhub -f jupyterhub_config.py``.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ with closing(sqlite3.connect(home.database("jupyterhub.sqlite"))) as database:
 
 @event.listens_for(Engine, "connect")
 def commit_without_fsync(connection, record):
-    # With a write-ahead log a killed process loses nothing. A power failure can lose the last
+    # With a write-ahead log, a killed process loses no commits. A power failure can lose the last
     # commits, so the Hub may not know the sessions that were started just before.
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -94,7 +94,7 @@ c.JupyterHub.allow_named_servers = True
 # loop responsive.
 c.JupyterHub.concurrent_spawn_limit = 50
 c.JupyterHub.active_server_limit = 0
-# A token that a user forgets does not stay valid for ever.
+# A token that a user has forgotten must not stay valid for ever.
 c.JupyterHub.token_expires_in_max_seconds = 365 * 24 * 3600
 c.JupyterHub.template_paths = [
     str(ROOT / package / "templates") for package in ("bai_auth", "bai_spawner")
@@ -141,7 +141,7 @@ c.JupyterHub.services = [
         "url": manager_url,
         "command": [*supervised, "bai_services:app"],
         "environment": environment,
-        # Part of the same product, so users need not be asked for consent.
+        # The service is part of the same product, so users need not be asked for consent.
         "oauth_no_confirm": True,
         "timeout": 60,
         "display": False,

@@ -26,8 +26,8 @@ async def start(
     Raises
     ------
     EngineError
-        See ``Engine.start``. If a sub kernel failed, the message names it; ``EngineUnreachable``
-        names no kernel.
+        See ``Engine.start``. If a sub kernel failed, the message names it. The message of
+        ``EngineUnreachable`` names no kernel.
     """
     starting = [asyncio.ensure_future(_start_sub(engine, sub)) for sub in plan.subs]
     try:
@@ -123,7 +123,8 @@ async def _for_all(running: Running, action: Callable[[Running], Awaitable[T]]) 
 async def _stop_all(engine: Engine, started: Sequence[Running]) -> None:
     """Stop the kernels of a failed start.
 
-    If that fails, the reconciler finds the kernels by their labels.
+    If that fails, the agent finds the kernels by their labels, and the manager requests their
+    removal.
     """
     for running in started:
         try:

@@ -149,8 +149,9 @@ class Sessions:
     ) -> bool:
         """Report the end of a session to the manager; return whether the manager accepted it.
 
-        Retries with exponential backoff while the manager is unavailable. If the report fails, the
-        manager's reconciler learns of the end from the agent.
+        While the manager is unavailable, the report is retried with exponential backoff, up to
+        ``MAX_REPORT_ATTEMPTS`` times in total. If all attempts fail, the manager learns of the end
+        from the agent's heartbeats.
         """
         pause = FIRST_REPORT_PAUSE_SECONDS
         for attempt in range(MAX_REPORT_ATTEMPTS):

@@ -54,7 +54,7 @@ class Start:
         Raises
         ------
         StartRefused
-            If the start fails. Nothing of the start remains, except its session if that is still
+            If the start fails. Nothing of the start remains, except a session that is still
             pending.
         """
         try:
@@ -79,15 +79,15 @@ class Start:
     def belongs_to(self, session_id: str) -> bool:
         """Return whether this start belongs to the session.
 
-        A start by the owner belongs to no session until it has one, because it may create a new
-        session.
+        A start by the owner may create a new session. Therefore it belongs to no session until the
+        session is known.
         """
         if self.session_id or self._spawner.is_requested_by_owner:
             return self.session_id == session_id
         return bool((self._spawner.user_options or {}).get(SESSION_ID) == session_id)
 
     def _check_requester(self) -> None:
-        """Raise ``Forbidden`` unless the owner, or a service with a session id, is the requester.
+        """Raise ``Forbidden`` if another user requests the start, or a service without session id.
 
         Options from any other user would run that user's code as the owner. The manager is a
         service and sends only the id of a session, which the owner has created through the manager.
@@ -257,7 +257,7 @@ class Start:
         Raises
         ------
         EngineError
-            If it exits or does not respond in time; the message ends with its last output.
+            If the server exits or does not respond in time; the message ends with its last output.
         """
         spawner = self._spawner
         url = url_path_join(running.url, spawner.server.base_url, "api")

@@ -151,7 +151,8 @@ def probe(uid: int, gid: int, hostname: str = "main1") -> Bubblewrap | str:
     program = shutil.which("bwrap")
     if program is None:
         return "bubblewrap (bwrap) is not installed"
-    # A session with the uid of this process cannot read files that this process cannot read.
+    # Mask only what this process can read: a session, which has the same uid on the host, cannot
+    # read the rest anyway.
     hidden = tuple(path for path in not_world_readable("/etc") if os.access(path, os.R_OK))
     reason = "bubblewrap does not work on this host"
     for has_user_namespaces in (True, False) if os.geteuid() == 0 else (True,):

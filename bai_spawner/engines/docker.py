@@ -91,7 +91,7 @@ class DockerEngine(Engine):
         default_value={"host.docker.internal": "host-gateway"},
         help="""
         Host names added to a container's /etc/hosts. The default `host.docker.internal` is the
-        agent's machine, for a Hub that runs there. Leave it empty if the Hub has a DNS name.
+        agent's machine, for a Hub that runs there. If the Hub has a DNS name, set this to `{}`.
         """,
     ).tag(config=True)
 
@@ -246,7 +246,7 @@ class DockerEngine(Engine):
         try:
             await self._run(endpoint, user, remove, True)
         except (docker.errors.APIError, EngineUnreachable) as error:
-            # The reconciler finds the container by its label and removes it.
+            # The agent finds the container by its label, and the manager requests its removal.
             self.log.warning("Container %s was not removed at %s: %s", container, endpoint, error)
 
     async def _raise_without_address(self, running: Running) -> None:

@@ -42,9 +42,9 @@ class DockerCalls:
     async def run(
         self, endpoint: str, user: str, call: Callable[[docker.APIClient], T], shield: bool = False
     ) -> T:
-        """Run ``call`` with the thread's client for the endpoint, and return its result.
+        """Run ``call`` in a thread, with the thread's client for the endpoint; return the result.
 
-        A call cannot be interrupted. If this coroutine is cancelled, it returns at once, or with
+        A call cannot be interrupted. If this coroutine is cancelled, it ends at once, or with
         ``shield`` only after the end of the call.
 
         Raises

@@ -76,7 +76,7 @@ class KernelContainer(DockerSpawner):
     def client(self) -> docker.APIClient:
         """The Docker client with which DockerSpawner builds the host configuration.
 
-        All calls to Docker use `docker` instead.
+        All calls to Docker use the method `docker` instead.
         """
         return self._client
 

@@ -39,7 +39,8 @@ LOG_DRAIN_TIMEOUT_SECONDS = 5
 MIN_LOG_BYTES = 64 * 1024
 
 # Run the command (third argument and later) in folder $2 and append its exit code to file $1, from
-# which a restarted Hub reads it. Bubblewrap itself stores the exit code, so it needs no script.
+# which a restarted Hub reads it. In a sandbox, bubblewrap itself stores the exit code, so no script
+# is needed.
 RUN_AND_STORE_EXIT_CODE = """
 status=$1 folder=$2; shift 2
 cd "$folder" && "$@"
@@ -72,9 +73,9 @@ class ProcessEngine(Engine):
         ["auto", "bubblewrap", "none"],
         "auto",
         help="""
-        Whether sessions run in a sandbox: `auto` uses bubblewrap if it works on this machine (the
-        log and the session show if it does not), `bubblewrap` requires it and otherwise fails
-        every start, `none` never uses it.
+        Whether sessions run in a sandbox. `auto` uses bubblewrap if it works on this machine; the
+        log and the session show if it does not. `bubblewrap` requires bubblewrap: if it does not
+        work, every start fails. `none` never uses it.
         """,
     ).tag(config=True)
 
@@ -89,8 +90,8 @@ class ProcessEngine(Engine):
     log_max_size = Unicode(
         "10m",
         help="""
-        Maximum size of a kernel's log, at least `64k`; the older half is dropped when it is
-        reached.
+        Maximum size of a kernel's log, at least `64k`. When the log exceeds this size, its older
+        half is dropped.
         """,
     ).tag(config=True)
 
@@ -308,7 +309,7 @@ def _name_of(one: LaunchPlan | Running) -> str:
 
 
 async def _launch_in_thread(launch: Callable[[], Running], kernel_id: str) -> Running:
-    """Run ``launch`` in a thread; if cancelled meanwhile, kill what it has started."""
+    """Run ``launch`` in a thread; if this call is cancelled, kill what ``launch`` has started."""
     task = asyncio.ensure_future(asyncio.to_thread(launch))
     try:
         return await asyncio.shield(task)
@@ -409,8 +410,8 @@ def _link_folders(home: str, mounts: Sequence[Mount]) -> None:
     Raises
     ------
     EngineError
-        If another user's read-only folder would be writable, or a target is outside the home or not
-        empty.
+        If the session could write to a folder of another user that was granted read-only, or if a
+        target is outside the home or not empty.
     """
     for mount in mounts:
         if mount.target == HOME:

@@ -57,7 +57,7 @@ def children(pid: int) -> list[psutil.Process]:
 def kernel_processes(kernel_id: str) -> list[psutil.Process]:
     """Return the processes with `BAI_KERNEL_ID` of the kernel in their environment.
 
-    Unlike a walk of the process tree, this finds reparented processes.
+    Unlike a walk of the process tree, this search also finds reparented processes.
     """
     return _with_environment_entry(f"BAI_KERNEL_ID={kernel_id}".encode())
 
@@ -138,7 +138,7 @@ def wait_or_kill(pid: int, started: str, seconds: float) -> None:
 def kill(pid: int, started: str) -> None:
     """Kill a process; do nothing if it has ended."""
     if is_alive(pid, started):
-        # It can end after the check.
+        # The process can end after the check.
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 

@@ -1,7 +1,7 @@
 """Log writer of the process engine, in the format of Docker's container logs.
 
-Runs as its own process so that it survives a Hub restart. It imports little, because every session
-start waits for it:
+The writer runs as its own process, so that it survives a Hub restart. It imports little, because
+every session start waits for it:
 
     python -I -S timed_log.py FILE MAX_BYTES
 
